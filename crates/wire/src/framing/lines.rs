@@ -1,0 +1,113 @@
+//! Newline framing, with a limit on the length of a line.
+//!
+//! A line over the limit is dropped to its end and reported once, and the lines after it are kept:
+//! a reader that ended there would lose every later answer.
+
+use bytes::{Buf, BytesMut};
+use memchr::memchr;
+
+/// A line was longer than the limit and has been dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a line is longer than {limit} bytes")]
+pub struct LineTooLong {
+    /// The limit it passed.
+    pub limit: usize,
+}
+
+/// Splits a stream of bytes into lines.
+#[derive(Debug)]
+pub struct Lines {
+    buffer: BytesMut,
+    /// Up to here the buffer is known to hold no line end.
+    searched: usize,
+    limit: usize,
+    dropping: bool,
+}
+
+impl Lines {
+    /// Nothing read yet; a line may be `limit` bytes long.
+    pub fn new(limit: usize) -> Self {
+        Self { buffer: BytesMut::new(), searched: 0, limit, dropping: false }
+    }
+
+    /// Where to put bytes that were read.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.buffer
+    }
+
+    /// The next whole line without its newline, or `None` until more bytes come.
+    pub fn next_line(&mut self) -> Option<Result<BytesMut, LineTooLong>> {
+        loop {
+            let Some(found) = memchr(b'\n', &self.buffer[self.searched..]) else {
+                self.searched = self.buffer.len();
+                if self.dropping {
+                    self.buffer.clear();
+                    self.searched = 0;
+                    return None;
+                }
+                if self.buffer.len() <= self.limit {
+                    return None;
+                }
+                self.dropping = true;
+                // The memory of the long line goes with it.
+                self.buffer = BytesMut::new();
+                self.searched = 0;
+                return Some(Err(LineTooLong { limit: self.limit }));
+            };
+            let end = self.searched + found;
+            self.searched = 0;
+            let line = self.buffer.split_to(end);
+            self.buffer.advance(1);
+            if std::mem::take(&mut self.dropping) {
+                continue;
+            }
+            if line.len() > self.limit {
+                return Some(Err(LineTooLong { limit: self.limit }));
+            }
+            return Some(Ok(line));
+        }
+    }
+
+    /// What stands after the last newline, once the stream has ended.
+    pub fn finish(&mut self) -> Option<BytesMut> {
+        self.searched = 0;
+        let rest = std::mem::take(&mut self.buffer);
+        let dropped = std::mem::take(&mut self.dropping);
+        (!rest.is_empty() && !dropped).then_some(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(limit: usize, reads: &[&str], expected: &[Result<&str, LineTooLong>]) {
+        let mut lines = Lines::new(limit);
+        let mut found = Vec::new();
+        for read in reads {
+            lines.buffer().extend_from_slice(read.as_bytes());
+            while let Some(line) = lines.next_line() {
+                found.push(line.map(|line| String::from_utf8(line.to_vec()).unwrap()));
+            }
+        }
+        found.extend(lines.finish().map(|rest| Ok(String::from_utf8(rest.to_vec()).unwrap())));
+        let expected: Vec<_> = expected.iter().map(|line| line.map(str::to_owned)).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn lines_are_split_however_the_bytes_come() {
+        check(9, &["a\nb", "c\n", "\nd"], &[Ok("a"), Ok("bc"), Ok(""), Ok("d")]);
+        check(9, &["a", "b", "\n"], &[Ok("ab")]);
+    }
+
+    #[test]
+    fn a_line_over_the_limit_is_dropped_and_the_next_one_kept() {
+        let long = Err(LineTooLong { limit: 4 });
+        check(4, &["12345\nok\n"], &[long, Ok("ok")]);
+        check(4, &["123", "45", "67", "8\nok\n"], &[long, Ok("ok")]);
+        check(4, &["1234\n"], &[Ok("1234")]);
+        check(4, &["12345"], &[long]);
+    }
+}

@@ -1,0 +1,4 @@
+//! Framing: bytes in, frames out, each with a limit.
+
+pub mod events;
+pub mod lines;

@@ -1,0 +1,82 @@
+//! The methods the bridge itself knows. Every other name passes through.
+
+/// `initialize`
+pub const INITIALIZE: &str = "initialize";
+/// `notifications/initialized`
+pub const INITIALIZED: &str = "notifications/initialized";
+/// `server/discover`
+pub const DISCOVER: &str = "server/discover";
+/// `ping`
+pub const PING: &str = "ping";
+/// `notifications/cancelled`
+pub const CANCELLED: &str = "notifications/cancelled";
+/// `notifications/progress`
+pub const PROGRESS: &str = "notifications/progress";
+/// `notifications/message`
+pub const LOG: &str = "notifications/message";
+/// `logging/setLevel`
+pub const SET_LEVEL: &str = "logging/setLevel";
+/// `tools/list`
+pub const LIST_TOOLS: &str = "tools/list";
+/// `tools/call`
+pub const CALL_TOOL: &str = "tools/call";
+/// `prompts/list`
+pub const LIST_PROMPTS: &str = "prompts/list";
+/// `prompts/get`
+pub const GET_PROMPT: &str = "prompts/get";
+/// `resources/list`
+pub const LIST_RESOURCES: &str = "resources/list";
+/// `resources/templates/list`
+pub const LIST_TEMPLATES: &str = "resources/templates/list";
+/// `resources/read`
+pub const READ_RESOURCE: &str = "resources/read";
+/// `resources/subscribe`
+pub const SUBSCRIBE: &str = "resources/subscribe";
+/// `resources/unsubscribe`
+pub const UNSUBSCRIBE: &str = "resources/unsubscribe";
+/// `completion/complete`
+pub const COMPLETE: &str = "completion/complete";
+/// `subscriptions/listen`
+pub const LISTEN: &str = "subscriptions/listen";
+/// `notifications/subscriptions/acknowledged`
+pub const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+/// `notifications/tools/list_changed`
+pub const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
+/// `notifications/prompts/list_changed`
+pub const PROMPTS_CHANGED: &str = "notifications/prompts/list_changed";
+/// `notifications/resources/list_changed`
+pub const RESOURCES_CHANGED: &str = "notifications/resources/list_changed";
+/// `notifications/resources/updated`
+pub const RESOURCE_UPDATED: &str = "notifications/resources/updated";
+/// `notifications/roots/list_changed`
+pub const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
+/// `elicitation/create`
+pub const ELICIT: &str = "elicitation/create";
+/// `sampling/createMessage`
+pub const SAMPLE: &str = "sampling/createMessage";
+/// `roots/list`
+pub const LIST_ROOTS: &str = "roots/list";
+
+/// Methods of the modern era that a server may not know in the legacy one, and the other way round.
+pub fn is_modern(method: &str) -> bool {
+    const MODERN: [&str; 11] = [
+        DISCOVER,
+        LISTEN,
+        LIST_TOOLS,
+        CALL_TOOL,
+        LIST_PROMPTS,
+        GET_PROMPT,
+        LIST_RESOURCES,
+        LIST_TEMPLATES,
+        READ_RESOURCE,
+        COMPLETE,
+        CANCELLED,
+    ];
+    MODERN.contains(&method)
+}
+
+/// Methods that left the protocol in the modern era.
+pub fn is_legacy_only(method: &str) -> bool {
+    const GONE: [&str; 6] = [INITIALIZE, PING, SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE, "tasks/list"];
+    GONE.contains(&method)
+}
