@@ -1,1 +1,13 @@
-//! stub
+//! The test kit: the real binary in a rig, clients that speak bytes, and transcripts.
+//!
+//! Everything here blocks and uses threads: a test reads from top to bottom, and nothing of the
+//! bridge's own runtime can hide a fault of the bridge. A kit that finds something wrong panics;
+//! it is only ever called from tests.
+//!
+//! - [`rig`] starts `pontoon serve` and fails the test if anything is left behind.
+//! - [`client`] speaks HTTP/1.1 and both eras of the protocol, down to single bytes.
+//! - [`transcript`] reads and plays the conversations under `tests/transcripts`.
+
+pub mod client;
+pub mod rig;
+pub mod transcript;

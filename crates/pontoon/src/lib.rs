@@ -1,1 +1,28 @@
-//! stub
+//! Pontoon: a bridge between MCP clients and tool servers that cannot reach each other.
+//!
+//! ```text
+//!         front                     session                      back
+//!  bytes from a client  ->  whose call, may it run, who   ->  bytes to a server
+//!                           answers
+//!                   \                                          /
+//!                    \______ Reply: the answer goes home _____/
+//! ```
+//!
+//! A [`call::Call`] travels right; in it rides its [`call::Reply`], which answers exactly once.
+//! Imports point right too: `front` may name `session`, `session` may name `back`, never the
+//! reverse; only [`app`] sees all three. The modules stand here in the order of that flow.
+
+#![forbid(unsafe_code)]
+
+pub mod cli;
+pub mod config;
+
+pub mod app;
+pub mod call;
+pub mod outbox;
+
+pub mod front;
+pub mod session;
+pub mod back;
+
+pub mod observe;

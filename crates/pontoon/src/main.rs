@@ -1,2 +1,5 @@
-//! stub
-fn main() {}
+//! The `pontoon` command.
+
+fn main() -> std::process::ExitCode {
+    pontoon::cli::main()
+}

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod era;
 pub mod error;
 pub mod framing;
 pub mod heal;

@@ -127,8 +127,12 @@ impl<T> Peer<T> {
     pub fn set_deadline(&mut self, id: OurId, deadline: Option<Instant>) {
         let Some(open) = self.open.get_mut(&id) else { return };
         let before = std::mem::replace(&mut open.deadline, deadline);
-        before.into_iter().for_each(|before| drop(self.deadlines.remove(&(before, id))));
-        deadline.into_iter().for_each(|deadline| drop(self.deadlines.insert((deadline, id))));
+        if let Some(before) = before {
+            self.deadlines.remove(&(before, id));
+        }
+        if let Some(deadline) = deadline {
+            self.deadlines.insert((deadline, id));
+        }
     }
 
     /// Who waits for this request.
@@ -273,7 +277,9 @@ impl<T> Peer<T> {
 
     fn forget(&mut self, id: OurId) -> Option<Open<T>> {
         let open = self.open.remove(&id)?;
-        open.deadline.into_iter().for_each(|deadline| drop(self.deadlines.remove(&(deadline, id))));
+        if let Some(deadline) = open.deadline {
+            self.deadlines.remove(&(deadline, id));
+        }
         Some(open)
     }
 

@@ -68,13 +68,13 @@ pub enum ScanError {
 
 /// Where a member stands: its key's opening quote, and its value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Member {
+pub(crate) struct Member {
     /// The key's opening quote.
-    pub key: u32,
+    pub(crate) key: u32,
     /// The value's first byte.
-    pub start: u32,
+    pub(crate) start: u32,
     /// One past the value's last byte; zero means that the member is absent.
-    pub end: u32,
+    pub(crate) end: u32,
 }
 
 /// The members found, one place for each [`Slot`].

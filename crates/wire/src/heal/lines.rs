@@ -11,6 +11,9 @@ use crate::scan::{ScanError, scan};
 /// How many places on a line are tried as the start of a message behind log text.
 const MAX_TRIES: usize = 16;
 
+/// How many messages on one line are told apart; each costs a look at the rest of the line.
+const MAX_JOINED: usize = 256;
+
 /// What a line turned out to be.
 #[derive(Debug)]
 pub enum Found {
@@ -107,9 +110,7 @@ impl LineDoctor {
         match error {
             ScanError::Trailing { at } => {
                 heals.note(Heal::H03);
-                let rest = line.split_off(at);
-                self.take(line, heals);
-                self.take(rest, heals);
+                self.take_joined(line, at, heals);
             }
             ScanError::Incomplete if line.first() == Some(&b'{') => {
                 let mut balance = Balance::default();
@@ -118,6 +119,23 @@ impl LineDoctor {
             }
             _ => self.divert(line, heals),
         }
+    }
+
+    /// Several values on one line; the first ends at `at`. A loop and a bound, because how many
+    /// there are is for the server to say: a recursion would end with the stack.
+    fn take_joined(&mut self, mut line: BytesMut, mut at: usize, heals: &mut Heals) {
+        for _ in 0..MAX_JOINED {
+            let mut rest = line.split_off(at);
+            self.take(line, heals);
+            strip_odd_bytes(&mut rest);
+            line = rest;
+            match scan(&mut line) {
+                Err(ScanError::Trailing { at: next }) => at = next,
+                _ => return self.take(line, heals),
+            }
+        }
+        heals.note(Heal::H01);
+        self.found.push_back(Found::Noise(line));
     }
 
     /// Log text; a whole message behind it on the same line is kept.
@@ -302,5 +320,16 @@ mod tests {
     #[test]
     fn blank_lines_are_nothing() {
         check(&["", "  ", "\0", ""], &[], &[]);
+    }
+
+    #[test]
+    fn a_line_of_very_many_values_costs_neither_the_stack_nor_the_day() {
+        for value in ["{}", "{}\u{feff}", "{}\0 ", "1 ", "[]"] {
+            let mut doctor = LineDoctor::new(HealMode::Repair, 1000);
+            let mut heals = Heals::default();
+            doctor.take(BytesMut::from(value.repeat(1_000_000).as_bytes()), &mut heals);
+            let found = std::iter::from_fn(|| doctor.next_found()).count();
+            assert!(found <= MAX_JOINED + 2, "{value:?} gave {found}");
+        }
     }
 }

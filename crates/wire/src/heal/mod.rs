@@ -90,6 +90,11 @@ impl Heals {
         std::mem::take(&mut self.fresh)
     }
 
+    /// Whether nothing was healed.
+    pub fn is_empty(&self) -> bool {
+        self.counts.iter().all(|count| *count == 0)
+    }
+
     /// Takes all counts, leaving none.
     pub fn take(&mut self) -> Vec<(Heal, u64)> {
         let counts = std::mem::replace(&mut self.counts, [0; Heal::ALL.len()]);

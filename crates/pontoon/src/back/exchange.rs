@@ -1,0 +1,425 @@
+//! One exchange: a call given to a child, and everything said until its answer goes home.
+//!
+//! It runs as one task from the lease to the answer; dropping it is cancelling the call. Between a
+//! client of one era and a child of the other it translates, a server's questions included: see
+//! `Exchange::ask_modern_client` and `Exchange::ask_legacy_client`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use pontoon_wire::error::{ErrorObject, code};
+use pontoon_wire::{Era, Message, Rewrite, Slot, era, method};
+
+use super::Back;
+use super::children::{Lease, now};
+use super::link::{Asked, Purpose};
+use super::mailbox::{Heard, Mailbox};
+use super::parking::{Found, PATIENCE, is_ours};
+use crate::call::{Call, CallError, Client, Reply};
+use crate::config::Mode;
+
+/// How often a modern server may ask again before it answers a legacy client.
+const MAX_ROUNDS: usize = 32;
+
+impl Back {
+    /// Takes a call to its end: answered, failed or forgotten.
+    pub async fn take(&self, call: Call, child_era: Era) {
+        self.running.fetch_add(1, Ordering::Relaxed);
+        let _running = Running(self);
+        if call.request.method() == method::LISTEN {
+            return self.take_listen(call, child_era).await;
+        }
+        let Call { request, client, cancel, reply } = call;
+        let state = request.string(Slot::RequestState).map(|state| state.into_owned());
+        let parked = state.as_ref().and_then(|state| self.parking.find(state, &client.key));
+        let lease = match parked {
+            Some(Found::Exchange(exchange)) => {
+                let call = Call { request, client, cancel, reply };
+                // If the exchange ended meanwhile, dropping the call would report a fault of ours.
+                if let Err(call) = exchange.send(call) {
+                    call.reply.error(&unknown_state());
+                }
+                return;
+            }
+            Some(Found::Child(lease)) => Ok(lease),
+            None if state.as_deref().is_some_and(is_ours) => return reply.error(&unknown_state()),
+            None => {
+                tokio::select! {
+                    () = cancel.cancelled() => return reply.forget(),
+                    lease = self.lease(&client, child_era) => lease,
+                }
+            }
+        };
+        match lease {
+            Ok(lease) => {
+                let exchange = Exchange { back: self, lease, request, client };
+                exchange.run(cancel, reply).await;
+            }
+            Err(error) => reply.fail(error),
+        }
+    }
+
+    /// Lets go of what waits for a person or for its time.
+    pub fn sweep(&self) {
+        self.stop_idle();
+        self.parking.sweep();
+    }
+
+    /// Lets go of everything that is kept.
+    pub fn drain(&self) {
+        self.parking.clear();
+        self.end_all();
+    }
+}
+
+/// Counts a call while it runs.
+struct Running<'b>(&'b Back);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn unknown_state() -> ErrorObject {
+    ErrorObject::new(
+        code::INVALID_PARAMS,
+        "`requestState` is unknown here, was used already or has expired: send the request again without it",
+    )
+}
+
+struct Exchange<'b> {
+    back: &'b Back,
+    lease: Lease,
+    request: Message,
+    client: Arc<Client>,
+}
+
+/// Where an exchange stands after something was heard.
+enum Step {
+    /// Go on listening, with the same or a new way home.
+    GoOn(tokio_util::sync::CancellationToken, Reply),
+    /// It is over.
+    Over,
+}
+
+impl Exchange<'_> {
+    async fn run(self, cancel: tokio_util::sync::CancellationToken, reply: Reply) {
+        let request = self.translated_request();
+        let mut asked = self.ask(request.clone());
+        let (mut cancel, mut reply) = (cancel, reply);
+        loop {
+            let heard = tokio::select! {
+                () = cancel.cancelled() => return reply.forget(),
+                heard = asked.heard() => heard,
+            };
+            let step = match heard {
+                Heard::Note(note) => {
+                    reply.note(note);
+                    Step::GoOn(cancel, reply)
+                }
+                Heard::Log(line) => {
+                    self.log(&reply, line);
+                    Step::GoOn(cancel, reply)
+                }
+                Heard::Question(question) => {
+                    self.handle_question(question, &mut asked, cancel, reply).await
+                }
+                Heard::Resumed => {
+                    asked.set_deadline(Some(now() + self.back.server.timeout));
+                    Step::GoOn(cancel, reply)
+                }
+                Heard::Answer(answer) if self.must_ask_legacy_client(&answer) => {
+                    self.ask_legacy_client(&request, answer, cancel, reply).await;
+                    Step::Over
+                }
+                Heard::Answer(answer) => return self.answer(reply, &answer),
+                Heard::Ended => return reply.error(&ErrorObject::new(code::INTERNAL, "the server ended it")),
+                Heard::TimedOut(note) => return self.time_out(reply, note).await,
+                Heard::Gone => return self.mourn(reply).await,
+            };
+            match step {
+                Step::GoOn(next_cancel, next_reply) => (cancel, reply) = (next_cancel, next_reply),
+                Step::Over => return,
+            }
+        }
+    }
+
+    fn ask(&self, request: Rewrite) -> Asked {
+        self.lease.link.ask(request, Some(now() + self.back.server.timeout), Purpose::Call)
+    }
+
+    /// The request as the child's era has it.
+    fn translated_request(&self) -> Rewrite {
+        let request = self.request.clone();
+        match (self.client.era(), self.lease.era) {
+            (Era::Legacy, Era::Modern) => {
+                let client = era::ClientFacts {
+                    capabilities: self.client.capabilities.clone(),
+                    info: self.client.info.clone(),
+                    log_level: self.client.log_level.clone(),
+                };
+                era::to_modern_request(request, &client)
+            }
+            (Era::Modern, Era::Legacy) => {
+                if let Some(level) = &self.client.log_level {
+                    self.lease.set_log_level(level);
+                }
+                era::to_legacy_request(request)
+            }
+            _ => Rewrite::new(request),
+        }
+    }
+
+    /// The answer goes home, in the words of the client's era.
+    fn answer(self, reply: Reply, answer: &Message) {
+        let method = self.request.method();
+        match (self.lease.era, self.client.era()) {
+            (Era::Legacy, Era::Modern) => reply.answer(&era::to_modern_answer(answer, &method)),
+            (Era::Modern, Era::Legacy) => reply.answer(&era::to_legacy_answer(answer)),
+            _ => {
+                self.keep_for_retry(answer);
+                reply.answer(answer);
+            }
+        }
+    }
+
+    /// A modern child that asks something may recognise only its own state, so a child of one call
+    /// waits for the retry.
+    fn keep_for_retry(self, answer: &Message) {
+        let is_question = answer.raw(Slot::ResultType) == Some(b"\"input_required\"");
+        if let (true, Mode::Stateless, Some(state)) =
+            (is_question, self.back.server.mode, answer.string(Slot::ResultState))
+        {
+            self.back.parking.keep(&state, &self.client.key, self.lease);
+        }
+    }
+
+    /// A modern client hears log lines only if it asked for them, and none below its level.
+    fn log(&self, reply: &Reply, line: Message) {
+        let is_wanted = match (self.client.era(), &self.client.log_level) {
+            (Era::Legacy, _) => true,
+            (Era::Modern, None) => false,
+            (Era::Modern, Some(level)) => {
+                let of_line = line.string(Slot::Level).unwrap_or_default();
+                let wanted = pontoon_wire::string_value(level).unwrap_or_default();
+                severity(&of_line) >= severity(&wanted)
+            }
+        };
+        if is_wanted {
+            reply.log(line.into());
+        }
+    }
+
+    async fn handle_question(
+        &self,
+        question: Message,
+        asked: &mut Asked,
+        cancel: tokio_util::sync::CancellationToken,
+        mut reply: Reply,
+    ) -> Step {
+        if self.lease.era == Era::Modern {
+            self.back.refuse(&self.lease.link, &question, "servers of this revision ask no questions");
+            return Step::GoOn(cancel, reply);
+        }
+        if !can_answer(&self.client, &question.method()) {
+            self.back.refuse(&self.lease.link, &question, "the client did not offer to answer this");
+            return Step::GoOn(cancel, reply);
+        }
+        if self.client.era() == Era::Modern {
+            return self.ask_modern_client(question, asked, reply).await;
+        }
+        // While a person thinks, the clock stands still and the permit is free.
+        asked.set_deadline(None);
+        reply.release_permit();
+        let (link, mailbox, id) = (self.lease.link.clone(), asked.mailbox(), question.slice(Slot::Id));
+        let answerer = move |answer: &Message| {
+            link.say(Rewrite::new(answer.clone()).replace(Slot::Id, id.unwrap_or_default()).finish());
+            mailbox.push(Heard::Resumed);
+        };
+        if !reply.question(&question, Box::new(answerer)) {
+            self.back.refuse(&self.lease.link, &question, "too many questions wait for this client");
+            asked.set_deadline(Some(now() + self.back.server.timeout));
+        }
+        Step::GoOn(cancel, reply)
+    }
+
+    /// Puts a legacy child's question to a modern client: the client gets `input_required` as its
+    /// answer, and the child waits until the client sends its request again with the response.
+    async fn ask_modern_client(&self, question: Message, asked: &Asked, reply: Reply) -> Step {
+        let mut reply = reply;
+        loop {
+            let Some((state, ticket, retry)) = self.back.parking.park(&self.client.key) else {
+                let what = "too many calls wait for an answer of a person".to_owned();
+                reply.fail(CallError::Busy { what, retry_after_seconds: 30 });
+                return Step::Over;
+            };
+            asked.set_deadline(None);
+            reply.result(&era::input_required([("q1", &question)], &state));
+            let call = tokio::select! {
+                call = tokio::time::timeout(PATIENCE, retry) => call,
+                () = self.lease.link.gone() => return Step::Over,
+            };
+            drop(ticket);
+            let Ok(Ok(call)) = call else {
+                tracing::info!(server = %self.back.server.name, "nobody answered a question in time");
+                return Step::Over;
+            };
+            let Call { request, cancel, reply: next, .. } = call;
+            if request.method() != self.request.method()
+                || request.raw(Slot::Name) != self.request.raw(Slot::Name)
+            {
+                next.error(&ErrorObject::new(
+                    code::INVALID_PARAMS,
+                    "`requestState` belongs to another request",
+                ));
+                return Step::Over;
+            }
+            let responses = request.raw(Slot::InputResponses).unwrap_or(b"{}");
+            match pontoon_wire::json::find(responses, "q1") {
+                Some(response) => {
+                    let id = String::from_utf8_lossy(question.raw(Slot::Id).unwrap_or(b"null"));
+                    let response = String::from_utf8_lossy(response);
+                    let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{response}}}");
+                    self.lease.link.say(Bytes::from(answer));
+                    asked.set_deadline(Some(now() + self.back.server.timeout));
+                    return Step::GoOn(cancel, next);
+                }
+                // The response is missing, so the question is put once more.
+                None => reply = next,
+            }
+        }
+    }
+
+    fn must_ask_legacy_client(&self, answer: &Message) -> bool {
+        self.client.era() == Era::Legacy
+            && self.lease.era == Era::Modern
+            && answer.raw(Slot::ResultType) == Some(b"\"input_required\"")
+    }
+
+    /// Puts a modern child's questions to a legacy client, and sends the request again with what it
+    /// answers, until the child has a result.
+    async fn ask_legacy_client(
+        &self,
+        request: &Rewrite,
+        answer: Message,
+        cancel: tokio_util::sync::CancellationToken,
+        mut reply: Reply,
+    ) {
+        let mut answer = answer;
+        for _ in 0..MAX_ROUNDS {
+            reply.release_permit();
+            let responses = tokio::select! {
+                () = cancel.cancelled() => return reply.forget(),
+                responses = self.responses(&answer, &reply) => responses,
+            };
+            let responses = match responses {
+                Ok(responses) => responses,
+                Err(error) => return reply.error(&error),
+            };
+            let again = era::with_responses(request, &responses, answer.raw(Slot::ResultState));
+            let mut asked = self.ask(again);
+            answer = loop {
+                let heard = tokio::select! {
+                    () = cancel.cancelled() => return reply.forget(),
+                    heard = asked.heard() => heard,
+                };
+                match heard {
+                    Heard::Note(note) => reply.note(note),
+                    Heard::Log(line) => self.log(&reply, line),
+                    Heard::Answer(answer) => break answer,
+                    Heard::TimedOut(note) => return self.time_out(reply, note).await,
+                    Heard::Gone | Heard::Ended => return self.mourn(reply).await,
+                    Heard::Question(question) => {
+                        self.back.refuse(&self.lease.link, &question, "servers of this revision ask no questions");
+                    }
+                    Heard::Resumed => {}
+                }
+            };
+            if !self.must_ask_legacy_client(&answer) {
+                return reply.answer(&era::to_legacy_answer(&answer));
+            }
+        }
+        let error = ErrorObject::new(code::INTERNAL, format!("the server asked {MAX_ROUNDS} times over"));
+        reply.error(&error);
+    }
+
+    /// What the client answers to the questions in `answer`, each under its key.
+    async fn responses(
+        &self,
+        answer: &Message,
+        reply: &Reply,
+    ) -> Result<Vec<(String, String)>, ErrorObject> {
+        let mut responses = Vec::new();
+        for (key, question) in era::questions_in(answer) {
+            if !can_answer(&self.client, &question.method()) {
+                let text = format!("the server needs `{}`, which the client did not offer", question.method());
+                return Err(ErrorObject::new(code::INVALID_REQUEST, text));
+            }
+            let mailbox = Arc::new(Mailbox::default());
+            let home = Arc::clone(&mailbox);
+            let answerer = move |answer: &Message| home.push(Heard::Answer(answer.clone()));
+            if !reply.question(&question, Box::new(answerer)) {
+                return Err(ErrorObject::new(code::INTERNAL, "too many questions wait for this client"));
+            }
+            let heard = tokio::time::timeout(PATIENCE, mailbox.next()).await;
+            let Ok(Heard::Answer(response)) = heard else {
+                return Err(ErrorObject::new(code::INTERNAL, "nobody answered the server's question in time"));
+            };
+            match response.raw(Slot::Result) {
+                Some(result) => responses.push((key, String::from_utf8_lossy(result).into_owned())),
+                None => {
+                    let text = response.string(Slot::ErrorMessage).unwrap_or_default();
+                    let text = format!("the client refused the server's question: {text}");
+                    return Err(ErrorObject::new(code::INVALID_REQUEST, text));
+                }
+            }
+        }
+        if responses.is_empty() {
+            // Only a state: the server asks for patience, not for input.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        Ok(responses)
+    }
+
+    async fn time_out(&self, reply: Reply, note: Option<String>) {
+        let note = note.map(|note| format!("; it had said: {note}")).unwrap_or_default();
+        let server = self.back.server.name.to_string();
+        let seconds = self.back.server.timeout.as_secs();
+        tracing::warn!(%server, seconds, pid = self.lease.id(), "a call timed out");
+        reply.fail(CallError::TimedOut { server, seconds, note });
+        // A kept child may be well although one tool hung. One that answers nothing is ended.
+        if let Lease::Kept(live, _) = &self.lease
+            && !live.is_responsive().await
+        {
+            live.kill();
+        }
+    }
+
+    async fn mourn(&self, reply: Reply) {
+        let how = self.lease.obituary().await;
+        let text = format!("the server `{}` {how}, before it answered", self.back.server.name);
+        tracing::warn!(server = %self.back.server.name, pid = self.lease.id(), how, "a child ended early");
+        reply.fail(CallError::ServerFailed(text));
+    }
+}
+
+/// Whether the client offered to answer questions of this kind.
+fn can_answer(client: &Client, method: &str) -> bool {
+    let capability = match method {
+        method::ELICIT => "elicitation",
+        method::SAMPLE => "sampling",
+        method::LIST_ROOTS => "roots",
+        // An unknown question may be one the client understands.
+        _ => return client.era() == Era::Legacy,
+    };
+    pontoon_wire::json::find(&client.capabilities, capability).is_some()
+}
+
+fn severity(level: &str) -> usize {
+    const LEVELS: [&str; 8] =
+        ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+    LEVELS.iter().position(|known| *known == level).unwrap_or(LEVELS.len())
+}

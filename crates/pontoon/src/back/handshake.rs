@@ -1,0 +1,133 @@
+//! The legacy handshake with a child: `initialize`, the version agreed, `initialized`.
+//!
+//! A server that refuses our version is asked again with one it names (H19).
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use pontoon_wire::heal::Heal;
+use pontoon_wire::{Era, Message, Revision, Rewrite, Slot, json, method};
+
+use super::link::{Link, Purpose};
+use super::mailbox::Heard;
+use crate::call::plain_notification;
+use crate::observe::heals::HealLog;
+
+/// How a child is opened.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Opening {
+    /// With `initialize`, for a client of this revision with these capabilities.
+    Legacy {
+        /// The revision to ask for.
+        revision: Revision,
+        /// The client's capabilities, a JSON object.
+        capabilities: Bytes,
+        /// The client's name and version, a JSON object.
+        info: Bytes,
+    },
+    /// Not at all: every request describes itself.
+    Modern,
+}
+
+impl Opening {
+    /// The era it opens.
+    pub fn era(&self) -> Era {
+        match self {
+            Self::Legacy { .. } => Era::Legacy,
+            Self::Modern => Era::Modern,
+        }
+    }
+}
+
+/// Why a handshake failed.
+#[derive(Debug, thiserror::Error)]
+pub enum HandshakeError {
+    /// The server refused.
+    #[error("it refused `initialize`: {0}")]
+    Refused(String),
+    /// It ended.
+    #[error("it ended during the handshake")]
+    Gone,
+    /// It said nothing.
+    #[error("it did not answer `initialize` in time")]
+    Silent,
+}
+
+/// Shakes hands, and gives the result of `initialize`.
+pub async fn shake_hands(
+    link: &Link,
+    revision: Revision,
+    capabilities: &Bytes,
+    info: &Bytes,
+    deadline: Instant,
+    heals: &HealLog,
+) -> Result<Message, HandshakeError> {
+    let mut tries = vec![revision];
+    let mut refusal = HandshakeError::Silent;
+    let mut tried = Vec::new();
+    while let Some(revision) = tries.pop() {
+        tried.push(revision);
+        match initialize(link, revision, capabilities, info, deadline).await? {
+            Ok(answer) => {
+                check_version(&answer, revision, heals);
+                link.say(plain_notification(method::INITIALIZED));
+                return Ok(answer);
+            }
+            Err(error) => {
+                let named = versions_in(&error).into_iter().filter(|named| !tried.contains(named));
+                tries = named.collect();
+                if !tries.is_empty() {
+                    heals.note(Heal::H19);
+                }
+                let text = error.string(Slot::ErrorMessage).map(|text| text.into_owned());
+                refusal = HandshakeError::Refused(text.unwrap_or_default());
+            }
+        }
+    }
+    Err(refusal)
+}
+
+async fn initialize(
+    link: &Link,
+    revision: Revision,
+    capabilities: &Bytes,
+    info: &Bytes,
+    deadline: Instant,
+) -> Result<Result<Message, Message>, HandshakeError> {
+    let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+    let request = Message::own(format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"{}\",\"params\":{{\"protocolVersion\":\"{revision}\",\
+         \"capabilities\":{},\"clientInfo\":{}}}}}",
+        method::INITIALIZE,
+        text(capabilities),
+        text(info),
+    ));
+    let mut asked = link.ask(Rewrite::new(request), Some(deadline), Purpose::Own);
+    loop {
+        match asked.heard().await {
+            Heard::Answer(answer) if answer.has(Slot::Error) => return Ok(Err(answer)),
+            Heard::Answer(answer) => return Ok(Ok(answer)),
+            Heard::Question(question) => super::refuse(link, &question, "the handshake is not over"),
+            Heard::TimedOut(_) => return Err(HandshakeError::Silent),
+            Heard::Gone | Heard::Ended => return Err(HandshakeError::Gone),
+            Heard::Note(_) | Heard::Log(_) | Heard::Resumed => {}
+        }
+    }
+}
+
+/// A server may answer with an older revision; one that nobody knows is noted and taken as ours.
+fn check_version(answer: &Message, asked: Revision, heals: &HealLog) {
+    let result = answer.raw(Slot::Result).unwrap_or_default();
+    let version = json::find(result, "protocolVersion").and_then(pontoon_wire::string_value);
+    let known = version.as_deref().and_then(Revision::parse);
+    if !known.is_some_and(|known| known.era() == Era::Legacy && known <= asked) {
+        heals.note(Heal::H19);
+    }
+}
+
+/// The legacy revisions that an error names, oldest first, so that the newest is tried first.
+fn versions_in(error: &Message) -> Vec<Revision> {
+    let text = String::from_utf8_lossy(error.text());
+    let legacy = Revision::ALL.into_iter().filter(|revision| revision.era() == Era::Legacy);
+    legacy.filter(|revision| text.contains(revision.as_str())).collect()
+}

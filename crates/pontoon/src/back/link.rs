@@ -1,0 +1,476 @@
+//! A link drives one conversation with one server over its input and output.
+//!
+//! [`Link::ask`] sends a request and gives an [`Asked`], which hears everything that belongs to it;
+//! dropped early, it cancels the request. Whoever asks writes at once if the pipe has room; one task
+//! does the rest: it reads, finishes writes that did not fit, and watches deadlines. Reading and
+//! writing share that task's loop, so a server that fills its output before it reads its input
+//! blocks nobody. What messages mean is decided by [`pontoon_wire::Peer`].
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use bytes::{Buf, Bytes, BytesMut};
+use pontoon_supervise::{ChildInput, ChildOutput};
+use pontoon_wire::error::{ErrorObject, code};
+use pontoon_wire::framing::lines::Lines;
+use pontoon_wire::heal::HealMode;
+use pontoon_wire::heal::lines::{Found, LineDoctor};
+use pontoon_wire::peer::{Event, OurId};
+use pontoon_wire::{Message, Peer, Rewrite, Slot, Text, method};
+use tokio::io::AsyncReadExt;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::mailbox::{Heard, Mailbox};
+use crate::observe::heals::HealLog;
+
+/// How a link behaves.
+#[derive(Debug, Clone)]
+pub struct LinkOptions {
+    /// Which violations are repaired.
+    pub heal: HealMode,
+    /// The longest message taken from the server.
+    pub max_message: usize,
+    /// Whether everything asked here comes from one client, so that a question of the server may go
+    /// to any of its calls.
+    pub one_client: bool,
+    /// Where heals are counted.
+    pub heals: Arc<HealLog>,
+}
+
+/// One conversation with one server.
+#[derive(Debug, Clone)]
+pub struct Link {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    inner: Mutex<Inner>,
+    /// Tells the task that there is something to write, an earlier deadline, or nothing more to say.
+    wake: Notify,
+    gone: CancellationToken,
+    one_client: bool,
+    heals: Arc<HealLog>,
+}
+
+struct Inner {
+    peer: Peer<Waiting>,
+    outgoing: VecDeque<Bytes>,
+    input: Option<Arc<ChildInput>>,
+    listeners: Vec<(u64, Listener)>,
+    next_listener: u64,
+    /// When the task will look at the deadlines next.
+    armed: Option<Instant>,
+    lists_changed: bool,
+    is_gone: bool,
+}
+
+/// Hears what belongs to no request.
+pub type Listener = Box<dyn Fn(&Message) + Send>;
+
+/// Who waits for an answer.
+#[derive(Debug)]
+struct Waiting {
+    mailbox: Arc<Mailbox>,
+    purpose: Purpose,
+}
+
+/// What a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// A client's call.
+    Call,
+    /// A subscription, which stays open and asks nothing.
+    Listen,
+    /// Something the bridge wants to know.
+    Own,
+}
+
+impl Link {
+    /// Begins a conversation. The returned link is the only thing that keeps the input open.
+    pub fn start(input: ChildInput, output: ChildOutput, options: &LinkOptions) -> Self {
+        let inner = Inner {
+            peer: Peer::new(options.heal),
+            outgoing: VecDeque::new(),
+            input: Some(Arc::new(input)),
+            listeners: Vec::new(),
+            next_listener: 0,
+            armed: None,
+            lists_changed: false,
+            is_gone: false,
+        };
+        let shared = Arc::new(Shared {
+            inner: Mutex::new(inner),
+            wake: Notify::new(),
+            gone: CancellationToken::new(),
+            one_client: options.one_client,
+            heals: Arc::clone(&options.heals),
+        });
+        let reader = Reader {
+            shared: Arc::clone(&shared),
+            output,
+            lines: Lines::new(options.max_message),
+            doctor: LineDoctor::new(options.heal, options.max_message),
+        };
+        tokio::spawn(reader.run());
+        Self { shared }
+    }
+
+    /// Sends a request. A server that is gone is heard of as [`Heard::Gone`].
+    pub fn ask(&self, request: Rewrite, deadline: Option<Instant>, purpose: Purpose) -> Asked {
+        let mailbox = Arc::new(Mailbox::default());
+        let mut inner = self.shared.lock();
+        if inner.is_gone {
+            mailbox.push(Heard::Gone);
+            return Asked { link: self.clone(), id: None, mailbox };
+        }
+        let waiting = Waiting { mailbox: Arc::clone(&mailbox), purpose };
+        let id = inner.peer.request(request, deadline, waiting);
+        self.shared.flush(inner);
+        Asked { link: self.clone(), id: Some(id), mailbox }
+    }
+
+    /// Sends a notification, or the answer to a question.
+    pub fn say(&self, message: impl Into<Text>) {
+        let mut inner = self.shared.lock();
+        inner.peer.say(message);
+        self.shared.flush(inner);
+    }
+
+    /// Calls `listener` for what belongs to no request, until the guard is dropped.
+    pub fn listen(&self, listener: Listener) -> Listening {
+        let mut inner = self.shared.lock();
+        inner.next_listener += 1;
+        let id = inner.next_listener;
+        inner.listeners.push((id, listener));
+        Listening { link: self.clone(), id }
+    }
+
+    /// Closes the server's input, which asks it to exit.
+    pub fn close_input(&self) {
+        self.shared.lock().input = None;
+        self.shared.wake.notify_one();
+    }
+
+    /// How many calls are open.
+    pub fn open_calls(&self) -> usize {
+        self.shared.lock().peer.open_requests()
+    }
+
+    /// Whether the server said that one of its lists changed.
+    pub fn lists_changed(&self) -> bool {
+        self.shared.lock().lists_changed
+    }
+
+    /// Whether the server has closed its output.
+    pub fn is_gone(&self) -> bool {
+        self.shared.gone.is_cancelled()
+    }
+
+    /// Waits until the server has closed its output.
+    pub async fn gone(&self) {
+        self.shared.gone.cancelled().await;
+    }
+}
+
+/// A request that was sent. Dropped before its end, it is cancelled at the server.
+#[derive(Debug)]
+pub struct Asked {
+    link: Link,
+    id: Option<OurId>,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Asked {
+    /// The next thing the server says about this request. Cancel safe, like the mailbox.
+    pub async fn heard(&mut self) -> Heard {
+        let heard = self.mailbox.next().await;
+        let is_over =
+            matches!(heard, Heard::Answer(_) | Heard::Ended | Heard::TimedOut(_) | Heard::Gone);
+        if is_over {
+            self.id = None;
+        }
+        heard
+    }
+
+    /// Where the server's messages arrive, for a question that is answered later.
+    pub fn mailbox(&self) -> Arc<Mailbox> {
+        Arc::clone(&self.mailbox)
+    }
+
+    /// Moves the deadline; `None` stops the clock.
+    pub fn set_deadline(&self, deadline: Option<Instant>) {
+        let Some(id) = self.id else { return };
+        let mut inner = self.link.shared.lock();
+        inner.peer.set_deadline(id, deadline);
+        self.link.shared.flush(inner);
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            let mut inner = self.link.shared.lock();
+            inner.peer.cancel(id, "the client no longer wants the answer");
+            self.link.shared.flush(inner);
+        }
+    }
+}
+
+/// A listener that is registered until this is dropped.
+#[derive(Debug)]
+pub struct Listening {
+    link: Link,
+    id: u64,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.link.shared.lock().listeners.retain(|(id, _)| *id != self.id);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes what fits into the pipe, and wakes the task for what does not.
+    fn flush(&self, mut inner: MutexGuard<'_, Inner>) {
+        inner.write();
+        let deadline = inner.peer.poll_timeout();
+        let is_earlier = deadline.is_some() && (inner.armed.is_none() || inner.armed > deadline);
+        if !inner.outgoing.is_empty() || is_earlier {
+            drop(inner);
+            self.wake.notify_one();
+        }
+    }
+
+    fn handle(&self, inner: &mut Inner, message: Message) {
+        let Some(event) = inner.peer.handle(message) else { return };
+        match event {
+            Event::Answer(waiting, answer) => waiting.mailbox.push(Heard::Answer(answer)),
+            Event::Ended(waiting) => waiting.mailbox.push(Heard::Ended),
+            Event::TimedOut(waiting, note) => waiting.mailbox.push(Heard::TimedOut(note)),
+            Event::Note(id, note) => {
+                if let Some(waiting) = inner.peer.waiting(id) {
+                    waiting.mailbox.push(Heard::Note(note));
+                }
+            }
+            Event::Ask(question) => self.handle_question(inner, question),
+            Event::Loose(message) => self.handle_loose(inner, &message),
+        }
+    }
+
+    /// A question goes to the only call it can belong to; one client may hear it on any of its calls.
+    fn handle_question(&self, inner: &mut Inner, question: Message) {
+        let id = String::from_utf8_lossy(question.raw(Slot::Id).unwrap_or_default()).into_owned();
+        if question.method() == method::PING {
+            let pong = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}");
+            return inner.peer.say(Bytes::from(pong));
+        }
+        match inner.only_call(self.one_client) {
+            Some(mailbox) => mailbox.push(Heard::Question(question)),
+            None => {
+                let why = "no call of a client is open that this question can belong to";
+                let refusal = ErrorObject::new(code::METHOD_NOT_FOUND, why).answer(&id);
+                inner.peer.say(Bytes::from(refusal));
+                inner.peer.heals().note(pontoon_wire::heal::Heal::H22);
+            }
+        }
+    }
+
+    fn handle_loose(&self, inner: &mut Inner, message: &Message) {
+        let method = message.method();
+        if method == method::LOG
+            && let Some(mailbox) = inner.only_call(false)
+        {
+            return mailbox.push(Heard::Log(message.clone()));
+        }
+        inner.lists_changed |= method.ends_with("/list_changed");
+        inner.listeners.iter().for_each(|(_, listener)| listener(message));
+    }
+}
+
+impl Inner {
+    /// The mailbox of the only open call, or of the newest when they are all one client's.
+    fn only_call(&mut self, one_client: bool) -> Option<Arc<Mailbox>> {
+        let is_call = |waiting: &Waiting| waiting.purpose != Purpose::Listen;
+        let mut calls = self.peer.all_waiting().filter(|(_, waiting)| is_call(waiting));
+        let first = calls.next().map(|(_, waiting)| Arc::clone(&waiting.mailbox));
+        match calls.last() {
+            None => first,
+            Some((_, waiting)) if one_client => Some(Arc::clone(&waiting.mailbox)),
+            Some(_) => None,
+        }
+    }
+
+    /// Writes until everything is written or the pipe is full.
+    fn write(&mut self) {
+        while let Some(text) = self.peer.poll_write() {
+            self.outgoing.extend(text.pieces().iter().cloned());
+            self.outgoing.push_back(Bytes::from_static(b"\n"));
+        }
+        let Some(input) = &self.input else { return self.outgoing.clear() };
+        while !self.outgoing.is_empty() {
+            const NOTHING: &[u8] = &[];
+            let mut slices = [IoSlice::new(NOTHING); 16];
+            for (slice, piece) in slices.iter_mut().zip(&self.outgoing) {
+                *slice = IoSlice::new(piece);
+            }
+            let used = self.outgoing.len().min(slices.len());
+            match input.try_write_vectored(&slices[..used]) {
+                Ok(written) => advance(&mut self.outgoing, written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The server closed its input. Its output tells how it ends.
+                Err(_) => return self.outgoing.clear(),
+            }
+        }
+    }
+}
+
+fn advance(outgoing: &mut VecDeque<Bytes>, mut written: usize) {
+    while let Some(first) = outgoing.front_mut() {
+        if written < first.len() {
+            return first.advance(written);
+        }
+        written -= first.len();
+        outgoing.pop_front();
+    }
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner").field("open", &self.peer.open_requests()).finish_non_exhaustive()
+    }
+}
+
+/// The task of a link.
+struct Reader {
+    shared: Arc<Shared>,
+    output: ChildOutput,
+    lines: Lines,
+    doctor: LineDoctor,
+}
+
+impl Reader {
+    async fn run(mut self) {
+        let mut timer = std::pin::pin!(tokio::time::sleep(std::time::Duration::MAX / 4));
+        loop {
+            let (blocked, deadline) = self.next_wait();
+            if let Some(deadline) = deadline {
+                timer.as_mut().reset(deadline.into());
+            }
+            self.make_room();
+            tokio::select! {
+                read = self.output.read_buf(self.lines.buffer()) => match read {
+                    Ok(0) | Err(_) => break,
+                    Ok(_) => self.handle_lines(),
+                },
+                () = writable(blocked.as_deref()), if blocked.is_some() => self.shared.lock().write(),
+                () = timer.as_mut() => self.handle_timeout(),
+                () = self.shared.wake.notified() => {}
+            }
+        }
+        self.end();
+    }
+
+    /// What to wait for besides input: the pipe, if it was full, and a new earliest deadline.
+    fn next_wait(&self) -> (Option<Arc<ChildInput>>, Option<Instant>) {
+        let mut inner = self.shared.lock();
+        inner.write();
+        let blocked = inner.input.clone().filter(|_| !inner.outgoing.is_empty());
+        let earliest = inner.peer.poll_timeout();
+        let is_new = earliest.is_some() && (inner.armed.is_none() || inner.armed > earliest);
+        if is_new {
+            inner.armed = earliest;
+        }
+        (blocked, earliest.filter(|_| is_new))
+    }
+
+    /// Room to read into: little while little comes, more while a long line grows.
+    fn make_room(&mut self) {
+        let buffer = self.lines.buffer();
+        if buffer.capacity() - buffer.len() < 1024 {
+            let more = buffer.len().clamp(8 * 1024, 4 * 1024 * 1024);
+            buffer.reserve(more);
+        }
+    }
+
+    fn handle_lines(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let mut inner = shared.lock();
+        while let Some(line) = self.lines.next_line() {
+            match line {
+                Ok(line) => self.doctor.take(line, inner.peer.heals()),
+                Err(too_long) => {
+                    // Whose answer it was cannot be known, so whoever waits must hear that it is lost.
+                    tracing::warn!(server = %self.shared.heals.server(), %too_long, "message dropped");
+                    for waiting in inner.peer.close() {
+                        waiting.mailbox.push(Heard::TimedOut(Some(too_long.to_string())));
+                    }
+                }
+            }
+            self.handle_found(&mut inner);
+        }
+        inner.write();
+        self.shared.heals.add(inner.peer.heals());
+    }
+
+    fn handle_found(&mut self, inner: &mut Inner) {
+        while let Some(found) = self.doctor.next_found() {
+            match found {
+                Found::Message(message) => self.shared.handle(inner, message),
+                Found::Noise(noise) => self.log_noise(&noise),
+            }
+        }
+    }
+
+    fn log_noise(&self, noise: &BytesMut) {
+        let line = String::from_utf8_lossy(&noise[..noise.len().min(500)]);
+        tracing::debug!(server = %self.shared.heals.server(), ?line, "text on stdout that is no message");
+    }
+
+    fn handle_timeout(&mut self) {
+        let mut inner = self.shared.lock();
+        inner.armed = None;
+        #[expect(clippy::disallowed_methods, reason = "the one place where deadlines meet the clock")]
+        let now = Instant::now();
+        for event in inner.peer.handle_timeout(now) {
+            if let Event::TimedOut(waiting, note) = event {
+                waiting.mailbox.push(Heard::TimedOut(note));
+            }
+        }
+        inner.write();
+    }
+
+    /// The output ended: the last line may lack its newline, and nobody may wait any longer.
+    fn end(mut self) {
+        let shared = Arc::clone(&self.shared);
+        let mut inner = shared.lock();
+        self.doctor.finish(self.lines.finish(), inner.peer.heals());
+        self.handle_found(&mut inner);
+        self.shared.heals.add(inner.peer.heals());
+        inner.is_gone = true;
+        inner.input = None;
+        for waiting in inner.peer.close() {
+            waiting.mailbox.push(Heard::Gone);
+        }
+        inner.listeners.clear();
+        drop(inner);
+        self.shared.gone.cancel();
+    }
+}
+
+/// Waits until the pipe has room, or is broken.
+async fn writable(input: Option<&ChildInput>) {
+    match input {
+        // An error here shows again at the next write, which then gives up.
+        Some(input) => drop(input.writable().await),
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,167 @@
+//! `subscriptions/listen`: a modern client that wants to hear of changes.
+//!
+//! A modern child gets the request itself. For a legacy child the bridge keeps the subscription: it
+//! acknowledges what the child can offer, and passes the child's notifications on.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pontoon_wire::{Era, Message, Rewrite, Slot, era, json, method, quoted};
+
+use tokio_util::sync::CancellationToken;
+
+use super::Back;
+use super::children::Live;
+use super::link::Purpose;
+use super::mailbox::{Heard, Mailbox};
+use crate::call::{Call, Reply};
+
+/// What a subscription wants to hear.
+#[derive(Debug, Default, Clone)]
+pub struct Filter {
+    tools: bool,
+    prompts: bool,
+    resources: bool,
+    /// The resources whose updates are wanted.
+    pub uris: Vec<String>,
+}
+
+impl Filter {
+    /// The filter in a `subscriptions/listen` request.
+    pub fn of(request: &Message) -> Self {
+        let raw = request.raw(Slot::Notifications).unwrap_or(b"{}");
+        let is_set = |name| json::find(raw, name) == Some(b"true");
+        let uris = json::find(raw, "resourceSubscriptions").unwrap_or(b"[]");
+        let uri = |range: std::ops::Range<usize>| Some(pontoon_wire::string_value(&uris[range])?.into_owned());
+        Self {
+            tools: is_set("toolsListChanged"),
+            prompts: is_set("promptsListChanged"),
+            resources: is_set("resourcesListChanged"),
+            uris: json::elements(uris, 0..uris.len()).filter_map(uri).collect(),
+        }
+    }
+
+    /// The part of it that a server with these capabilities can honour.
+    pub fn within(&self, capabilities: &[u8]) -> Self {
+        let offers = |name, member| {
+            let capability = json::find(capabilities, name).unwrap_or(b"{}");
+            json::find(capability, member) == Some(b"true")
+        };
+        Self {
+            tools: self.tools && offers("tools", "listChanged"),
+            prompts: self.prompts && offers("prompts", "listChanged"),
+            resources: self.resources && offers("resources", "listChanged"),
+            uris: if offers("resources", "subscribe") { self.uris.clone() } else { Vec::new() },
+        }
+    }
+
+    /// Whether a notification is wanted.
+    pub fn wants(&self, note: &Message) -> bool {
+        match note.method().as_ref() {
+            method::TOOLS_CHANGED => self.tools,
+            method::PROMPTS_CHANGED => self.prompts,
+            method::RESOURCES_CHANGED => self.resources,
+            method::RESOURCE_UPDATED => {
+                let uri = note.string(Slot::Uri).unwrap_or_default();
+                self.uris.iter().any(|wanted| *wanted == uri)
+            }
+            _ => false,
+        }
+    }
+
+    fn to_json(&self) -> String {
+        let mut members = Vec::new();
+        for (name, is_set) in [
+            ("toolsListChanged", self.tools),
+            ("promptsListChanged", self.prompts),
+            ("resourcesListChanged", self.resources),
+        ] {
+            if is_set {
+                members.push(format!("\"{name}\":true"));
+            }
+        }
+        if !self.uris.is_empty() {
+            let uris: Vec<_> = self.uris.iter().map(|uri| quoted(uri)).collect();
+            members.push(format!("\"resourceSubscriptions\":[{}]", uris.join(",")));
+        }
+        format!("{{{}}}", members.join(","))
+    }
+
+    /// The acknowledgement of a subscription with this id.
+    pub fn acknowledgement(&self, id: &Bytes) -> Bytes {
+        let id = String::from_utf8_lossy(id);
+        Bytes::from(format!(
+            "{{\"jsonrpc\":\"2.0\",\"method\":\"{}\",\"params\":{{\"_meta\":{{{}:{id}}},\"notifications\":{}}}}}",
+            method::ACKNOWLEDGED,
+            quoted(Slot::MetaSubscriptionId.name()),
+            self.to_json(),
+        ))
+    }
+}
+
+/// Ends a subscription in order.
+pub fn end(reply: Reply) {
+    let id = String::from_utf8_lossy(reply.id()).into_owned();
+    let member = quoted(Slot::MetaSubscriptionId.name());
+    reply.result(&format!("{{\"resultType\":\"complete\",\"_meta\":{{{member}:{id}}}}}"));
+}
+
+impl Back {
+    /// Serves a subscription until the client leaves or the child ends.
+    pub(super) async fn take_listen(&self, call: Call, child_era: Era) {
+        let lease = tokio::select! {
+            () = call.cancel.cancelled() => return call.reply.forget(),
+            lease = self.lease(&call.client, child_era) => lease,
+        };
+        match lease {
+            Err(error) => call.reply.fail(error),
+            Ok(lease) if lease.era == Era::Modern => relay(&lease, call, &self.stop).await,
+            Ok(lease) => translate(&lease, call, &self.stop).await,
+        }
+    }
+}
+
+/// A modern child's own subscription, passed through.
+async fn relay(live: &Live, call: Call, stop: &CancellationToken) {
+    let Call { request, cancel, reply, .. } = call;
+    let mut asked = live.link.ask(Rewrite::new(request), None, Purpose::Listen);
+    loop {
+        let heard = tokio::select! {
+            () = cancel.cancelled() => return reply.forget(),
+            () = stop.cancelled() => return end(reply),
+            heard = asked.heard() => heard,
+        };
+        match heard {
+            Heard::Note(note) => reply.note(note),
+            Heard::Answer(answer) => return reply.answer(&answer),
+            Heard::Ended | Heard::Gone | Heard::TimedOut(_) => return end(reply),
+            Heard::Log(_) | Heard::Question(_) | Heard::Resumed => {}
+        }
+    }
+}
+
+/// A subscription kept by the bridge over a legacy child's notifications.
+async fn translate(live: &Live, call: Call, stop: &CancellationToken) {
+    let Call { request, cancel, reply, .. } = call;
+    let hello = live.hello.as_ref().and_then(|hello| hello.raw(Slot::Result)).unwrap_or(b"{}");
+    let filter = Filter::of(&request).within(json::find(hello, "capabilities").unwrap_or(b"{}"));
+    let mailbox = Arc::new(Mailbox::default());
+    let _listening = {
+        let (filter, mailbox, id) = (filter.clone(), Arc::clone(&mailbox), reply.id().clone());
+        live.link.listen(Box::new(move |note| {
+            if filter.wants(note) {
+                mailbox.push(Heard::Note(era::to_modern_note(note, &id).into()));
+            }
+        }))
+    };
+    reply.note(filter.acknowledgement(reply.id()).into());
+    filter.uris.iter().for_each(|uri| live.subscribe(uri));
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => return reply.forget(),
+            () = stop.cancelled() => return end(reply),
+            () = live.link.gone() => return end(reply),
+            heard = mailbox.next() => if let Heard::Note(note) = heard { reply.note(note) },
+        }
+    }
+}

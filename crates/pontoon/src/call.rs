@@ -1,0 +1,313 @@
+//! What travels: a [`Call`] to the right, and in it the [`Reply`] that jumps home once.
+//!
+//! A reply answers exactly once. Dropped unanswered it reports a fault of ours, so that no client
+//! waits for an answer that will never come. It also holds the call's permit, so the end of the
+//! call, however it ends, gives it back.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use pontoon_wire::error::{ErrorObject, code};
+use pontoon_wire::{Era, Message, Revision, Rewrite, Slot, Text, method, quoted};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
+
+use crate::outbox::{Item, Outbox};
+
+/// One request of a client, on its way to a server.
+#[derive(Debug)]
+pub struct Call {
+    /// The request as the client wrote it.
+    pub request: Message,
+    /// Who asks.
+    pub client: Arc<Client>,
+    /// Fires when nobody wants the answer any more.
+    pub cancel: CancellationToken,
+    /// The way home.
+    pub reply: Reply,
+}
+
+/// What is known of the client behind a call.
+#[derive(Debug, Clone)]
+pub struct Client {
+    /// The revision it speaks.
+    pub revision: Revision,
+    /// Its capabilities, a JSON object.
+    pub capabilities: Bytes,
+    /// Its name and version, a JSON object.
+    pub info: Bytes,
+    /// The log level it asked for, a JSON string.
+    pub log_level: Option<Bytes>,
+    /// The conversation it belongs to: whose child serves it.
+    pub key: Key,
+    /// Where a legacy session hears what belongs to no call.
+    pub feed: Option<Arc<Outbox>>,
+    /// The resources a legacy session is subscribed to.
+    pub subscriptions: Vec<String>,
+}
+
+/// Whose child serves a call, in a server that keeps one for each client.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// A legacy session.
+    Session(Arc<str>),
+    /// A client address, for requests that belong to no session.
+    Address(std::net::IpAddr),
+}
+
+impl Client {
+    /// The era of its revision.
+    pub fn era(&self) -> Era {
+        self.revision.era()
+    }
+}
+
+/// Why a call got no answer from its server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// A limit on calls or processes is reached.
+    #[error("{what}; try again in {retry_after_seconds} s")]
+    Busy {
+        /// Which limit.
+        what: String,
+        /// When it is worth another try.
+        retry_after_seconds: u32,
+    },
+    /// The server did not answer in time.
+    #[error("the server `{server}` did not answer within {seconds} s and was told to stop{note}")]
+    TimedOut {
+        /// Which server.
+        server: String,
+        /// The limit.
+        seconds: u64,
+        /// What the server complained about meanwhile.
+        note: String,
+    },
+    /// The server could not be started, or ended before it answered.
+    #[error("{0}")]
+    ServerFailed(String),
+    /// The bridge is about to stop.
+    #[error("the bridge is stopping; try again in a moment")]
+    Stopping,
+    /// A fault of the bridge itself.
+    #[error("an internal fault of the bridge: the call ended without an answer")]
+    Internal,
+    /// An error to be told as it is.
+    #[error("{}", .0.message)]
+    Told(ErrorObject, u16),
+}
+
+impl CallError {
+    /// The HTTP status that says the same.
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::Busy { .. } => 429,
+            Self::TimedOut { .. } => 504,
+            Self::ServerFailed(_) => 502,
+            Self::Stopping | Self::Internal => 503,
+            Self::Told(_, status) => *status,
+        }
+    }
+
+    /// When it is worth another try, if that is known.
+    pub fn retry_after_seconds(&self) -> Option<u32> {
+        match self {
+            Self::Busy { retry_after_seconds, .. } => Some(*retry_after_seconds),
+            Self::Stopping => Some(1),
+            _ => None,
+        }
+    }
+
+    /// The JSON-RPC error that says the same.
+    pub fn to_error(&self) -> ErrorObject {
+        let code = match self {
+            Self::Busy { .. } => code::BUSY,
+            Self::TimedOut { .. } => code::TIMED_OUT,
+            Self::ServerFailed(_) => code::SERVER_FAILED,
+            Self::Stopping | Self::Internal => code::INTERNAL,
+            Self::Told(error, _) => return error.clone(),
+        };
+        let retry = self.retry_after_seconds();
+        let retry = retry.map(|seconds| format!(",\"retryAfter\":{seconds}")).unwrap_or_default();
+        let data = format!("{{\"httpStatus\":{}{retry}}}", self.status());
+        ErrorObject::new(code, self.to_string()).with_data(data)
+    }
+}
+
+/// How a call ended, for the front to turn into bytes.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The server answered; for an error its code is here too.
+    Answer(Text, Option<i64>),
+    /// Nobody answered, and this is why.
+    Failed(CallError),
+}
+
+/// The way home of one call.
+#[derive(Debug)]
+pub struct Reply {
+    outbox: Arc<Outbox>,
+    id: Bytes,
+    permit: Option<OwnedSemaphorePermit>,
+    questions: Option<Arc<Questions>>,
+    is_done: bool,
+}
+
+impl Reply {
+    /// A reply to the request with this id, that arrives in `outbox`.
+    pub fn new(id: Bytes, outbox: Arc<Outbox>, questions: Option<Arc<Questions>>) -> Self {
+        Self { outbox, id, permit: None, questions, is_done: false }
+    }
+
+    /// The client's own id.
+    pub fn id(&self) -> &Bytes {
+        &self.id
+    }
+
+    /// Lets the call hold a permit until it ends.
+    pub fn hold(&mut self, permit: OwnedSemaphorePermit) {
+        self.permit = Some(permit);
+    }
+
+    /// Gives the permit back early, while the call waits for a person.
+    pub fn release_permit(&mut self) {
+        self.permit = None;
+    }
+
+    /// Sends a note ahead of the answer. A slow client may miss it.
+    pub fn note(&self, note: Text) {
+        self.outbox.push(Item::Note(note));
+    }
+
+    /// Sends a log line ahead of the answer. Dropped first when the client is slow.
+    pub fn log(&self, note: Text) {
+        self.outbox.push(Item::Log(note));
+    }
+
+    /// Puts a question of the server to the client. False if this client cannot be asked.
+    pub fn question(&self, question: &Message, answerer: Answerer) -> bool {
+        let Some(questions) = &self.questions else { return false };
+        let Some(text) = questions.open(question, answerer) else { return false };
+        self.outbox.push(Item::Question(text));
+        true
+    }
+
+    /// Answers, with the client's own id in place of ours.
+    pub fn answer(mut self, answer: &Message) {
+        let code = answer.raw(Slot::ErrorCode).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok());
+        let rewrite = Rewrite::new(answer.clone());
+        let rewrite = match answer.has(Slot::Id) {
+            true => rewrite.replace(Slot::Id, self.id.clone()),
+            false => {
+                let id = String::from_utf8_lossy(&self.id);
+                rewrite.insert_at_top(&format!("\"id\":{id}"))
+            }
+        };
+        let text = rewrite.replace(Slot::ResultSubscriptionId, self.id.clone()).finish();
+        self.finish(Some(Outcome::Answer(text, code)));
+    }
+
+    /// Answers with a result, a JSON text.
+    pub fn result(mut self, result: &str) {
+        let id = String::from_utf8_lossy(&self.id);
+        let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}");
+        self.finish(Some(Outcome::Answer(Bytes::from(text).into(), None)));
+    }
+
+    /// Answers with an error.
+    pub fn error(mut self, error: &ErrorObject) {
+        let text = error.answer(&String::from_utf8_lossy(&self.id));
+        self.finish(Some(Outcome::Answer(Bytes::from(text).into(), Some(error.code))));
+    }
+
+    /// Says why there is no answer.
+    pub fn fail(mut self, error: CallError) {
+        self.finish(Some(Outcome::Failed(error)));
+    }
+
+    /// Ends without an answer: a cancelled call gets none.
+    pub fn forget(mut self) {
+        self.finish(None);
+    }
+
+    fn finish(&mut self, outcome: Option<Outcome>) {
+        self.is_done = true;
+        self.permit = None;
+        self.outbox.finish(outcome);
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.finish(Some(Outcome::Failed(CallError::Internal)));
+        }
+    }
+}
+
+/// Takes the client's answer to a question back to the server that asked.
+pub type Answerer = Box<dyn FnOnce(&Message) + Send>;
+
+/// The questions of servers that a legacy client has not answered yet.
+///
+/// Their ids are ours, so that two servers which ask under one id cannot be mixed up.
+#[derive(Default)]
+pub struct Questions {
+    open: Mutex<OpenQuestions>,
+}
+
+#[derive(Default)]
+struct OpenQuestions {
+    next: u64,
+    answerers: HashMap<String, Answerer>,
+}
+
+/// More questions than this may not wait for one client.
+const MAX_QUESTIONS: usize = 256;
+
+impl Questions {
+    /// Opens a question, and gives its text under our id; `None` when too many are open.
+    fn open(&self, question: &Message, answerer: Answerer) -> Option<Text> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.answerers.len() >= MAX_QUESTIONS {
+            return None;
+        }
+        open.next += 1;
+        let id = quoted(&format!("pontoon-{}", open.next));
+        open.answerers.insert(id.clone(), answerer);
+        Some(Rewrite::new(question.clone()).replace(Slot::Id, id).finish())
+    }
+
+    /// Hands the client's answer to whoever asked. False when nobody did.
+    pub fn answer(&self, answer: &Message) -> bool {
+        let id = String::from_utf8_lossy(answer.raw(Slot::Id).unwrap_or_default()).into_owned();
+        let answerer = {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.answerers.remove(&id)
+        };
+        answerer.map(|answerer| answerer(answer)).is_some()
+    }
+}
+
+impl std::fmt::Debug for Questions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Questions")
+    }
+}
+
+/// A `notifications/...` message without parameters.
+pub fn plain_notification(method: &str) -> Bytes {
+    Bytes::from(format!("{{\"jsonrpc\":\"2.0\",\"method\":{}}}", quoted(method)))
+}
+
+/// Whether a method is one of the lists, and the member its result carries.
+pub fn list_member(method: &str) -> Option<&'static str> {
+    match method {
+        method::LIST_TOOLS => Some("tools"),
+        method::LIST_PROMPTS => Some("prompts"),
+        method::LIST_RESOURCES => Some("resources"),
+        method::LIST_TEMPLATES => Some("resourceTemplates"),
+        _ => None,
+    }
+}

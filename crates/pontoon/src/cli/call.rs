@@ -1,0 +1,229 @@
+//! `pontoon call`: one call of a tool from a shell, with its progress, its questions and its result.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use indicatif::{ProgressBar, ProgressStyle};
+use pontoon_wire::{Era, Message, Revision, Slot, method, quoted};
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::terminal::{fail, load, say, start_spawner, tell, with_spawner};
+use super::tools::{learn, tools, unknown};
+use crate::app::single;
+use crate::back::children::own_info;
+use crate::call::{Call, Client, Key, Questions, Reply};
+use crate::config::Options;
+use crate::outbox::{Next, Outbox};
+use crate::session::catalog::{Catalog, Entry};
+use crate::session::stream::outcome_text;
+
+/// Calls a tool and prints what it gives.
+pub fn run(server: &str, tool: &str, arguments: &[String], options: &Options, as_json: bool) -> ExitCode {
+    let config = match load(options) {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    let starting = match start_spawner() {
+        Ok(starting) => starting,
+        Err(code) => return code,
+    };
+    with_spawner(starting, async |spawner| {
+        let Some(entry) = single(&config, server, &spawner) else { return unknown(&config, server) };
+        let answer = async {
+            let catalog = learn(&entry).await?;
+            let request = request(&catalog, tool, arguments)?;
+            make_call(&entry, &catalog, request).await
+        };
+        let interrupted = async { drop(tokio::signal::ctrl_c().await) };
+        let code = tokio::select! {
+            answer = answer => match answer {
+                Ok(answer) => print(&answer, as_json),
+                Err(why) => fail(&why),
+            },
+            () = interrupted => fail("interrupted; the server was told to stop"),
+        };
+        entry.back.drain();
+        code
+    })
+}
+
+fn request(catalog: &Catalog, tool: &str, arguments: &[String]) -> Result<Message, String> {
+    let tools = tools(catalog);
+    let Some(found) = tools.iter().find(|known| known["name"] == tool) else {
+        let names: Vec<_> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
+        return Err(format!("there is no tool {tool:?}; there are: {}", names.join(", ")));
+    };
+    let mut values = Map::new();
+    for argument in arguments {
+        let Some((key, value)) = argument.split_once('=') else {
+            return Err(format!("{argument:?} is no argument: write it as key=value"));
+        };
+        values.insert(key.to_owned(), fit(&found["inputSchema"]["properties"][key], value));
+    }
+    let text = json!({
+        "jsonrpc": "2.0", "id": 1, "method": method::CALL_TOOL,
+        "params": { "name": tool, "arguments": values, "_meta": { "progressToken": 1 } },
+    });
+    Ok(Message::own(text.to_string()))
+}
+
+/// A typed word as the value that the tool's schema wants.
+fn fit(schema: &Value, word: &str) -> Value {
+    let text = || Value::String(word.to_owned());
+    if schema["type"] == "string" {
+        return text();
+    }
+    serde_json::from_str(word).unwrap_or_else(|_| text())
+}
+
+async fn make_call(entry: &Entry, catalog: &Catalog, request: Message) -> Result<Message, String> {
+    let outbox = Arc::new(Outbox::default());
+    let questions = Arc::new(Questions::default());
+    let id = Bytes::from_static(b"1");
+    let client = Client {
+        revision: Revision::NEWEST_LEGACY,
+        capabilities: Bytes::from_static(b"{\"elicitation\":{}}"),
+        info: own_info(),
+        log_level: None,
+        key: Key::Session("shell".into()),
+        feed: None,
+        subscriptions: Vec::new(),
+    };
+    let call = Call {
+        request,
+        client: Arc::new(client),
+        cancel: CancellationToken::new(),
+        reply: Reply::new(id.clone(), Arc::clone(&outbox), Some(Arc::clone(&questions))),
+    };
+    let back = Arc::clone(&entry.back);
+    let child_era = catalog.child_era(Era::Legacy);
+    let taking = tokio::spawn(async move { back.take(call, child_era).await });
+    let bar = Bar::new();
+    loop {
+        let text = match outbox.next().await {
+            Next::Message(text) => text,
+            Next::End(Some(outcome)) => {
+                bar.finish();
+                drop(taking.await);
+                return Message::parse(outcome_text(outcome, &id).to_bytes().as_ref())
+                    .map_err(|error| error.to_string());
+            }
+            Next::End(None) => return Err("the call was cancelled".to_owned()),
+        };
+        let Ok(message) = Message::parse(text.to_bytes().as_ref()) else { continue };
+        match message.method().as_ref() {
+            method::PROGRESS => bar.show(&message),
+            method::LOG => bar.say(&log_line(&message)),
+            method::ELICIT => {
+                let answer = bar.paused(|| ask_person(&message));
+                questions.answer(&answer);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn log_line(message: &Message) -> String {
+    let params: Value = serde_json::from_slice(message.raw(Slot::Params).unwrap_or_default()).unwrap_or_default();
+    let data = &params["data"];
+    let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
+    format!("[{}] {text}", params["level"].as_str().unwrap_or("log"))
+}
+
+/// A progress bar on a terminal; nothing elsewhere.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new() -> Self {
+        let bar = ProgressBar::new_spinner();
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Self(bar)
+    }
+
+    fn show(&self, note: &Message) {
+        let params: Value = serde_json::from_slice(note.raw(Slot::Params).unwrap_or_default()).unwrap_or_default();
+        if let (Some(total), None) = (params["total"].as_f64(), self.0.length()) {
+            self.0.set_length(total as u64);
+            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
+            style.into_iter().for_each(|style| self.0.set_style(style));
+        }
+        self.0.set_position(params["progress"].as_f64().unwrap_or_default() as u64);
+        self.0.set_message(params["message"].as_str().unwrap_or_default().to_owned());
+    }
+
+    fn say(&self, line: &str) {
+        self.0.suspend(|| tell(line));
+    }
+
+    fn paused<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.0.suspend(work)
+    }
+
+    fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// Puts a server's question to the person at the terminal; without one it is declined.
+fn ask_person(question: &Message) -> Message {
+    let id = String::from_utf8_lossy(question.raw(Slot::Id).unwrap_or_default()).into_owned();
+    let params: Value = serde_json::from_slice(question.raw(Slot::Params).unwrap_or_default()).unwrap_or_default();
+    let answer = |result: Value| Message::own(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}"));
+    tell(&format!("the server asks: {}", params["message"].as_str().unwrap_or_default()));
+    if !std::io::stdin().is_terminal() && std::env::var_os("PONTOON_ANSWERS_FROM_STDIN").is_none() {
+        tell("(declined: standard input is no terminal)");
+        return answer(json!({ "action": "decline" }));
+    }
+    let mut content = Map::new();
+    for (name, property) in params["requestedSchema"]["properties"].as_object().into_iter().flatten() {
+        let label = property["description"].as_str().or(property["title"].as_str()).unwrap_or(name);
+        drop(write!(std::io::stderr(), "  {label} ({}): ", quoted(name)));
+        let mut line = String::new();
+        if std::io::stdin().lock().read_line(&mut line).unwrap_or(0) == 0 {
+            return answer(json!({ "action": "cancel" }));
+        }
+        content.insert(name.clone(), fit(property, line.trim_end_matches(['\r', '\n'])));
+    }
+    answer(json!({ "action": "accept", "content": content }))
+}
+
+/// Prints a result: text as it is, the rest in short.
+fn print(answer: &Message, as_json: bool) -> ExitCode {
+    let answer: Value = serde_json::from_slice(answer.text()).unwrap_or_default();
+    if as_json {
+        let shown = answer.get("result").or(answer.get("error")).unwrap_or(&answer);
+        say(&serde_json::to_string_pretty(shown).unwrap_or_default());
+    }
+    if let Some(error) = answer.get("error") {
+        return match as_json {
+            true => ExitCode::FAILURE,
+            false => fail(error["message"].as_str().unwrap_or("the server answered with an error")),
+        };
+    }
+    let result = &answer["result"];
+    if !as_json {
+        result["content"].as_array().into_iter().flatten().for_each(print_content);
+    }
+    if result["isError"] == true { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn print_content(content: &Value) {
+    let text = |name: &str| content[name].as_str().unwrap_or_default();
+    match text("type") {
+        "text" => say(text("text")),
+        "image" | "audio" => {
+            let bytes = text("data").len() / 4 * 3;
+            say(&format!("[{} {}, about {bytes} bytes]", text("type"), text("mimeType")));
+        }
+        "resource_link" => say(&format!("[link {}]", text("uri"))),
+        "resource" => say(&match content["resource"]["text"].as_str() {
+            Some(text) => text.to_owned(),
+            None => format!("[resource {}]", content["resource"]["uri"].as_str().unwrap_or_default()),
+        }),
+        other => say(&format!("[{other}]")),
+    }
+}

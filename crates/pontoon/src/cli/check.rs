@@ -1,0 +1,36 @@
+//! `pontoon check`: read the configuration, start nothing, say what would happen.
+
+use std::process::ExitCode;
+
+use super::terminal::{say, source, tell};
+use crate::config::{Config, Mode, Options};
+
+/// Tells every mistake and what would be served.
+pub fn run(options: &Options) -> ExitCode {
+    let (config, remarks) = match Config::load(options, std::env::vars_os()) {
+        Ok((config, remarks)) => (Some(config), remarks),
+        Err(remarks) => (None, remarks),
+    };
+    if !remarks.is_empty() {
+        tell(&remarks.to_string());
+    }
+    if let Some(config) = config {
+        describe(&config);
+    }
+    if remarks.need_repair() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn describe(config: &Config) {
+    say(&format!("configuration: {}", source(config)));
+    for server in &config.servers {
+        let mode = match server.mode {
+            Mode::Stateless => "stateless".to_owned(),
+            Mode::Stateful { idle } => format!("stateful, idle {} s", idle.as_secs()),
+        };
+        let program = match &server.program {
+            Ok(program) => program.display().to_string(),
+            Err(error) => format!("cannot start: {error}"),
+        };
+        say(&format!("  {}: {program} ({mode}, time-out {} s)", server.name, server.timeout.as_secs()));
+    }
+}

@@ -1,0 +1,121 @@
+//! The command line: words in, exit code out.
+
+pub mod call;
+pub mod check;
+pub mod demo;
+pub mod serve;
+pub mod terminal;
+pub mod tools;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::Options;
+
+/// Joins MCP clients and tool servers that cannot reach each other.
+#[derive(Debug, Parser)]
+#[command(name = "pontoon", version, max_term_width = 100, after_help = "\
+Examples:
+  pontoon serve                              serve the built-in demo server on 127.0.0.1:8080
+  pontoon serve --config mcp-servers.json    serve your own servers
+  pontoon check --config mcp-servers.json    find every mistake in a configuration
+  pontoon tools demo                         list the tools of a server
+  pontoon call demo greet name=Ada           call a tool")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve MCP over HTTP: clients at /mcp/NAME, one process per request or per session.
+    Serve(Serve),
+    /// Read the configuration, start nothing, and tell every mistake.
+    Check(Source),
+    /// List the tools of a server.
+    Tools(Tools),
+    /// Call a tool of a server and show its result.
+    #[command(after_help = "\
+Examples:
+  pontoon call demo greet name=Ada
+  pontoon call demo count to=5 delay_ms=200
+  pontoon call demo make_report title=Sales 'lines=[\"one\",\"two\"]' format=md
+
+A value is taken as JSON where the tool wants a number, a list and so on, and as text otherwise.")]
+    Call(Call),
+    /// Be a small MCP server on standard input and output, to try things with.
+    Demo,
+}
+
+/// Where the configuration comes from.
+#[derive(Debug, Args)]
+pub struct Source {
+    /// The configuration file [default: ./mcp-servers.json if it exists, else the demo server].
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Serve {
+    #[command(flatten)]
+    source: Source,
+    /// Where to listen [default: 127.0.0.1:8080; port 0 chooses a free one].
+    #[arg(long, short, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+    /// How much to log: debug, info, warn or error.
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// Listen beyond this machine although nothing asks clients who they are.
+    #[arg(long)]
+    insecure: bool,
+}
+
+#[derive(Debug, Args)]
+struct Tools {
+    /// The name of the server in the configuration.
+    server: String,
+    #[command(flatten)]
+    source: Source,
+    /// Print the list as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Call {
+    /// The name of the server in the configuration.
+    server: String,
+    /// The name of the tool.
+    tool: String,
+    /// The tool's arguments.
+    #[arg(value_name = "KEY=VALUE")]
+    arguments: Vec<String>,
+    #[command(flatten)]
+    source: Source,
+    /// Print the whole result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Source {
+    fn options(&self) -> Options {
+        Options { config: self.config.clone(), ..Options::default() }
+    }
+}
+
+/// Runs the command that was typed. Exit codes: 0 done, 1 failed, 2 typed wrongly.
+pub fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Serve(Serve { source, listen, log_level, insecure }) => {
+            serve::run(&Options { listen, log_level, insecure, ..source.options() })
+        }
+        Command::Check(source) => check::run(&source.options()),
+        Command::Tools(Tools { server, source, json }) => tools::run(&server, &source.options(), json),
+        Command::Call(Call { server, tool, arguments, source, json }) => {
+            call::run(&server, &tool, &arguments, &source.options(), json)
+        }
+        Command::Demo => demo::run(),
+    }
+}

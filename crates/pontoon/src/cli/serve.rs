@@ -1,0 +1,79 @@
+//! `pontoon serve`: run the bridge until a signal.
+
+use std::process::ExitCode;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::terminal::{fail, load, source, start_spawner, tell, with_spawner};
+use crate::app::App;
+use crate::back::children::chain;
+use crate::config::{Config, Mode, Options};
+use crate::observe::log;
+
+/// Serves until SIGTERM or SIGINT; a second one ends it at once.
+pub fn run(options: &Options) -> ExitCode {
+    let config = match load(options) {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    let starting = match start_spawner() {
+        Ok(starting) => starting,
+        Err(code) => return code,
+    };
+    log::start(config.log_level);
+    with_spawner(starting, async |spawner| {
+        let app = match App::start(&config, spawner).await {
+            Ok(app) => app,
+            Err(error) => return fail(&chain(&error)),
+        };
+        greet(&config, &app);
+        app.run(stop_signal()).await;
+        ExitCode::SUCCESS
+    })
+}
+
+/// Tells where the bridge listens and how to use it.
+fn greet(config: &Config, app: &App) {
+    let addresses = app.addresses();
+    for address in &addresses {
+        tell(&format!("pontoon {} listening on http://{address}", env!("CARGO_PKG_VERSION")));
+    }
+    let Some(address) = addresses.first() else { return };
+    tell(&format!("configuration: {}", source(config)));
+    tell("servers:");
+    for server in &config.servers {
+        let mode = match server.mode {
+            Mode::Stateless => "a process for each request",
+            Mode::Stateful { .. } => "a process for each session",
+        };
+        tell(&format!("  {:<16} http://{address}/mcp/{}  ({mode})", server.name.as_str(), server.name));
+    }
+    if let Some(server) = config.servers.first() {
+        let name = &server.name;
+        tell("add it to a client:");
+        tell(&format!("  Claude Code   claude mcp add --transport http {name} http://{address}/mcp/{name}"));
+        tell(&format!("  Open WebUI    Settings, External Tools, MCP: http://{address}/mcp/{name}"));
+        tell(&format!("  shell         pontoon tools {name}"));
+    }
+}
+
+/// The first SIGTERM or SIGINT. The second ends the process at once, and with it all children.
+async fn stop_signal() {
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        // The helper process sees that we are gone and kills every child.
+        std::process::exit(130);
+    });
+}

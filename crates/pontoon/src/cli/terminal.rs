@@ -1,0 +1,75 @@
+//! Printing for people, and the ways a command can fail.
+//!
+//! A reader that stops reading (`pontoon tools | head`) is no error.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use pontoon_supervise::{Ladder, Spawner, Starting};
+
+use crate::config::{Config, Options, Source};
+
+/// Prints a line to standard output.
+pub fn say(line: &str) {
+    drop(writeln!(io::stdout().lock(), "{line}"));
+}
+
+/// Prints a line to standard error.
+pub fn tell(line: &str) {
+    drop(writeln!(io::stderr().lock(), "{line}"));
+}
+
+/// Prints why a command failed.
+pub fn fail(why: &str) -> ExitCode {
+    tell(&format!("error: {why}"));
+    ExitCode::FAILURE
+}
+
+/// The configuration, its warnings told; mistakes end the command.
+pub fn load(options: &Options) -> Result<Config, ExitCode> {
+    match Config::load(options, std::env::vars_os()) {
+        Ok((config, remarks)) => {
+            if !remarks.is_empty() {
+                tell(&remarks.to_string());
+            }
+            Ok(config)
+        }
+        Err(remarks) => {
+            tell(&remarks.to_string());
+            Err(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// Where the configuration came from, in words.
+pub fn source(config: &Config) -> String {
+    match &config.source {
+        Source::File(path) => path.display().to_string(),
+        Source::Demo => "the built-in demo server (no configuration file)".to_owned(),
+    }
+}
+
+/// Forks the process that starts children. It must come before any thread.
+pub fn start_spawner() -> Result<Starting, ExitCode> {
+    Spawner::start().map_err(|error| fail(&format!("cannot start the helper process: {error}")))
+}
+
+/// Runs `work` with a spawner, and stops all children after it.
+pub fn with_spawner<F>(starting: Starting, work: impl FnOnce(Spawner) -> F) -> ExitCode
+where
+    F: Future<Output = ExitCode>,
+{
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&format!("cannot start threads: {error}")),
+    };
+    runtime.block_on(async {
+        let spawner = match starting.attach() {
+            Ok(spawner) => spawner,
+            Err(error) => return fail(&format!("cannot reach the helper process: {error}")),
+        };
+        let code = work(spawner.clone()).await;
+        spawner.stop_all(&Ladder::default()).await;
+        code
+    })
+}

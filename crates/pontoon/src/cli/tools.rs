@@ -1,0 +1,82 @@
+//! `pontoon tools`: what a server offers, in a list.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use pontoon_wire::{Era, method};
+use serde_json::Value;
+
+use super::terminal::{fail, load, say, start_spawner, with_spawner};
+use crate::app::single;
+use crate::config::{Config, Options};
+use crate::session::catalog::{Catalog, Entry};
+
+/// Lists the tools of a server.
+pub fn run(server: &str, options: &Options, as_json: bool) -> ExitCode {
+    let config = match load(options) {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    let starting = match start_spawner() {
+        Ok(starting) => starting,
+        Err(code) => return code,
+    };
+    with_spawner(starting, async |spawner| {
+        let Some(entry) = single(&config, server, &spawner) else { return unknown(&config, server) };
+        match learn(&entry).await {
+            Ok(catalog) => print(&catalog, as_json),
+            Err(why) => fail(&why),
+        }
+    })
+}
+
+/// There is no such server.
+pub fn unknown(config: &Config, server: &str) -> ExitCode {
+    let names: Vec<_> = config.servers.iter().map(|server| server.name.as_str()).collect();
+    fail(&format!("there is no server {server:?} in the configuration; there are: {}", names.join(", ")))
+}
+
+/// What the server offers.
+pub async fn learn(entry: &Entry) -> Result<Arc<Catalog>, String> {
+    let name = &entry.back.server.name;
+    entry.learnt().await.map_err(|why| format!("the server `{name}` does not start: {why}"))
+}
+
+/// The tools in a catalogue.
+pub fn tools(catalog: &Catalog) -> Vec<Value> {
+    let facts = catalog.facts(Era::Legacy);
+    let tools = facts.and_then(|facts| facts.lists.get(method::LIST_TOOLS));
+    tools.into_iter().flatten().filter_map(|tool| serde_json::from_str(tool.get()).ok()).collect()
+}
+
+fn print(catalog: &Catalog, as_json: bool) -> ExitCode {
+    let tools = tools(catalog);
+    if as_json {
+        say(&serde_json::to_string_pretty(&tools).unwrap_or_default());
+        return ExitCode::SUCCESS;
+    }
+    if tools.is_empty() {
+        say("this server offers no tools");
+    }
+    for tool in &tools {
+        let text = |name: &str| tool[name].as_str().unwrap_or_default().to_owned();
+        say(&format!("{}{}", text("name"), usage(tool)));
+        let description = text("description");
+        description.lines().filter(|line| !line.trim().is_empty()).for_each(|line| say(&format!("    {line}")));
+    }
+    ExitCode::SUCCESS
+}
+
+/// The arguments of a tool in short: required ones plain, the others in brackets.
+fn usage(tool: &Value) -> String {
+    let schema = &tool["inputSchema"];
+    let required: Vec<_> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let arguments = schema["properties"].as_object().into_iter().flatten().map(|(name, property)| {
+        let kind = property["type"].as_str().unwrap_or("any");
+        match required.contains(&name.as_str()) {
+            true => format!(" {name}={kind}"),
+            false => format!(" [{name}={kind}]"),
+        }
+    });
+    arguments.collect()
+}

@@ -1,0 +1,129 @@
+//! Keeps `docs/configuration.md` and `mcp-servers.example.json` true to the tables they describe.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::environment::Environment;
+use super::file;
+use super::keys::{KEYS, REFUSED_KEYS, Surroundings};
+use super::remarks::{Remarks, Weight};
+use super::server::{DEFAULT_VARIABLES, USUAL_VARIABLES};
+use super::variables::{REFUSED_VARIABLES, VARIABLES};
+
+const HEAD: &str = "\
+<!-- Written by a test from the tables in crates/pontoon/src/config. Renew it with
+     UPDATE=1 cargo test -p pontoon config::docs -->
+
+# Configuration
+
+Pontoon reads the servers to run from `mcp-servers.json`, in the form that Claude and mcpo use: JSON,
+with comments and trailing commas allowed. `pontoon check` reads it, starts nothing, and tells every
+mistake at once with its line and key. Options of the command line win over variables of the
+environment, and these over the defaults.
+
+With no file at all, a built-in server named `demo` is run. A file that was named with `--config` or
+`MCPO_CONFIG_FILE` must be there.
+
+```json
+{
+  \"mcpServers\": {
+    \"excel\": { \"command\": \"uvx\", \"args\": [\"excel-mcp-server\", \"stdio\"] }
+  }
+}
+```
+
+The name of a server (`excel`) is part of its URL, `/mcp/excel`: 1 to 64 letters, digits, `.`, `_`
+and `-`, beginning with a letter or digit. `mcp-servers.example.json` shows every key.
+";
+
+/// The whole of `docs/configuration.md`.
+fn page() -> String {
+    let mut page = HEAD.to_owned();
+    let mut add = |text: String| page.push_str(&text);
+    add("\n## Keys of a server\n\n| key | default | meaning |\n|---|---|---|\n".to_owned());
+    for key in KEYS {
+        let default = if key.default.contains(' ') {
+            key.default.to_owned()
+        } else {
+            format!("`{}`", key.default)
+        };
+        add(format!("| `{}` | {default} | {} |\n", key.name, key.doc));
+    }
+    add("\nAn unknown key is a warning that names the nearest known one. These keys belong to \
+         other versions or bridges and are refused: "
+        .to_owned());
+    add(format!("{}.\n", listed(REFUSED_KEYS)));
+    add("\n## Environment variables\n\n| variable | default | meaning |\n|---|---|---|\n"
+        .to_owned());
+    for variable in VARIABLES {
+        add(format!("| `{}` | {} | {} |\n", variable.name, variable.default, variable.doc));
+    }
+    add("\nA variable that is empty counts as not set. These belong to other versions and are \
+         refused: "
+        .to_owned());
+    add(format!("{}.\n", listed(REFUSED_VARIABLES)));
+    add("\n## What a server sees of the environment\n\n".to_owned());
+    let defaults: Vec<String> =
+        DEFAULT_VARIABLES.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let defaults: Vec<&str> = defaults.iter().map(String::as_str).collect();
+    add(format!(
+        "{} of Pontoon's own environment where they are set, {} unless set otherwise, what \
+         `inherit_env` names, and what `env` sets. Nothing else, so that no secret is handed on by \
+         accident.\n",
+        listed(USUAL_VARIABLES),
+        listed(&defaults)
+    ));
+    page
+}
+
+fn listed(names: &[&str]) -> String {
+    let mut list = String::new();
+    for (index, name) in names.iter().enumerate() {
+        let comma = if index > 0 { ", " } else { "" };
+        write!(list, "{comma}`{name}`").expect("a String takes everything");
+    }
+    list
+}
+
+fn in_package(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+#[test]
+fn the_page_says_what_the_tables_say() {
+    let path = in_package("../../docs/configuration.md");
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(&path, page()).unwrap();
+    }
+    let written = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        written == page(),
+        "docs/configuration.md is stale; renew it with \
+         `UPDATE=1 cargo test -p pontoon config::docs`"
+    );
+}
+
+#[test]
+fn the_example_is_read_without_a_remark_but_for_missing_programs() {
+    let path = in_package("mcp-servers.example.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let environment = Environment::new([("HOME".into(), "/home/me".into())]);
+    let timeout = Duration::from_secs(300);
+    let around = Surroundings { folder: Path::new("/"), environment: &environment, timeout };
+    let mut remarks = Remarks::default();
+    let servers = file::read(&path, &text, &around, &mut remarks);
+    assert!(remarks.iter().all(|remark| remark.weight == Weight::BrokenServer), "{remarks}");
+    assert!(!servers.is_empty());
+}
+
+#[test]
+fn the_example_shows_every_key_with_its_default() {
+    let text = fs::read_to_string(in_package("mcp-servers.example.json")).unwrap();
+    for key in KEYS {
+        assert!(text.contains(&format!("\"{}\":", key.name)), "`{}` is not shown", key.name);
+        let default = format!("Default: {}.", key.default);
+        assert!(text.contains(&default), "`{}` is shown without \"{default}\"", key.name);
+    }
+}

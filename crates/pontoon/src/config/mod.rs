@@ -1,0 +1,395 @@
+//! The configuration: what the user wrote, then what we run with.
+//!
+//! [`Config::load`] puts the command line, the environment and `mcp-servers.json` together. All
+//! mistakes are told at once, each with its place; what it gives is complete and checked, and
+//! nothing else of the program looks at the environment or the file.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::Level;
+
+#[cfg(test)]
+mod docs;
+mod document;
+mod environment;
+mod file;
+mod keys;
+mod nearest;
+mod placeholders;
+mod program;
+mod remarks;
+mod server;
+mod source;
+mod units;
+mod variables;
+
+pub use program::ProgramError;
+pub use remarks::{Place, Position, Remark, Remarks, Weight};
+pub use server::{BadServerName, HealMode, InheritEnv, Mode, Server, ServerName};
+
+use document::quoted;
+use environment::Environment;
+use keys::Surroundings;
+use source::{Found, find_file};
+use variables::Settings;
+
+/// Everything Pontoon runs with, complete and checked.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The addresses to listen on; at least one.
+    pub listen: Vec<SocketAddr>,
+    /// The servers in the order of the file; at least one.
+    pub servers: Vec<Arc<Server>>,
+    /// How many processes may start or work for one request each at the same time.
+    pub max_concurrent: usize,
+    /// How long a call may take that belongs to no server.
+    pub timeout: Duration,
+    /// How much is logged.
+    pub log_level: Level,
+    /// The largest body of a request, in bytes.
+    pub max_body: usize,
+    /// The largest message of a server, in bytes.
+    pub max_message: usize,
+    /// The absolute folder for what is learnt about the servers; may have to be made.
+    ///
+    /// `None` where no folder is ours to write (no `HOME`): then nothing is kept.
+    pub state_dir: Option<PathBuf>,
+    /// More names by which clients may call us, in lower case, some with a port.
+    pub allowed_hosts: Vec<String>,
+    /// Origins whose scripts may call us, in lower case.
+    pub allowed_origins: Vec<String>,
+    /// Whether the user wants to listen beyond this machine without an API key.
+    pub insecure: bool,
+    /// Where the servers come from.
+    pub source: Source,
+}
+
+/// Where the servers of a configuration come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// This file, as it was named.
+    File(PathBuf),
+    /// Nowhere: there was no file, so the built-in server shows what it is like.
+    Demo,
+}
+
+/// What the command line says; it wins over the environment and the file.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// `--config`: the file with the servers, which must be there.
+    pub config: Option<PathBuf>,
+    /// `--listen`: what `MCPO_LISTEN` says else.
+    pub listen: Option<String>,
+    /// `--log-level`: what `MCPO_LOG_LEVEL` says else.
+    pub log_level: Option<String>,
+    /// `--insecure`: listening beyond this machine is meant.
+    pub insecure: bool,
+}
+
+impl Config {
+    /// The configuration, and what is worth a warning about it.
+    ///
+    /// A server whose program is missing is among the servers, with its error, and among the
+    /// remarks as [`Weight::BrokenServer`]: it does not keep the others from running.
+    ///
+    /// ```
+    /// use pontoon::config::{Config, Options};
+    ///
+    /// let options =
+    ///     Options { config: Some("mcp-servers.example.json".into()), ..Options::default() };
+    /// let home = ("HOME".into(), "/home/me".into());
+    /// let (config, remarks) = Config::load(&options, [home])?;
+    /// assert_eq!(config.listen, ["127.0.0.1:8080".parse().unwrap()]);
+    /// for remark in remarks.iter() {
+    ///     eprintln!("{remark}");
+    /// }
+    /// # Ok::<(), pontoon::config::Remarks>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// All remarks, when at least one of them is a [`Weight::Mistake`].
+    pub fn load(
+        options: &Options,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<(Self, Remarks), Remarks> {
+        Self::load_with_defaults(options, &Environment::new(environment), &source::DEFAULT_FILES)
+    }
+
+    /// The same with the files to look for when none is named.
+    fn load_with_defaults(
+        options: &Options,
+        environment: &Environment,
+        files: &[impl AsRef<Path>],
+    ) -> Result<(Self, Remarks), Remarks> {
+        let mut remarks = Remarks::default();
+        let settings = settings(options, environment, &mut remarks);
+        let (source, servers) = match find_file(options, &settings, files, &mut remarks) {
+            Some(Found::File { path, text }) => {
+                let folder = absolute(&path);
+                let folder = folder.parent().unwrap_or(Path::new("/"));
+                let around = Surroundings { folder, environment, timeout: settings.timeout };
+                let servers = file::read(&path, &text, &around, &mut remarks);
+                (Source::File(path), servers)
+            }
+            Some(Found::Nothing) => (Source::Demo, vec![Arc::new(demo(settings.timeout))]),
+            None => return Err(remarks),
+        };
+        if remarks.heaviest() == Some(Weight::Mistake) {
+            return Err(remarks);
+        }
+        let config = Self {
+            listen: settings.listen,
+            servers,
+            max_concurrent: settings.max_concurrent,
+            timeout: settings.timeout,
+            log_level: settings.log_level,
+            max_body: settings.max_body,
+            max_message: settings.max_message,
+            state_dir: settings.state_dir.as_deref().map(absolute),
+            allowed_hosts: settings.allowed_hosts,
+            allowed_origins: settings.allowed_origins,
+            insecure: options.insecure,
+            source,
+        };
+        Ok((config, remarks))
+    }
+
+    /// The server of that name.
+    pub fn server(&self, name: &str) -> Option<&Arc<Server>> {
+        self.servers.iter().find(|server| server.name.as_str() == name)
+    }
+}
+
+/// What environment and command line set, the command line winning.
+fn settings(options: &Options, environment: &Environment, remarks: &mut Remarks) -> Settings {
+    let mut settings = variables::read(environment, remarks);
+    if settings.state_dir.is_none() {
+        let message = "neither it nor HOME is set, so what is learnt about the servers is not kept";
+        remarks.add(Weight::Warning, Place::Environment, "MCPO_STATE_DIR", message);
+    }
+    let mut take = |option: &str, text: &Option<String>, variable: &str| {
+        let Some(text) = text else { return };
+        let variable = variables::VARIABLES.iter().find(|known| known.name == variable);
+        let read = variable.expect("each option has the variable it stands for").read;
+        if let Err(expected) = read(&mut settings, text) {
+            let message = format!("expected {expected}, found {}", quoted(text));
+            remarks.add(Weight::Mistake, Place::CommandLine, option, message);
+        }
+    };
+    take("--listen", &options.listen, "MCPO_LISTEN");
+    take("--log-level", &options.log_level, "MCPO_LOG_LEVEL");
+    guard_listening(options, &settings.listen, remarks);
+    settings
+}
+
+/// Refuses to let strangers in by accident.
+fn guard_listening(options: &Options, listen: &[SocketAddr], remarks: &mut Remarks) {
+    let (place, key) = match options.listen {
+        Some(_) => (Place::CommandLine, "--listen"),
+        None => (Place::Environment, "MCPO_LISTEN"),
+    };
+    for address in listen.iter().filter(|address| !address.ip().to_canonical().is_loopback()) {
+        let (weight, message) = if options.insecure {
+            let message = format!("whoever reaches {address} can use every server");
+            (Weight::Warning, message)
+        } else {
+            let message = format!(
+                "{address} can be reached from other machines, and this version has no API key: \
+                 listen on 127.0.0.1, or add --insecure if something else keeps strangers out"
+            );
+            (Weight::Mistake, message)
+        };
+        remarks.add(weight, place.clone(), key, message);
+    }
+}
+
+/// The server inside this program, for a first try.
+fn demo(timeout: Duration) -> Server {
+    let program = std::env::current_exe()
+        .map_err(|error| ProgramError::OwnPath { reason: error.to_string() });
+    let mut server = Server {
+        name: "demo".parse().expect("a plain word is a name"),
+        program,
+        args: vec!["demo".to_owned()],
+        env: Vec::new(),
+        inherit_env: InheritEnv::default(),
+        cwd: None,
+        mode: Mode::default(),
+        timeout,
+        heal: HealMode::default(),
+        fingerprint: 0,
+    };
+    // Our own tools change with our version, wherever the program lies.
+    server.fingerprint =
+        server.fingerprint_of(concat!("pontoon demo ", env!("CARGO_PKG_VERSION")).as_bytes());
+    server
+}
+
+/// `path` from the root; it need not exist.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const ONE_SERVER: &str = r#"{"mcpServers": {"shell": {"command": "/bin/sh"}}}"#;
+
+    /// The configuration with `default.json`, if given, beside which `named.json` always is.
+    fn load(
+        default: Option<&str>,
+        options: &Options,
+        variables: &[(&str, &str)],
+    ) -> Result<(Config, Remarks), Remarks> {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        fs::write(place("named.json"), ONE_SERVER.replace("shell", "named")).unwrap();
+        if let Some(text) = default {
+            fs::write(place("default.json"), text).unwrap();
+        }
+        let config = options.config.as_ref().map(|name| folder.path().join(name));
+        let options = Options { config, ..options.clone() };
+        let variables = variables.iter().map(|&(name, value)| {
+            (name.into(), value.replace("FOLDER", folder.path().to_str().unwrap()).into())
+        });
+        let home = [("HOME".into(), "/home/me".into())];
+        let environment = Environment::new(variables.chain(home));
+        Config::load_with_defaults(
+            &options,
+            &environment,
+            &[place("absent"), place("default.json")],
+        )
+    }
+
+    /// Compares the part of the configuration that `part` shows.
+    fn check<T: PartialEq + std::fmt::Debug>(
+        options: &Options,
+        variables: &[(&str, &str)],
+        part: impl Fn(&Config) -> T,
+        expected: &T,
+    ) {
+        let (config, _) = load(Some(ONE_SERVER), options, variables).unwrap();
+        assert_eq!(part(&config), *expected);
+    }
+
+    fn check_refused(options: &Options, variables: &[(&str, &str)], told: &str) {
+        let remarks = load(Some(ONE_SERVER), options, variables).unwrap_err();
+        assert!(remarks.to_string().starts_with(told), "{remarks}");
+    }
+
+    fn first_name(config: &Config) -> String {
+        config.servers[0].name.to_string()
+    }
+
+    fn listening(listen: &str) -> Options {
+        Options { listen: Some(listen.to_owned()), ..Options::default() }
+    }
+
+    #[test]
+    fn options_win_over_variables_and_these_over_defaults() {
+        let port = |config: &Config| config.listen[0].port();
+        let variable = ("MCPO_LISTEN", "127.0.0.1:2");
+        check(&Options::default(), &[], port, &8080);
+        check(&Options::default(), &[variable], port, &2);
+        check(&listening("127.0.0.1:3"), &[variable], port, &3);
+        let log_level = Some("trace".to_owned());
+        let options = Options { log_level, ..Options::default() };
+        check(&options, &[("MCPO_LOG_LEVEL", "ERROR")], |config| config.log_level, &Level::TRACE);
+    }
+
+    #[test]
+    fn a_named_file_wins_over_the_one_that_lies_there() {
+        let named = ("MCPO_CONFIG_FILE", "FOLDER/named.json");
+        check(&Options::default(), &[], first_name, &"shell".to_owned());
+        check(&Options::default(), &[named], first_name, &"named".to_owned());
+        let options = Options { config: Some("named.json".into()), ..Options::default() };
+        check(&options, &[("MCPO_CONFIG_FILE", "absent")], first_name, &"named".to_owned());
+    }
+
+    #[test]
+    fn without_a_file_there_is_the_demo() {
+        let (config, remarks) = load(None, &Options::default(), &[]).unwrap();
+        assert_eq!((config.source, remarks.is_empty()), (Source::Demo, true));
+        let [demo] = &config.servers[..] else { panic!("one server") };
+        assert_eq!(demo.name.as_str(), "demo");
+        assert_eq!(demo.program, Ok(std::env::current_exe().unwrap()));
+        assert_eq!(demo.args, ["demo"]);
+        assert_eq!(demo.mode, Mode::Stateless);
+    }
+
+    #[test]
+    fn a_named_file_that_is_missing_is_a_mistake() {
+        let options = Options { config: Some("absent".into()), ..Options::default() };
+        check_refused(&options, &[], "command line: 1 mistake\n  --config: cannot read `/");
+        let variable = [("MCPO_CONFIG_FILE", "FOLDER/absent")];
+        let told = "environment: 1 mistake\n  MCPO_CONFIG_FILE: cannot read `/";
+        check_refused(&Options::default(), &variable, told);
+    }
+
+    #[test]
+    fn mistakes_of_every_place_are_told_together() {
+        let told = "command line: 1 mistake\n  --listen: expected an address and a port such as \
+                    127.0.0.1:8080, found \"here\"\nenvironment: 1 mistake\n  MCPO_TIMEOUT: ";
+        check_refused(&listening("here"), &[("MCPO_TIMEOUT", "soon")], told);
+        let remarks = load(Some("{}"), &listening("here"), &[]).unwrap_err();
+        assert_eq!(remarks.iter().count(), 2);
+    }
+
+    #[test]
+    fn strangers_are_let_in_only_on_purpose() {
+        let told = "command line: 1 mistake\n  --listen: 0.0.0.0:80 can be reached";
+        check_refused(&listening("0.0.0.0:80"), &[], told);
+        let told = "environment: 1 mistake\n  MCPO_LISTEN: [::]:80 can be reached";
+        check_refused(&Options::default(), &[("MCPO_LISTEN", "127.0.0.1:80,[::]:80")], told);
+        for loopback in ["127.8.8.8:0", "[::1]:0", "[::ffff:127.0.0.1]:0"] {
+            check(&listening(loopback), &[], |config| config.insecure, &false);
+        }
+        let insecure = Options { insecure: true, ..listening("0.0.0.0:80") };
+        let (_, remarks) = load(None, &insecure, &[]).unwrap();
+        assert_eq!(
+            remarks.to_string(),
+            "command line: 1 warning\n  \
+             warning: --listen: whoever reaches 0.0.0.0:80 can use every server"
+        );
+    }
+
+    #[test]
+    fn a_missing_program_breaks_only_its_server() {
+        let text = r#"{"mcpServers": {"a": {"command": "/gone"}, "b": {"command": "/bin/sh"}}}"#;
+        let (config, remarks) = load(Some(text), &Options::default(), &[]).unwrap();
+        assert_eq!(remarks.heaviest(), Some(Weight::BrokenServer));
+        assert!(remarks.need_repair());
+        assert!(config.server("a").unwrap().program.is_err());
+        assert!(config.server("b").unwrap().program.is_ok());
+        assert!(config.server("c").is_none());
+    }
+
+    #[test]
+    fn the_timeout_of_all_holds_where_a_server_has_none() {
+        let text = r#"{"mcpServers": {"a": {"command": "/bin/sh", "timeout": "1m"},
+                                      "b": {"command": "/bin/sh"}}}"#;
+        let (config, _) = load(Some(text), &Options::default(), &[("MCPO_TIMEOUT", "9")]).unwrap();
+        let seconds = |name: &str| config.server(name).unwrap().timeout.as_secs();
+        assert_eq!((seconds("a"), seconds("b")), (60, 9));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_anyone_may_write_warns() {
+        use std::os::unix::fs::PermissionsExt;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(&file, ONE_SERVER).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+        let options = Options { config: Some(file.path().into()), ..Options::default() };
+        let (_, remarks) = load(None, &options, &[]).unwrap();
+        assert!(remarks.to_string().contains("anyone on this machine"), "{remarks}");
+    }
+}

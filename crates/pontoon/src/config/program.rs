@@ -1,0 +1,160 @@
+//! Which program a `command` names, found once at the start and kept as an absolute path.
+//!
+//! A name without a slash is looked up in `PATH`; one with a slash is relative to the folder of
+//! the configuration file, never to wherever Pontoon happened to be started.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Why a server has no program to start.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProgramError {
+    /// No such file.
+    #[error("the program `{command}` was not found; looked in {}", listed(searched))]
+    NotFound {
+        /// The command as it was written.
+        command: String,
+        /// The folders, or the one file, that were tried.
+        searched: Vec<PathBuf>,
+    },
+    /// There is something of that name, but it cannot be run.
+    #[error("`{}` is not an executable file", program.display())]
+    NotExecutable {
+        /// The file that was found.
+        program: PathBuf,
+    },
+    /// The path of our own program file, for the demo, could not be learnt.
+    #[error("the path of this program is unknown: {reason}")]
+    OwnPath {
+        /// What the system said.
+        reason: String,
+    },
+}
+
+/// The absolute path of the program that `command` names.
+pub(super) fn find(
+    command: &str,
+    path: Option<&OsStr>,
+    folder: &Path,
+) -> Result<PathBuf, ProgramError> {
+    let not_found = |searched| ProgramError::NotFound { command: command.to_owned(), searched };
+    if command.contains('/') {
+        let program = folder.join(command);
+        return match kind(&program) {
+            Kind::Executable => Ok(program),
+            Kind::Other => Err(ProgramError::NotExecutable { program }),
+            Kind::Missing => Err(not_found(vec![program])),
+        };
+    }
+    let folders: Vec<PathBuf> = std::env::split_paths(path.unwrap_or_default())
+        .filter(|entry| !entry.as_os_str().is_empty())
+        .map(|entry| folder.join(entry))
+        .collect();
+    let mut in_the_way = None;
+    for program in folders.iter().map(|folder| folder.join(command)) {
+        match kind(&program) {
+            Kind::Executable => return Ok(program),
+            // As a shell does, look on: a later folder may hold the real one.
+            Kind::Other => in_the_way = in_the_way.or(Some(program)),
+            Kind::Missing => {}
+        }
+    }
+    Err(in_the_way
+        .map_or_else(|| not_found(folders), |program| ProgramError::NotExecutable { program }))
+}
+
+enum Kind {
+    Executable,
+    Other,
+    Missing,
+}
+
+fn kind(program: &Path) -> Kind {
+    match fs::metadata(program) {
+        Ok(metadata) if metadata.is_file() && may_run(&metadata) => Kind::Executable,
+        Ok(_) => Kind::Other,
+        Err(_) => Kind::Missing,
+    }
+}
+
+#[cfg(unix)]
+fn may_run(metadata: &fs::Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    metadata.permissions().mode() & 0o111 != 0
+}
+
+#[cfg(not(unix))]
+fn may_run(_: &fs::Metadata) -> bool {
+    true
+}
+
+fn listed(searched: &[PathBuf]) -> String {
+    if searched.is_empty() {
+        return "no folder, because PATH is empty".to_owned();
+    }
+    let searched: Vec<String> = searched.iter().map(|path| path.display().to_string()).collect();
+    searched.join(", ")
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A folder with `bin/run` (executable), `bin/plain` and `later/plain` (executable).
+    fn folder() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, mode) in [("bin/run", 0o755), ("bin/plain", 0o644), ("later/plain", 0o755)] {
+            let file = folder.path().join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, "").unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        folder
+    }
+
+    /// `FOLDER` in `path` and `expected` stands for the folder of the configuration file.
+    fn check(command: &str, path: Option<&str>, expected: &str) {
+        let folder = folder();
+        let name = folder.path().to_str().unwrap();
+        let path = path.map(|path| path.replace("FOLDER", name));
+        let found = find(command, path.as_deref().map(OsStr::new), folder.path());
+        let told = found.map_or_else(|error| error.to_string(), |path| path.display().to_string());
+        assert_eq!(told, expected.replace("FOLDER", name));
+    }
+
+    #[test]
+    fn a_name_is_looked_up_in_path() {
+        check("run", Some("/nowhere::FOLDER/bin"), "FOLDER/bin/run");
+        check("run", Some("bin"), "FOLDER/bin/run");
+    }
+
+    #[test]
+    fn a_command_with_a_slash_is_beside_the_file() {
+        check("bin/run", None, "FOLDER/bin/run");
+        check("./bin/run", None, "FOLDER/./bin/run");
+        check("/bin/sh", None, "/bin/sh");
+    }
+
+    #[test]
+    fn a_missing_program_says_where_it_was_sought() {
+        check("gone", Some("/a:/b"), "the program `gone` was not found; looked in /a, /b");
+        check("./gone", None, "the program `./gone` was not found; looked in FOLDER/./gone");
+        check(
+            "gone",
+            None,
+            "the program `gone` was not found; looked in no folder, because PATH is empty",
+        );
+    }
+
+    #[test]
+    fn a_plain_file_is_passed_over_for_a_later_program() {
+        check("plain", Some("FOLDER/bin:FOLDER/later"), "FOLDER/later/plain");
+        check("plain", Some("FOLDER/bin"), "`FOLDER/bin/plain` is not an executable file");
+        check("./bin", None, "`FOLDER/./bin` is not an executable file");
+    }
+}

@@ -1,0 +1,75 @@
+//! Which file the servers are read from: the one that is named, else one that lies there.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::Options;
+use super::remarks::{Place, Remarks, Weight};
+use super::variables::Settings;
+
+/// Where the file is looked for when nobody names one; the second is the container's.
+pub(super) const DEFAULT_FILES: [&str; 2] = ["mcp-servers.json", "/app/config/mcp-servers.json"];
+
+/// What there is to read the servers from.
+pub(super) enum Found {
+    File { path: PathBuf, text: String },
+    Nothing,
+}
+
+/// The file that is named, else the first of `files` that is there; `None` after a mistake.
+pub(super) fn find_file(
+    options: &Options,
+    settings: &Settings,
+    files: &[impl AsRef<Path>],
+    remarks: &mut Remarks,
+) -> Option<Found> {
+    let named =
+        options.config.as_deref().map(|path| (path, Place::CommandLine, "--config")).or_else(
+            || Some((settings.config_file.as_deref()?, Place::Environment, "MCPO_CONFIG_FILE")),
+        );
+    if let Some((path, place, key)) = named {
+        return match read_file(path, remarks) {
+            Ok(text) => Some(Found::File { path: path.to_owned(), text }),
+            Err(error) => {
+                let message = format!("cannot read `{}`: {error}", path.display());
+                remarks.add(Weight::Mistake, place, key, message);
+                None
+            }
+        };
+    }
+    for path in files.iter().map(AsRef::as_ref) {
+        match read_file(path, remarks) {
+            Ok(text) => return Some(Found::File { path: path.to_owned(), text }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // A file that is there was meant, so the demo would be the wrong answer.
+            Err(error) => {
+                let place = Place::File { path: path.into(), position: None };
+                remarks.add(Weight::Mistake, place, "", format!("cannot be read: {error}"));
+                return None;
+            }
+        }
+    }
+    Some(Found::Nothing)
+}
+
+fn read_file(path: &Path, remarks: &mut Remarks) -> io::Result<String> {
+    let text = fs::read_to_string(path)?;
+    if anyone_may_write(path) {
+        let place = Place::File { path: path.into(), position: None };
+        let message = "anyone on this machine may write it and so choose what runs; chmod o-w it";
+        remarks.add(Weight::Warning, place, "", message);
+    }
+    Ok(text)
+}
+
+#[cfg(unix)]
+fn anyone_may_write(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o002 != 0)
+}
+
+#[cfg(not(unix))]
+fn anyone_may_write(_: &Path) -> bool {
+    false
+}

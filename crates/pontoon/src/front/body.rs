@@ -1,0 +1,159 @@
+//! Response bodies: a text in pieces, or a stream of events.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use pontoon_wire::Text;
+use pontoon_wire::framing::events;
+use tokio::time::Sleep;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::session::stream::{Connection, Event};
+
+/// A silent stream says this often that it is alive.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// A body.
+pub enum ResponseBody {
+    /// All of it is there.
+    Text(std::collections::VecDeque<Bytes>),
+    /// Events as they come.
+    Events(Box<EventBody>),
+}
+
+impl ResponseBody {
+    /// Nothing.
+    pub fn empty() -> Self {
+        Self::Text(Default::default())
+    }
+
+    /// A text.
+    pub fn text(text: &Text) -> Self {
+        Self::Text(text.pieces().iter().filter(|piece| !piece.is_empty()).cloned().collect())
+    }
+}
+
+/// A stream of events.
+pub struct EventBody {
+    connection: Connection,
+    /// Bytes that are encoded and not yet sent.
+    ready: std::collections::VecDeque<Bytes>,
+    /// Whether events carry ids, so that the client can come back.
+    is_resumable: bool,
+    alive: Pin<Box<Sleep>>,
+    is_over: bool,
+    /// Cancels the call when the client goes away, where the era says so.
+    _cancel: Option<DropGuard>,
+    /// Told when the stream ends, however it ends.
+    _on_end: Option<OnEnd>,
+}
+
+/// Runs when it is dropped.
+pub struct OnEnd(pub Box<dyn FnMut() + Send>);
+
+impl Drop for OnEnd {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// How a stream of events behaves.
+pub struct EventOptions {
+    /// Whether events carry ids.
+    pub is_resumable: bool,
+    /// Whether it begins with an empty event that carries an id, for clients that know what it means.
+    pub is_primed: bool,
+    /// Cancelled when the client goes away.
+    pub cancel: Option<CancellationToken>,
+    /// Runs when the stream ends.
+    pub on_end: Option<OnEnd>,
+}
+
+impl EventBody {
+    /// The events of a connection, beginning with one that was already taken.
+    pub fn new(connection: Connection, first: Option<Event>, options: EventOptions) -> Self {
+        let mut body = Self {
+            connection,
+            ready: Default::default(),
+            is_resumable: options.is_resumable,
+            alive: Box::pin(tokio::time::sleep(KEEP_ALIVE)),
+            is_over: false,
+            _cancel: options.cancel.map(CancellationToken::drop_guard),
+            _on_end: options.on_end,
+        };
+        if options.is_primed {
+            let id = format!("{}-0", body.connection.stream().number);
+            body.ready.push_back(events::priming(&id, None));
+        }
+        first.into_iter().for_each(|first| body.encode(first));
+        body
+    }
+
+    fn encode(&mut self, event: Event) {
+        match event {
+            Event::Message(number, text) => {
+                let id = format!("{}-{number}", self.connection.stream().number);
+                let id = self.is_resumable.then_some(id.as_str());
+                self.ready.extend(events::event(id, None, text.pieces()));
+            }
+            Event::End => self.is_over = true,
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        loop {
+            if let Some(bytes) = self.ready.pop_front() {
+                return Poll::Ready(Some(bytes));
+            }
+            if self.is_over {
+                return Poll::Ready(None);
+            }
+            match self.connection.poll_event(context) {
+                Poll::Ready(event) => {
+                    self.encode(event);
+                    self.alive.as_mut().reset(tokio::time::Instant::now() + KEEP_ALIVE);
+                }
+                Poll::Pending => {
+                    if self.alive.as_mut().poll(context).is_pending() {
+                        return Poll::Pending;
+                    }
+                    self.alive.as_mut().reset(tokio::time::Instant::now() + KEEP_ALIVE);
+                    self.ready.push_back(Bytes::from_static(events::KEEP_ALIVE));
+                }
+            }
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let bytes = match self.get_mut() {
+            Self::Text(pieces) => pieces.pop_front(),
+            Self::Events(events) => std::task::ready!(events.poll(context)),
+        };
+        Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Text(pieces) => pieces.is_empty(),
+            Self::Events(events) => events.is_over && events.ready.is_empty(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Text(pieces) => SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum()),
+            Self::Events(_) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Who may talk to us at all: the `Host` and `Origin` headers, against pages that reach a loopback
+//! server through a name of their own (DNS rebinding).
+
+use hyper::HeaderMap;
+use hyper::header::{HOST, ORIGIN};
+use std::net::{IpAddr, SocketAddr};
+
+/// The hosts and origins that may be named.
+#[derive(Debug)]
+pub struct Guard {
+    hosts: Vec<String>,
+    origins: Vec<String>,
+    /// Beyond loopback any address may be the one by which we are reached.
+    any_address: bool,
+}
+
+impl Guard {
+    /// A guard for these listening addresses and the extra names that were configured.
+    pub fn new(listen: &[SocketAddr], hosts: &[String], origins: &[String]) -> Self {
+        let mut all: Vec<String> = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).into();
+        all.extend(listen.iter().map(|address| match address.ip() {
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+        }));
+        all.extend(hosts.iter().map(|host| host.to_ascii_lowercase()));
+        Self {
+            hosts: all,
+            origins: origins.iter().map(|origin| origin.to_ascii_lowercase()).collect(),
+            any_address: listen.iter().any(|address| !address.ip().is_loopback()),
+        }
+    }
+
+    /// Whether a request may pass.
+    ///
+    /// # Errors
+    ///
+    /// Why it may not, for the person who reads it.
+    pub fn check(&self, headers: &HeaderMap) -> Result<(), String> {
+        let mut hosts = headers.get_all(HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else {
+            return Err("exactly one `Host` header is needed".to_owned());
+        };
+        let host = host.to_str().unwrap_or_default().to_ascii_lowercase();
+        if !self.is_known(&host) {
+            return Err(format!("the host {host:?} is not served here: name it in MCPO_ALLOWED_HOSTS"));
+        }
+        for origin in headers.get_all(ORIGIN) {
+            let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
+            let host = origin.split_once("://").map(|(_, host)| host);
+            let is_ours = host.is_some_and(|host| self.is_known(host));
+            if !is_ours && !self.origins.contains(&origin) {
+                return Err(format!("the origin {origin:?} is foreign: name it in MCPO_ALLOWED_ORIGINS"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `host`, with or without a port, is one of ours.
+    fn is_known(&self, host: &str) -> bool {
+        let (name, port) = match host.rfind(':') {
+            Some(colon) if !host.ends_with(']') => (&host[..colon], &host[colon + 1..]),
+            _ => (host, "0"),
+        };
+        if port.parse::<u16>().is_err() {
+            return false;
+        }
+        let is_address = || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+        self.hosts.iter().any(|known| known == name || known == host) || (self.any_address && is_address())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(host: &str, origin: &str, passes: bool) {
+        let guard = Guard::new(
+            &["127.0.0.1:8080".parse().unwrap()],
+            &["tools.example".to_owned()],
+            &["https://chat.example".to_owned()],
+        );
+        let mut headers = HeaderMap::new();
+        if !host.is_empty() {
+            headers.insert(HOST, host.parse().unwrap());
+        }
+        if !origin.is_empty() {
+            headers.insert(ORIGIN, origin.parse().unwrap());
+        }
+        assert_eq!(guard.check(&headers).is_ok(), passes, "{host} {origin}");
+    }
+
+    #[test]
+    fn only_our_own_names_pass() {
+        check("127.0.0.1:8080", "", true);
+        check("localhost", "http://localhost:3000", true);
+        check("[::1]:8080", "http://[::1]", true);
+        check("Tools.Example", "https://chat.example", true);
+        check("evil.example", "", false);
+        check("127.0.0.1.evil.example", "", false);
+        check("127.0.0.1:8080@evil.example", "", false);
+        check("10.0.0.1", "", false);
+        check("", "", false);
+        check("localhost", "http://evil.example", false);
+        check("localhost", "null", false);
+        check("localhost", "https://chat.example.evil", false);
+    }
+}

@@ -1,0 +1,199 @@
+//! What a posted message is: its era, by the body first, and whether its headers agree with it.
+//!
+//! Plain functions over headers and a message; what follows from them is done in `streamable`.
+
+use hyper::HeaderMap;
+use hyper::header::{ACCEPT, CONTENT_TYPE};
+use pontoon_wire::error::{ErrorObject, code};
+use pontoon_wire::{Era, Kind, Message, Revision, Slot, headers, method};
+
+/// The header that names a legacy session.
+pub const SESSION: &str = "mcp-session-id";
+/// The header that names the revision.
+pub const VERSION: &str = "mcp-protocol-version";
+/// The header of a client that comes back to a stream.
+pub const LAST_EVENT: &str = "last-event-id";
+
+/// A message that is refused: the status and the error to answer with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The HTTP status.
+    pub status: u16,
+    /// The JSON-RPC error.
+    pub error: ErrorObject,
+}
+
+impl Refusal {
+    /// A refusal with this status, code and text.
+    pub fn new(status: u16, code: i64, text: impl Into<String>) -> Self {
+        Self { status, error: ErrorObject::new(code, text) }
+    }
+}
+
+/// Whether the media types of a POST are right.
+///
+/// # Errors
+///
+/// 415 for a body that is not JSON, 406 for a client that takes neither JSON nor events.
+pub fn check_media(headers: &HeaderMap) -> Result<(), Refusal> {
+    let content = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = content.split(';').next().unwrap_or_default().trim();
+    if !essence.eq_ignore_ascii_case("application/json") {
+        let text = "the body must be application/json: say so in Content-Type";
+        return Err(Refusal::new(415, code::INVALID_REQUEST, text));
+    }
+    if !accepts(headers, "application/json") || !accepts(headers, "text/event-stream") {
+        let text = "Accept must list both application/json and text/event-stream";
+        return Err(Refusal::new(406, code::INVALID_REQUEST, text));
+    }
+    Ok(())
+}
+
+/// Whether the client takes a media type; one that says nothing takes everything.
+pub fn accepts(headers: &HeaderMap, media: &str) -> bool {
+    let mut values = headers.get_all(ACCEPT).iter().peekable();
+    if values.peek().is_none() {
+        return true;
+    }
+    let kind = media.split('/').next().unwrap_or_default();
+    values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|range| {
+        let range = range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        range == media || range == "*/*" || range.strip_suffix("/*") == Some(kind)
+    })
+}
+
+/// The only value of a header, if it is there.
+///
+/// # Errors
+///
+/// 400 when it stands twice: two readers could choose differently.
+pub fn only<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Refusal> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next();
+    if values.next().is_some() {
+        return Err(Refusal::new(400, code::INVALID_REQUEST, format!("the header {name} stands twice")));
+    }
+    let unreadable = |_| Refusal::new(400, code::INVALID_REQUEST, format!("the header {name} is not text"));
+    first.map(|value| value.to_str().map(str::trim).map_err(unreadable)).transpose()
+}
+
+/// The era of a message: its body decides, and a header only where the body is silent.
+pub fn era(message: &Message, version_header: Option<&str>) -> Era {
+    if message.has(Slot::MetaVersion) {
+        return Era::Modern;
+    }
+    match message.method().as_ref() {
+        method::INITIALIZE => Era::Legacy,
+        method::DISCOVER | method::LISTEN => Era::Modern,
+        _ => match version_header.and_then(Revision::parse).map(Revision::era) {
+            Some(Era::Modern) if message.kind() == Kind::Request => Era::Modern,
+            _ => Era::Legacy,
+        },
+    }
+}
+
+/// Whether a modern request describes itself, and its headers say the same.
+///
+/// # Errors
+///
+/// 400 with the protocol's codes.
+pub fn check_modern(headers: &HeaderMap, request: &Message) -> Result<(), Refusal> {
+    let invalid = |text: &str| Refusal::new(400, code::INVALID_PARAMS, text);
+    let Some(version) = request.string(Slot::MetaVersion) else {
+        let name = Slot::MetaVersion.name();
+        return Err(invalid(&format!("`params._meta` must hold \"{name}\"")));
+    };
+    let method = request.method();
+    let member = headers::name_member(&method);
+    let name = match member {
+        Some("uri") => request.string(Slot::Uri),
+        Some("taskId") => request.string(Slot::TaskId),
+        Some(_) => request.string(Slot::Name),
+        None => None,
+    };
+    if let Some(member) = member.filter(|_| name.is_none()) {
+        return Err(invalid(&format!("`params.{member}` must be a string")));
+    }
+    let list = header_list(headers);
+    headers::check_standard(&list, &method, name.as_deref(), &version)
+        .map_err(|mismatch| Refusal::new(400, code::HEADER_MISMATCH, mismatch.to_string()))?;
+    if Revision::parse(&version).map(Revision::era) != Some(Era::Modern) {
+        let error = ErrorObject::new(code::UNSUPPORTED_VERSION, "this protocol version is not spoken here");
+        let data = format!(
+            "{{\"supported\":[\"{}\"],\"requested\":{}}}",
+            Revision::NEWEST_MODERN,
+            pontoon_wire::quoted(&version),
+        );
+        return Err(Refusal { status: 400, error: error.with_data(data) });
+    }
+    if request.raw(Slot::MetaCapabilities).is_none_or(|raw| raw.first() != Some(&b'{')) {
+        let name = Slot::MetaCapabilities.name();
+        return Err(invalid(&format!("`params._meta` must hold \"{name}\", an object")));
+    }
+    Ok(())
+}
+
+/// The headers as the rules of the protocol want them.
+pub fn header_list(headers: &HeaderMap) -> Vec<(&str, &[u8])> {
+    headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
+}
+
+/// The status that goes with an answer of a modern server.
+pub fn modern_status(error_code: Option<i64>) -> u16 {
+    match error_code {
+        Some(code::HEADER_MISMATCH | code::MISSING_CAPABILITY | code::UNSUPPORTED_VERSION) => 400,
+        Some(code::PARSE | code::INVALID_REQUEST) => 400,
+        Some(code::METHOD_NOT_FOUND) => 404,
+        _ => 200,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[track_caller]
+    fn check_media_is(pairs: &[(&'static str, &'static str)], expected: u16) {
+        let found = check_media(&headers(pairs)).map_or_else(|refusal| refusal.status, |()| 200);
+        assert_eq!(found, expected, "{pairs:?}");
+    }
+
+    #[test]
+    fn media_types_are_checked() {
+        let json = ("content-type", "application/json; charset=utf-8");
+        check_media_is(&[json], 200);
+        check_media_is(&[json, ("accept", "*/*")], 200);
+        check_media_is(&[json, ("accept", "application/json, text/event-stream;q=0.5")], 200);
+        check_media_is(&[json, ("accept", "application/json"), ("accept", "text/*")], 200);
+        check_media_is(&[json, ("accept", "application/json")], 406);
+        check_media_is(&[("content-type", "text/plain")], 415);
+        check_media_is(&[], 415);
+    }
+
+    #[track_caller]
+    fn check_era(body: &str, version: Option<&str>, expected: Era) {
+        let message = Message::parse(body.as_bytes()).unwrap();
+        assert_eq!(era(&message, version), expected, "{body}");
+    }
+
+    #[test]
+    fn the_body_decides_the_era() {
+        let modern = r#"{"id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"x"}}}"#;
+        check_era(modern, None, Era::Modern);
+        check_era(modern, Some("2025-06-18"), Era::Modern);
+        let plain = r#"{"id":1,"method":"tools/list"}"#;
+        check_era(plain, None, Era::Legacy);
+        check_era(plain, Some("2026-07-28"), Era::Modern);
+        check_era(r#"{"id":1,"method":"initialize"}"#, Some("2026-07-28"), Era::Legacy);
+        check_era(r#"{"id":1,"method":"server/discover"}"#, None, Era::Modern);
+        check_era(r#"{"id":1,"result":{}}"#, Some("2026-07-28"), Era::Legacy);
+    }
+}

@@ -1,0 +1,58 @@
+//! Responses that are not streams: JSON, errors, empty ones.
+
+use bytes::Bytes;
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{Response, StatusCode};
+use pontoon_wire::{ErrorObject, Text};
+
+use super::body::{EventBody, ResponseBody};
+
+/// A response of ours.
+pub type Answer = Response<ResponseBody>;
+
+/// A status and no body.
+pub fn empty(status: u16) -> Answer {
+    let mut response = Response::new(ResponseBody::empty());
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response
+}
+
+/// A JSON text.
+pub fn json(status: u16, text: &Text) -> Answer {
+    let mut response = empty(status);
+    *response.body_mut() = ResponseBody::text(text);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// A JSON-RPC error, under the id of the request if it is known.
+pub fn error(status: u16, error: &ErrorObject, id: Option<&[u8]>) -> Answer {
+    let id = id.map_or("null".into(), String::from_utf8_lossy);
+    json(status, &Bytes::from(error.answer(&id)).into())
+}
+
+/// The same, with the methods that are allowed here.
+pub fn not_allowed(text: &str, allow: &'static str) -> Answer {
+    let mut response = error(405, &ErrorObject::new(-32000, text), None);
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+    response
+}
+
+/// Says when another try is worth it.
+pub fn retry_after(mut response: Answer, seconds: Option<u32>) -> Answer {
+    if let Some(seconds) = seconds {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// A stream of events.
+pub fn events(body: EventBody) -> Answer {
+    let mut response = empty(200);
+    *response.body_mut() = ResponseBody::Events(Box::new(body));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}

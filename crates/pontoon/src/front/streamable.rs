@@ -1,0 +1,298 @@
+//! MCP over HTTP: `POST`, `GET` and `DELETE` of `/mcp/{server}`, in both eras.
+//!
+//! The status and type of a response are decided as late as possible: JSON when the outcome is the
+//! first thing that comes, a stream of events otherwise or after some silence.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::header::HeaderValue;
+use hyper::{HeaderMap, Method, Request};
+use pontoon_wire::error::code;
+use pontoon_wire::{Era, Kind, Message, Revision, ScanError, Slot, method};
+use tokio_util::sync::CancellationToken;
+
+use super::body::{EventBody, EventOptions, KEEP_ALIVE, OnEnd};
+use super::http::{Site, accepted, read_body};
+use super::post::{
+    self, LAST_EVENT, Refusal, SESSION, VERSION, accepts, check_media, header_list, modern_status, only,
+};
+use super::respond::{Answer, empty, error, events, json, not_allowed, retry_after};
+use crate::call::{Call, Client, Key, Outcome, Reply};
+use crate::outbox::Next;
+use crate::session::catalog::{Entry, State};
+use crate::session::session::Session;
+use crate::session::stream::{Stream, outcome_text};
+
+/// Answers a request to `/mcp/{server}`.
+pub async fn handle(site: &Arc<Site>, entry: &Arc<Entry>, request: Request<Incoming>, peer: IpAddr) -> Answer {
+    let answered = match *request.method() {
+        Method::POST => post(site, entry, request, peer).await,
+        Method::GET => get(site, entry, request.headers()),
+        Method::DELETE => delete(site, entry, request.headers()),
+        _ => Ok(not_allowed("POST, GET and DELETE are answered here", "POST, GET, DELETE")),
+    };
+    answered.unwrap_or_else(|Refused { refusal, id }| match refusal.status {
+        405 => not_allowed(&refusal.error.message, "POST"),
+        status => error(status, &refusal.error, id.as_deref()),
+    })
+}
+
+/// A refusal, and the id of the request it answers.
+struct Refused {
+    refusal: Refusal,
+    id: Option<Bytes>,
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, id: None }
+    }
+}
+
+async fn post(
+    site: &Arc<Site>,
+    entry: &Arc<Entry>,
+    request: Request<Incoming>,
+    peer: IpAddr,
+) -> Result<Answer, Refused> {
+    check_media(request.headers())?;
+    let headers = request.headers().clone();
+    let body = match read_body(request, site.max_body).await {
+        Ok(body) => body,
+        Err(answer) => return Ok(answer),
+    };
+    let message = Message::parse(body).map_err(unreadable)?;
+    let id = message.slice(Slot::Id).filter(|id| id.as_ref() != b"null");
+    let with_id = |refusal| Refused { refusal, id: id.clone() };
+    message
+        .check_envelope()
+        .map_err(|wrong| with_id(Refusal::new(400, code::INVALID_REQUEST, wrong.to_string())))?;
+    let version = only(&headers, VERSION).map_err(with_id)?;
+    match (post::era(&message, version), message.kind()) {
+        (Era::Modern, Kind::Request) => {
+            post::check_modern(&headers, &message).map_err(with_id)?;
+            Ok(modern_request(site, entry, &headers, message, peer).await?)
+        }
+        (Era::Modern, _) => Ok(accepted()),
+        (Era::Legacy, Kind::Request) if message.method() == method::INITIALIZE => {
+            Ok(initialize(site, entry, &message).await)
+        }
+        (Era::Legacy, kind) => {
+            let session = find_session(site, entry, &headers).map_err(with_id)?;
+            if kind == Kind::Request {
+                return Ok(legacy_request(site, entry, session, message).await);
+            }
+            site.sessions.note(&session, &message);
+            Ok(accepted())
+        }
+    }
+}
+
+fn unreadable(error: ScanError) -> Refusal {
+    let code = match error {
+        ScanError::Batch | ScanError::NotObject | ScanError::Duplicate { .. } => code::INVALID_REQUEST,
+        _ => code::PARSE,
+    };
+    Refusal::new(400, code, error.to_string())
+}
+
+async fn initialize(site: &Arc<Site>, entry: &Arc<Entry>, request: &Message) -> Answer {
+    let id = request.raw(Slot::Id);
+    match site.sessions.open(entry, request).await {
+        Ok((session, result)) => {
+            let id = String::from_utf8_lossy(id.unwrap_or_default());
+            let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}");
+            let mut answer = json(200, &Bytes::from(text).into());
+            let value = HeaderValue::from_str(&session.id).expect("a session id is plain ASCII");
+            answer.headers_mut().insert(SESSION, value);
+            answer
+        }
+        Err(why) => error(200, &why.to_error(), id),
+    }
+}
+
+/// The session that the headers name.
+fn find_session(site: &Site, entry: &Arc<Entry>, headers: &HeaderMap) -> Result<Arc<Session>, Refusal> {
+    let Some(id) = only(headers, SESSION)? else {
+        let text = "the header Mcp-Session-Id is missing: send `initialize` first and repeat the id it gives";
+        return Err(Refusal::new(400, code::INVALID_REQUEST, text));
+    };
+    if let Some(version) = only(headers, VERSION)?
+        && Revision::parse(version).is_none()
+    {
+        let text = format!("the protocol version {version:?} is not spoken here");
+        return Err(Refusal::new(400, code::INVALID_REQUEST, text));
+    }
+    let session = site.sessions.find(entry, id);
+    session.ok_or_else(|| {
+        Refusal::new(404, code::UNKNOWN_SESSION, "the session is unknown or has ended: send `initialize` again")
+    })
+}
+
+async fn legacy_request(site: &Arc<Site>, entry: &Arc<Entry>, session: Arc<Session>, request: Message) -> Answer {
+    session.touch();
+    let id = request.slice(Slot::Id).unwrap_or_default();
+    let stream = session.new_stream(id.clone());
+    let reply = Reply::new(id, Arc::clone(&stream.outbox), Some(Arc::clone(&session.questions)));
+    let call = Call { request, client: session.client(), cancel: CancellationToken::new(), reply };
+    site.sessions.submit(entry, Some(Arc::clone(&session)), call);
+    // A client that goes away now does not cancel: its call goes on, and it may come back.
+    let first = match tokio::time::timeout(KEEP_ALIVE, stream.outbox.next()).await {
+        Ok(Next::End(Some(outcome))) => return json(200, &outcome_text(outcome, &stream.request_id)),
+        Ok(next) => Some(next),
+        Err(_) => None,
+    };
+    session.keep_stream(&stream);
+    let options = EventOptions {
+        is_resumable: true,
+        is_primed: session.revision >= Revision::V2025_11_25,
+        cancel: None,
+        on_end: None,
+    };
+    event_response(&stream, first, options)
+}
+
+async fn modern_request(
+    site: &Arc<Site>,
+    entry: &Arc<Entry>,
+    headers: &HeaderMap,
+    request: Message,
+    peer: IpAddr,
+) -> Result<Answer, Refused> {
+    check_params(entry, headers, &request)?;
+    let id = request.slice(Slot::Id).unwrap_or_default();
+    let is_probe = request.method() == method::DISCOVER;
+    let stream = Stream::new(0, id.clone());
+    let reply = Reply::new(id, Arc::clone(&stream.outbox), None);
+    let cancel = CancellationToken::new();
+    // Whoever goes away, from now on, cancels.
+    let guard = cancel.clone().drop_guard();
+    let call = Call { client: modern_client(&request, peer), request, cancel: cancel.clone(), reply };
+    site.sessions.submit(entry, None, call);
+    let first = match tokio::time::timeout(KEEP_ALIVE, stream.outbox.next()).await {
+        Ok(Next::End(Some(outcome))) => return Ok(modern_json(outcome, &stream.request_id, is_probe)),
+        Ok(next) => Some(next),
+        Err(_) => None,
+    };
+    guard.disarm();
+    let options =
+        EventOptions { is_resumable: false, is_primed: false, cancel: Some(cancel), on_end: None };
+    Ok(event_response(&stream, first, options))
+}
+
+/// Whether headers that repeat arguments of a tool say the same as the arguments.
+fn check_params(entry: &Entry, headers: &HeaderMap, request: &Message) -> Result<(), Refused> {
+    let State::Ready(catalog) = entry.state() else { return Ok(()) };
+    if request.method() != method::CALL_TOOL {
+        return Ok(());
+    }
+    let Some(rules) = catalog.rules.get(request.string(Slot::Name).unwrap_or_default().as_ref()) else {
+        return Ok(());
+    };
+    rules.check(&header_list(headers), request.raw(Slot::Arguments)).map_err(|mismatch| Refused {
+        refusal: Refusal::new(400, code::HEADER_MISMATCH, mismatch.to_string()),
+        id: request.slice(Slot::Id),
+    })
+}
+
+fn modern_client(request: &Message, peer: IpAddr) -> Arc<Client> {
+    Arc::new(Client {
+        revision: Revision::NEWEST_MODERN,
+        capabilities: request.slice(Slot::MetaCapabilities).unwrap_or_default(),
+        info: request
+            .slice(Slot::MetaClientInfo)
+            .filter(|info| info.first() == Some(&b'{'))
+            .unwrap_or_else(crate::back::children::own_info),
+        log_level: request.slice(Slot::MetaLogLevel).filter(|level| level.first() == Some(&b'"')),
+        key: Key::Address(peer),
+        feed: None,
+        subscriptions: Vec::new(),
+    })
+}
+
+/// The response to a modern request whose outcome came before anything else.
+fn modern_json(outcome: Outcome, id: &Bytes, is_probe: bool) -> Answer {
+    let (status, seconds) = match &outcome {
+        Outcome::Answer(_, code) => (modern_status(*code), None),
+        // A client that probes takes a server error as the end; a client error lets it fall back.
+        Outcome::Failed(_) if is_probe => (400, None),
+        Outcome::Failed(why) => (why.status(), why.retry_after_seconds()),
+    };
+    retry_after(json(status, &outcome_text(outcome, id)), seconds)
+}
+
+/// A stream of events, beginning with what was taken from it already.
+fn event_response(stream: &Arc<Stream>, first: Option<Next>, options: EventOptions) -> Answer {
+    match stream.connect(None) {
+        Ok(mut connection) => {
+            let first = first.map(|first| connection.take(first));
+            events(EventBody::new(connection, first, options))
+        }
+        Err(_) => empty(500),
+    }
+}
+
+fn get(site: &Arc<Site>, entry: &Arc<Entry>, headers: &HeaderMap) -> Result<Answer, Refused> {
+    refuse_modern(headers)?;
+    if !accepts(headers, "text/event-stream") {
+        return Err(Refusal::new(406, code::INVALID_REQUEST, "Accept must list text/event-stream").into());
+    }
+    let session = find_session(site, entry, headers)?;
+    session.touch();
+    let last = only(headers, LAST_EVENT)?.map(parse_event_id).transpose()?;
+    let number = last.map_or(0, |(stream, _)| stream);
+    let Some(stream) = session.stream(number) else {
+        return Err(Refusal::new(404, code::INVALID_REQUEST, "the stream of Last-Event-ID is not kept").into());
+    };
+    let on_end = match number {
+        0 => Some(claim_feed(&session)?),
+        _ => None,
+    };
+    let connection = stream
+        .connect(last.map(|(_, event)| event))
+        .map_err(|late| Refusal::new(404, code::INVALID_REQUEST, late.to_string()))?;
+    let is_primed = session.revision >= Revision::V2025_11_25 && last.is_none();
+    let options = EventOptions { is_resumable: true, is_primed, cancel: None, on_end };
+    Ok(events(EventBody::new(connection, None, options)))
+}
+
+/// The session's own stream has one connection at a time.
+fn claim_feed(session: &Arc<Session>) -> Result<OnEnd, Refusal> {
+    if session.is_fed.swap(true, Ordering::AcqRel) {
+        let text = "this session has an open GET stream already";
+        return Err(Refusal::new(409, code::INVALID_REQUEST, text));
+    }
+    let session = Arc::clone(session);
+    Ok(OnEnd(Box::new(move || {
+        session.is_fed.store(false, Ordering::Release);
+        session.touch();
+    })))
+}
+
+fn parse_event_id(id: &str) -> Result<(u64, u64), Refusal> {
+    let numbers = id.split_once('-').and_then(|(stream, event)| Some((stream.parse().ok()?, event.parse().ok()?)));
+    numbers.ok_or_else(|| {
+        Refusal::new(400, code::INVALID_REQUEST, format!("Last-Event-ID {id:?} is none of ours"))
+    })
+}
+
+fn delete(site: &Arc<Site>, entry: &Arc<Entry>, headers: &HeaderMap) -> Result<Answer, Refused> {
+    refuse_modern(headers)?;
+    let session = find_session(site, entry, headers)?;
+    site.sessions.close(&session);
+    Ok(empty(200))
+}
+
+/// The modern era has neither `GET` nor `DELETE`.
+fn refuse_modern(headers: &HeaderMap) -> Result<(), Refusal> {
+    let version = only(headers, VERSION)?.and_then(Revision::parse);
+    if version.map(Revision::era) == Some(Era::Modern) || !headers.contains_key(SESSION) {
+        let text = "only POST is answered here, but for legacy sessions (Mcp-Session-Id)";
+        return Err(Refusal::new(405, code::INVALID_REQUEST, text));
+    }
+    Ok(())
+}

@@ -1,0 +1,4 @@
+//! What the operator sees: logs, and what was healed.
+
+pub mod heals;
+pub mod log;

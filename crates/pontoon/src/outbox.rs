@@ -1,0 +1,185 @@
+//! One ordered, bounded queue toward a client: notes, questions, and last the outcome.
+//!
+//! A client that reads slowly costs bounded memory: progress is replaced by newer progress, log
+//! lines are dropped and counted; questions and the outcome never are. One consumer at a time.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use pontoon_wire::Text;
+
+use crate::call::Outcome;
+
+/// Up to this many notes wait for a client.
+const MAX_NOTES: usize = 256;
+
+/// Up to this many bytes of notes wait for a client.
+const MAX_NOTE_BYTES: usize = 8 * 1024 * 1024;
+
+/// Something for the client.
+#[derive(Debug)]
+pub enum Item {
+    /// Progress and the like: the oldest give way to newer ones.
+    Note(Text),
+    /// A log line: dropped when there is no room.
+    Log(Text),
+    /// A question of the server's, or an acknowledgement: never dropped.
+    Question(Text),
+}
+
+/// What comes out.
+#[derive(Debug)]
+pub enum Next {
+    /// A message before the end.
+    Message(Text),
+    /// The end; nothing comes after it. `None` when the call was cancelled.
+    End(Option<Outcome>),
+}
+
+/// The queue.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    items: VecDeque<Item>,
+    note_bytes: usize,
+    outcome: Option<Option<Outcome>>,
+    is_finished: bool,
+    waker: Option<Waker>,
+}
+
+impl Outbox {
+    /// Adds an item, if the end has not come yet.
+    pub fn push(&self, item: Item) {
+        let mut state = self.lock();
+        if state.is_finished {
+            return;
+        }
+        if let Item::Note(text) | Item::Log(text) = &item {
+            state.note_bytes += text.len();
+            while (state.items.len() >= MAX_NOTES || state.note_bytes > MAX_NOTE_BYTES)
+                && state.make_room()
+            {}
+        }
+        state.items.push_back(item);
+        wake(state);
+    }
+
+    /// Ends the queue. Only the first end counts.
+    pub fn finish(&self, outcome: Option<Outcome>) {
+        let mut state = self.lock();
+        if state.is_finished {
+            return;
+        }
+        state.is_finished = true;
+        state.outcome = Some(outcome);
+        wake(state);
+    }
+
+    /// The next item. Cancel safe: an item leaves the queue only as it is returned.
+    pub async fn next(&self) -> Next {
+        std::future::poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// The same as a poll function, for a body that is a stream.
+    pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Next> {
+        let mut state = self.lock();
+        if let Some(item) = state.items.pop_front() {
+            let text = match item {
+                Item::Note(text) | Item::Log(text) => {
+                    state.note_bytes -= text.len();
+                    text
+                }
+                Item::Question(text) => text,
+            };
+            return Poll::Ready(Next::Message(text));
+        }
+        if let Some(outcome) = state.outcome.take() {
+            return Poll::Ready(Next::End(outcome));
+        }
+        if state.is_finished {
+            return Poll::Ready(Next::End(None));
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Drops the oldest log line, or the oldest note when there is none. False if neither is there.
+    fn make_room(&mut self) -> bool {
+        let log = self.items.iter().position(|item| matches!(item, Item::Log(_)));
+        let note = || self.items.iter().position(|item| matches!(item, Item::Note(_)));
+        let Some(place) = log.or_else(note) else { return false };
+        if let Some(Item::Note(text) | Item::Log(text)) = self.items.remove(place) {
+            self.note_bytes -= text.len();
+        }
+        true
+    }
+}
+
+fn wake(mut state: MutexGuard<'_, State>) {
+    let waker = state.waker.take();
+    drop(state);
+    waker.into_iter().for_each(Waker::wake);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn text(text: &'static str) -> Text {
+        Bytes::from_static(text.as_bytes()).into()
+    }
+
+    async fn all(outbox: &Outbox) -> Vec<String> {
+        let mut all = Vec::new();
+        loop {
+            match outbox.next().await {
+                Next::Message(text) => {
+                    all.push(String::from_utf8(text.to_bytes().to_vec()).unwrap());
+                }
+                Next::End(outcome) => {
+                    all.push(format!("end {}", outcome.is_some()));
+                    return all;
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_outcome_is_last_and_nothing_follows_it() {
+        let outbox = Outbox::default();
+        outbox.push(Item::Note(text("a")));
+        outbox.push(Item::Question(text("b")));
+        outbox.finish(Some(Outcome::Answer(text("c"), None)));
+        outbox.push(Item::Note(text("late")));
+        outbox.finish(None);
+        assert_eq!(all(&outbox).await, ["a", "b", "end true"]);
+    }
+
+    #[tokio::test]
+    async fn a_slow_client_loses_logs_first_then_old_notes_and_never_a_question() {
+        let outbox = Outbox::default();
+        outbox.push(Item::Note(text("old")));
+        outbox.push(Item::Question(text("question")));
+        outbox.push(Item::Log(text("log")));
+        for _ in 0..MAX_NOTES {
+            outbox.push(Item::Note(text("note")));
+        }
+        outbox.finish(None);
+        let all = all(&outbox).await;
+        assert_eq!(all.len(), MAX_NOTES + 1);
+        assert_eq!(&all[..2], ["question", "note"]);
+        assert_eq!(outbox.lock().note_bytes, 0);
+    }
+}

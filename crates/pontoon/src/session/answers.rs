@@ -1,0 +1,143 @@
+//! What the bridge answers itself, from the catalogue, without starting a child.
+
+use pontoon_wire::error::{ErrorObject, code};
+use pontoon_wire::{Era, Message, Revision, Slot, json, method, quoted};
+
+use super::catalog::{Catalog, Facts};
+use crate::call::list_member;
+use crate::config::Mode;
+
+/// The result of `initialize`.
+pub fn initialize(facts: &Facts, revision: Revision, mode: Mode) -> String {
+    let name = default_info();
+    let info = facts.server_info.as_ref().map_or(name.as_str(), |info| info.get());
+    let instructions = member("instructions", facts.instructions.as_ref().map(|raw| raw.get()));
+    format!(
+        "{{\"protocolVersion\":\"{revision}\",\"capabilities\":{},\"serverInfo\":{info}{instructions}}}",
+        capabilities(facts, Era::Legacy, mode),
+    )
+}
+
+/// The result of `server/discover`.
+pub fn discover(facts: &Facts, mode: Mode) -> String {
+    let name = default_info();
+    let info = facts.server_info.as_ref().map_or(name.as_str(), |info| info.get());
+    let instructions = member("instructions", facts.instructions.as_ref().map(|raw| raw.get()));
+    format!(
+        "{{\"resultType\":\"complete\",\"supportedVersions\":[\"{}\"],\"capabilities\":{}{instructions},\
+         \"ttlMs\":0,\"cacheScope\":\"private\",\"_meta\":{{{}:{info}}}}}",
+        Revision::NEWEST_MODERN,
+        capabilities(facts, Era::Modern, mode),
+        quoted(Slot::ResultServerInfo.name()),
+    )
+}
+
+fn default_info() -> String {
+    format!("{{\"name\":\"pontoon\",\"version\":{}}}", quoted(env!("CARGO_PKG_VERSION")))
+}
+
+fn member(name: &str, value: Option<&str>) -> String {
+    value.map(|value| format!(",\"{name}\":{value}")).unwrap_or_default()
+}
+
+/// The capabilities the bridge can keep: with a process for each request nobody is left to notice
+/// that a resource changed.
+fn capabilities(facts: &Facts, _era: Era, mode: Mode) -> String {
+    let text = facts.capabilities.get();
+    if mode != Mode::Stateless {
+        return text.to_owned();
+    }
+    let Some(resources) = json::find(text.as_bytes(), "resources") else { return text.to_owned() };
+    if json::find(resources, "subscribe").is_none() {
+        return text.to_owned();
+    }
+    let kept = json::entries(resources, 0..resources.len())
+        .filter(|entry| &resources[entry.key.clone()] != b"\"subscribe\"")
+        .map(|entry| String::from_utf8_lossy(&resources[entry.key.start..entry.value.end]).into_owned());
+    let kept = format!("{{{}}}", kept.collect::<Vec<_>>().join(","));
+    let original = String::from_utf8_lossy(resources);
+    text.replacen(original.as_ref(), &kept, 1)
+}
+
+/// A list from the catalogue, or why there is none; `None` when the method is no list.
+pub fn list(catalog: &Catalog, request: &Message, client: Era) -> Option<Result<String, ErrorObject>> {
+    let method = request.method();
+    let member = list_member(&method)?;
+    let facts = catalog.facts(client)?;
+    if request.raw(Slot::Cursor).is_some_and(|cursor| cursor != b"null") {
+        let error = ErrorObject::new(code::INVALID_PARAMS, "`cursor` is not one this list gave out");
+        return Some(Err(error));
+    }
+    let Some(items) = facts.lists.get(method.as_ref()) else {
+        let text = format!("the server does not offer `{method}`");
+        return Some(Err(ErrorObject::new(code::METHOD_NOT_FOUND, text)));
+    };
+    let items: Vec<_> = items.iter().map(|item| item.get()).collect();
+    let items = items.join(",");
+    Some(Ok(match client {
+        Era::Legacy => format!("{{\"{member}\":[{items}]}}"),
+        Era::Modern => {
+            let (ttl, scope) = facts.hints.get(method.as_ref()).cloned().unwrap_or((0, "private".into()));
+            let scope = quoted(&scope);
+            format!("{{\"resultType\":\"complete\",\"ttlMs\":{ttl},\"cacheScope\":{scope},\"{member}\":[{items}]}}")
+        }
+    }))
+}
+
+/// Whether the server offers a capability to a client of this era.
+pub fn offers(catalog: &Catalog, client: Era, capability: &str) -> bool {
+    let facts = catalog.facts(client);
+    facts.is_some_and(|facts| json::find(facts.capabilities.get().as_bytes(), capability).is_some())
+}
+
+/// An answer that nobody offers this method.
+pub fn no_such_method(method: &str) -> ErrorObject {
+    ErrorObject::new(code::METHOD_NOT_FOUND, format!("nobody here answers `{method}`"))
+}
+
+/// Whether a method exists in the modern era at all: unknown ones are passed on, gone ones are not.
+pub fn is_gone_in_modern_era(name: &str) -> bool {
+    method::is_legacy_only(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::value::RawValue;
+
+    fn facts(capabilities: &str) -> Facts {
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        Facts {
+            capabilities: raw(capabilities),
+            server_info: Some(raw(r#"{"name":"s","version":"1"}"#)),
+            instructions: Some(raw("\"be kind\"")),
+            lists: [(method::LIST_TOOLS.to_owned(), vec![raw(r#"{"name":"a"}"#), raw(r#"{"name":"b"}"#)])].into(),
+            hints: Default::default(),
+        }
+    }
+
+    #[test]
+    fn stateless_servers_do_not_offer_subscriptions() {
+        let facts = facts(r#"{"resources":{"subscribe":true,"listChanged":true},"tools":{}}"#);
+        let result = initialize(&facts, Revision::V2025_06_18, Mode::Stateless);
+        let expected = r#"{"protocolVersion":"2025-06-18","capabilities":{"resources":{"listChanged":true},"tools":{}},"serverInfo":{"name":"s","version":"1"},"instructions":"be kind"}"#;
+        assert_eq!(result, expected);
+    }
+
+    #[test]
+    fn lists_come_whole_and_in_the_words_of_the_era() {
+        let catalog = Catalog { legacy: Some(facts("{}")), ..Catalog::default() };
+        let ask = |text: &str, era| {
+            let request = Message::parse(text.as_bytes()).unwrap();
+            list(&catalog, &request, era).unwrap()
+        };
+        let plain = r#"{"id":1,"method":"tools/list"}"#;
+        assert_eq!(ask(plain, Era::Legacy).unwrap(), r#"{"tools":[{"name":"a"},{"name":"b"}]}"#);
+        let modern = ask(plain, Era::Modern).unwrap();
+        assert!(modern.starts_with(r#"{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":["#));
+        let cursor = ask(r#"{"id":1,"method":"tools/list","params":{"cursor":"x"}}"#, Era::Legacy);
+        assert_eq!(cursor.unwrap_err().code, code::INVALID_PARAMS);
+        let prompts = ask(r#"{"id":1,"method":"prompts/list"}"#, Era::Legacy);
+        assert_eq!(prompts.unwrap_err().code, code::METHOD_NOT_FOUND);
+    }
+}

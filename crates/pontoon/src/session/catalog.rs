@@ -1,0 +1,386 @@
+//! The catalogue: what each server offers, known without asking it again.
+//!
+//! It is learnt by throw-away children, one for each era, and kept on disk, so that `initialize`,
+//! `server/discover` and the lists are answered at once and start nothing. A server that cannot be
+//! learnt is tried again with growing pauses, and delays no other.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use pontoon_wire::headers::ParamRules;
+use pontoon_wire::{Era, Message, Revision, Rewrite, Slot, json, method, string_value};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::sync::{Semaphore, watch};
+
+use crate::back::Back;
+use crate::back::children::{Live, chain, modern_request, now, own_info, own_request_with};
+use crate::back::handshake::Opening;
+use crate::back::link::Purpose;
+use crate::back::mailbox::Heard;
+use crate::call::{Client, Key, list_member};
+
+/// How many pages of a list are read: a server that never ends one is wrong.
+const MAX_PAGES: usize = 1000;
+
+/// The pauses between tries grow up to this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// How old a catalogue may grow before it is learnt anew.
+const MAX_AGE: Duration = Duration::from_secs(3600);
+
+/// What a server offers, in each era it speaks.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Catalog {
+    /// What it offers in the legacy era, if it speaks it.
+    pub legacy: Option<Facts>,
+    /// What it offers in the modern era, if it speaks it.
+    pub modern: Option<Facts>,
+    /// The rules for headers that repeat arguments, for each tool that has any.
+    #[serde(skip)]
+    pub rules: HashMap<String, ParamRules>,
+}
+
+/// What a server offers in one era; all of it JSON text as the server wrote it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Facts {
+    /// Its capabilities.
+    pub capabilities: Box<RawValue>,
+    /// Its name and version.
+    pub server_info: Option<Box<RawValue>>,
+    /// How to use it.
+    pub instructions: Option<Box<RawValue>>,
+    /// Its lists by method, each with all its items.
+    pub lists: HashMap<String, Vec<Box<RawValue>>>,
+    /// The caching hints of its lists, by method.
+    pub hints: HashMap<String, (u64, String)>,
+}
+
+impl Catalog {
+    /// The era a child is opened in for a client of this era: the same if the server speaks it.
+    pub fn child_era(&self, client: Era) -> Era {
+        match (client, &self.legacy, &self.modern) {
+            (Era::Legacy, Some(_), _) | (Era::Modern, Some(_), None) => Era::Legacy,
+            _ => Era::Modern,
+        }
+    }
+
+    /// What a client of this era is told.
+    pub fn facts(&self, client: Era) -> Option<&Facts> {
+        match self.child_era(client) {
+            Era::Legacy => self.legacy.as_ref(),
+            Era::Modern => self.modern.as_ref(),
+        }
+    }
+
+    /// Reads the header rules out of the tools.
+    fn read_rules(&mut self) {
+        let facts = [&self.modern, &self.legacy];
+        let tools = facts.into_iter().flatten().filter_map(|facts| facts.lists.get(method::LIST_TOOLS));
+        for tool in tools.flatten() {
+            let text = tool.get().as_bytes();
+            let name = json::find(text, "name").and_then(string_value).map(|name| name.into_owned());
+            let schema = json::find(text, "inputSchema").map(ParamRules::from_tool_schema);
+            if let (Some(name), Some(Ok(Some(rules)))) = (name, schema) {
+                self.rules.entry(name).or_insert(rules);
+            }
+        }
+    }
+}
+
+/// Where a server stands.
+#[derive(Debug, Clone)]
+pub enum State {
+    /// It is being learnt for the first time.
+    Learning,
+    /// It is known.
+    Ready(Arc<Catalog>),
+    /// It could not be learnt; the reason is for people.
+    Failed(String),
+}
+
+/// The catalogue of one server, and the task that keeps it.
+#[derive(Debug)]
+pub struct Entry {
+    /// The server's children.
+    pub back: Arc<Back>,
+    state: watch::Sender<State>,
+    renew: tokio::sync::Notify,
+    file: Option<PathBuf>,
+}
+
+impl Entry {
+    /// An entry that begins with what is on disk, if there is anything.
+    pub fn new(back: Arc<Back>, state_dir: Option<&Path>) -> Self {
+        let file = state_dir.map(|dir| {
+            dir.join("catalog").join(format!("{}-{:016x}.json", back.server.name, back.server.fingerprint))
+        });
+        let kept = file.as_deref().and_then(read).map(|catalog| State::Ready(Arc::new(catalog)));
+        let state = watch::Sender::new(kept.unwrap_or(State::Learning));
+        Self { back, state, renew: tokio::sync::Notify::new(), file }
+    }
+
+    /// Where the server stands now.
+    pub fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
+    /// Told whenever the catalogue changes.
+    pub fn changes(&self) -> watch::Receiver<State> {
+        self.state.subscribe()
+    }
+
+    /// Has the catalogue learnt anew, because a list changed.
+    pub fn renew(&self) {
+        self.renew.notify_one();
+    }
+
+    /// The catalogue, once it is known, or why it is not.
+    pub async fn catalog(&self) -> Result<Arc<Catalog>, String> {
+        let mut state = self.state.subscribe();
+        let known = state.wait_for(|state| !matches!(state, State::Learning)).await;
+        match known.map(|state| state.clone()) {
+            Ok(State::Ready(catalog)) => Ok(catalog),
+            Ok(State::Failed(why)) => Err(why),
+            Ok(State::Learning) | Err(_) => Err("the bridge is stopping".to_owned()),
+        }
+    }
+
+    /// The catalogue, learnt now if it is not on disk.
+    ///
+    /// # Errors
+    ///
+    /// Why the server could not be learnt, for people.
+    pub async fn learnt(&self) -> Result<Arc<Catalog>, String> {
+        if let State::Learning = self.state() {
+            self.set(learn(&self.back).await?);
+        }
+        self.catalog().await
+    }
+
+    /// Learns the server now and whenever it is due. `starts` bounds how many servers start at once.
+    pub async fn keep(self: Arc<Self>, starts: Arc<Semaphore>) {
+        let mut pause = Duration::from_secs(1);
+        loop {
+            let learnt = {
+                let _permit = starts.acquire().await;
+                learn(&self.back).await
+            };
+            let wait = match learnt {
+                Ok(catalog) => {
+                    pause = Duration::from_secs(1);
+                    self.set(catalog);
+                    MAX_AGE
+                }
+                Err(why) => {
+                    tracing::error!(server = %self.back.server.name, why, retry_in = ?pause, "server failed");
+                    // What was known stays known: the server may be well for a real call.
+                    self.state.send_if_modified(|state| {
+                        let is_unknown = !matches!(state, State::Ready(_));
+                        if is_unknown {
+                            *state = State::Failed(why);
+                        }
+                        is_unknown
+                    });
+                    let wait = pause;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    wait
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.renew.notified() => {}
+            }
+        }
+    }
+
+    fn set(&self, catalog: Catalog) {
+        let tools = |facts: &Option<Facts>| {
+            facts.as_ref().map(|facts| facts.lists.get(method::LIST_TOOLS).map_or(0, Vec::len))
+        };
+        tracing::info!(
+            server = %self.back.server.name,
+            legacy_tools = tools(&catalog.legacy), modern_tools = tools(&catalog.modern),
+            "server ready"
+        );
+        if let Some(file) = &self.file
+            && let Err(error) = write(file, &catalog)
+        {
+            tracing::warn!(file = %file.display(), error = &error as &dyn std::error::Error, "catalogue not kept");
+        }
+        self.state.send_replace(State::Ready(Arc::new(catalog)));
+    }
+}
+
+fn read(file: &Path) -> Option<Catalog> {
+    let text = std::fs::read(file).ok()?;
+    let mut catalog: Catalog = serde_json::from_slice(&text).ok()?;
+    catalog.read_rules();
+    Some(catalog)
+}
+
+/// Writes the file whole or not at all, readable by its owner only.
+fn write(file: &Path, catalog: &Catalog) -> std::io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+    let directory = file.parent().unwrap_or(Path::new("."));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let temporary = file.with_extension(format!("{}.tmp", std::process::id()));
+    let mut options = std::fs::OpenOptions::new();
+    let mut out = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    out.write_all(&serde_json::to_vec(catalog)?)?;
+    std::fs::rename(&temporary, file)
+}
+
+/// Learns what a server offers, in both eras at once, each from a child of its own.
+async fn learn(back: &Back) -> Result<Catalog, String> {
+    let (legacy, modern) = tokio::join!(learn_legacy(back), learn_modern(back));
+    if let (Err(legacy), Err(modern)) = (&legacy, &modern) {
+        return Err(match legacy == modern {
+            true => legacy.clone(),
+            false => format!("{legacy} (and for the modern era: {modern})"),
+        });
+    }
+    let mut catalog = Catalog { legacy: legacy.ok(), modern: modern.ok(), rules: HashMap::new() };
+    catalog.read_rules();
+    Ok(catalog)
+}
+
+/// The client that a throw-away child sees.
+fn learner() -> Client {
+    Client {
+        revision: Revision::NEWEST_LEGACY,
+        capabilities: Bytes::from_static(b"{\"elicitation\":{},\"sampling\":{},\"roots\":{}}"),
+        info: own_info(),
+        log_level: None,
+        key: Key::Session("".into()),
+        feed: None,
+        subscriptions: Vec::new(),
+    }
+}
+
+async fn learn_legacy(back: &Back) -> Result<Facts, String> {
+    let client = learner();
+    let opening = Opening::Legacy {
+        revision: client.revision,
+        capabilities: client.capabilities.clone(),
+        info: client.info.clone(),
+    };
+    let live = back.start(&opening, &client).await.map_err(|error| chain(&error))?;
+    let hello = live.hello.clone().ok_or("it did not answer `initialize`")?;
+    let result = hello.raw(Slot::Result).unwrap_or(b"{}");
+    learn_lists(&live, result, json::find(result, "serverInfo")).await
+}
+
+async fn learn_modern(back: &Back) -> Result<Facts, String> {
+    let live = back.start(&Opening::Modern, &learner()).await.map_err(|error| chain(&error))?;
+    let discovered = ask(&live, method::DISCOVER, "{}").await?;
+    let result = discovered.raw(Slot::Result).unwrap_or(b"{}");
+    let versions = json::find(result, "supportedVersions").unwrap_or(b"[]");
+    let mut versions = json::elements(versions, 0..versions.len()).map(|range| &versions[range]);
+    let newest = format!("\"{}\"", Revision::NEWEST_MODERN);
+    if !versions.any(|version| version == newest.as_bytes()) {
+        return Err(format!("it does not speak {}", Revision::NEWEST_MODERN));
+    }
+    learn_lists(&live, result, discovered.raw(Slot::ResultServerInfo)).await
+}
+
+async fn learn_lists(live: &Live, hello: &[u8], server_info: Option<&[u8]>) -> Result<Facts, String> {
+    let capabilities = json::find(hello, "capabilities").unwrap_or(b"{}");
+    let mut facts = Facts {
+        capabilities: raw(capabilities)?,
+        server_info: server_info.map(raw).transpose()?,
+        instructions: json::find(hello, "instructions").map(raw).transpose()?,
+        lists: HashMap::new(),
+        hints: HashMap::new(),
+    };
+    for (list, capability) in [
+        (method::LIST_TOOLS, "tools"),
+        (method::LIST_PROMPTS, "prompts"),
+        (method::LIST_RESOURCES, "resources"),
+        (method::LIST_TEMPLATES, "resources"),
+    ] {
+        if json::find(capabilities, capability).is_some() {
+            learn_list(live, list, &mut facts).await?;
+        }
+    }
+    Ok(facts)
+}
+
+/// Reads all pages of a list.
+async fn learn_list(live: &Live, list: &str, facts: &mut Facts) -> Result<(), String> {
+    let member = list_member(list).unwrap_or_default();
+    let mut items = Vec::new();
+    let mut cursor: Option<Bytes> = None;
+    for _ in 0..MAX_PAGES {
+        let params = cursor.as_ref().map_or_else(
+            || "{}".to_owned(),
+            |cursor| format!("{{\"cursor\":{}}}", String::from_utf8_lossy(cursor)),
+        );
+        let page = match ask(live, list, &params).await {
+            Ok(page) => page,
+            // A server may lack a list that its capabilities promise; then it is empty.
+            Err(_) if cursor.is_none() && !live.link.is_gone() => break,
+            Err(why) => return Err(format!("{list}: {why}")),
+        };
+        let result = page.raw(Slot::Result).unwrap_or(b"{}");
+        let array = json::find(result, member).unwrap_or(b"[]");
+        for range in json::elements(array, 0..array.len()) {
+            items.push(raw(&array[range])?);
+        }
+        note_hints(&page, list, facts);
+        let next = page.slice(Slot::NextCursor).filter(|next| next.as_ref() != b"null");
+        if next.is_none() || next == cursor {
+            break;
+        }
+        cursor = next;
+    }
+    facts.lists.insert(list.to_owned(), items);
+    Ok(())
+}
+
+/// Keeps the strictest of the caching hints on a list's pages.
+fn note_hints(page: &Message, list: &str, facts: &mut Facts) {
+    let ttl = page.raw(Slot::TtlMs).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok());
+    let scope = page.string(Slot::CacheScope).map(|scope| scope.into_owned());
+    let (ttl, scope) = (ttl.unwrap_or(0), scope.unwrap_or_else(|| "private".to_owned()));
+    let hints = facts.hints.entry(list.to_owned()).or_insert_with(|| (ttl, scope.clone()));
+    hints.0 = hints.0.min(ttl);
+    if scope == "private" {
+        hints.1 = scope;
+    }
+}
+
+fn raw(text: &[u8]) -> Result<Box<RawValue>, String> {
+    RawValue::from_string(String::from_utf8_lossy(text).into_owned()).map_err(|error| error.to_string())
+}
+
+/// Asks a throw-away child, and gives its result or the reason why there is none.
+async fn ask(live: &Live, method: &str, params: &str) -> Result<Message, String> {
+    let request = own_request_with(method, params);
+    let request = match live.era {
+        Era::Legacy => Rewrite::new(request),
+        Era::Modern => modern_request(request),
+    };
+    let patience = if method == method::DISCOVER { 10 } else { 60 };
+    let deadline = now() + Duration::from_secs(patience);
+    let mut asked = live.link.ask(request, Some(deadline), Purpose::Own);
+    loop {
+        match asked.heard().await {
+            Heard::Answer(answer) if answer.has(Slot::Error) => {
+                let text = answer.string(Slot::ErrorMessage).unwrap_or_default();
+                return Err(format!("it answered `{method}` with an error: {text}"));
+            }
+            Heard::Answer(answer) => return Ok(answer),
+            Heard::TimedOut(_) => return Err(format!("it did not answer `{method}` within {patience} s")),
+            Heard::Gone | Heard::Ended => return Err(live.obituary().await),
+            Heard::Question(question) => {
+                crate::back::refuse(&live.link, &question, "nobody is there to be asked");
+            }
+            Heard::Note(_) | Heard::Log(_) | Heard::Resumed => {}
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! One legacy client with us: its revision, capabilities, open calls, questions and streams.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use pontoon_wire::{Message, Revision, Slot};
+use tokio_util::sync::CancellationToken;
+
+use super::catalog::Entry;
+use super::stream::Stream;
+use crate::back::children::now;
+use crate::call::{Client, Key, Questions};
+
+/// Streams that a session keeps for a client that may come back.
+const MAX_STREAMS: usize = 32;
+
+/// One legacy client with us.
+#[derive(Debug)]
+pub struct Session {
+    /// The id the client was given.
+    pub id: Arc<str>,
+    /// The server it talks to.
+    pub entry: Arc<Entry>,
+    /// The revision that was agreed.
+    pub revision: Revision,
+    /// Questions the client has not answered yet.
+    pub questions: Arc<Questions>,
+    /// What belongs to no call, for the client's GET stream.
+    pub feed: Arc<Stream>,
+    /// Whether a GET stream is open.
+    pub is_fed: AtomicBool,
+    capabilities: Bytes,
+    info: Bytes,
+    next_stream: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    log_level: Option<Bytes>,
+    subscriptions: BTreeSet<String>,
+    open: HashMap<Bytes, CancellationToken>,
+    streams: VecDeque<Arc<Stream>>,
+    last_used: Instant,
+}
+
+impl Session {
+    /// The session that an `initialize` request opens.
+    pub fn open(entry: Arc<Entry>, initialize: &Message) -> Self {
+        let asked = initialize.string(Slot::ProtocolVersion).unwrap_or_default();
+        let object = |slot| initialize.slice(slot).filter(|raw| raw.first() == Some(&b'{'));
+        let empty = || Bytes::from_static(b"{}");
+        Self {
+            id: uuid::Uuid::new_v4().to_string().into(),
+            entry,
+            revision: Revision::negotiate(&asked),
+            questions: Arc::default(),
+            feed: Stream::new(0, Bytes::new()),
+            is_fed: AtomicBool::new(false),
+            capabilities: object(Slot::Capabilities).unwrap_or_else(empty),
+            info: object(Slot::ClientInfo).unwrap_or_else(crate::back::children::own_info),
+            next_stream: AtomicU64::new(1),
+            state: Mutex::new(State {
+                log_level: None,
+                subscriptions: BTreeSet::new(),
+                open: HashMap::new(),
+                streams: VecDeque::new(),
+                last_used: now(),
+            }),
+        }
+    }
+
+    /// The client as a call sees it.
+    pub fn client(&self) -> Arc<Client> {
+        let state = self.lock();
+        Arc::new(Client {
+            revision: self.revision,
+            capabilities: self.capabilities.clone(),
+            info: self.info.clone(),
+            log_level: state.log_level.clone(),
+            key: Key::Session(Arc::clone(&self.id)),
+            feed: Some(Arc::clone(&self.feed.outbox)),
+            subscriptions: state.subscriptions.iter().cloned().collect(),
+        })
+    }
+
+    /// A new stream, for the answer to the request with this id.
+    pub fn new_stream(&self, request_id: Bytes) -> Arc<Stream> {
+        Stream::new(self.next_stream.fetch_add(1, Ordering::Relaxed), request_id)
+    }
+
+    /// Keeps a stream, so that the client can come back to it.
+    pub fn keep_stream(&self, stream: &Arc<Stream>) {
+        let mut state = self.lock();
+        if state.streams.len() >= MAX_STREAMS {
+            state.streams.pop_front();
+        }
+        state.streams.push_back(Arc::clone(stream));
+    }
+
+    /// A stream that was kept; zero is the session's own.
+    pub fn stream(&self, number: u64) -> Option<Arc<Stream>> {
+        if number == 0 {
+            return Some(Arc::clone(&self.feed));
+        }
+        self.lock().streams.iter().find(|stream| stream.number == number).cloned()
+    }
+
+    /// Notes a call as open under the client's id, for a later cancel.
+    pub fn begin(self: &Arc<Self>, id: Bytes) -> Open {
+        let cancel = CancellationToken::new();
+        self.lock().open.insert(id.clone(), cancel.clone());
+        Open { session: Arc::clone(self), id, cancel }
+    }
+
+    /// Cancels the call that the client gave this id.
+    pub fn cancel(&self, id: &[u8]) {
+        if let Some(cancel) = self.lock().open.get(id) {
+            cancel.cancel();
+        }
+    }
+
+    /// Sets the log level for all of the client's calls from now on.
+    pub fn set_log_level(&self, level: Bytes) {
+        self.lock().log_level = Some(level);
+    }
+
+    /// Notes what the client is subscribed to.
+    pub fn subscribe(&self, uri: String, is_wanted: bool) {
+        let mut state = self.lock();
+        match is_wanted {
+            true => drop(state.subscriptions.insert(uri)),
+            false => drop(state.subscriptions.remove(&uri)),
+        }
+    }
+
+    /// Says that the client is there.
+    pub fn touch(&self) {
+        self.lock().last_used = now();
+    }
+
+    /// Whether nothing was heard of the client for this long, and nothing is under way for it.
+    pub fn is_stale(&self, age: Duration) -> bool {
+        let state = self.lock();
+        state.open.is_empty()
+            && !self.is_fed.load(Ordering::Acquire)
+            && now().saturating_duration_since(state.last_used) >= age
+    }
+
+    /// Ends the session: open calls are cancelled, its streams end, its children stop.
+    pub fn end(&self) {
+        let open: Vec<_> = self.lock().open.values().cloned().collect();
+        open.iter().for_each(CancellationToken::cancel);
+        self.feed.outbox.finish(None);
+        self.entry.back.end_session(&self.id);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call that is open until this is dropped.
+#[derive(Debug)]
+pub struct Open {
+    session: Arc<Session>,
+    id: Bytes,
+    /// Fires when the client cancels.
+    pub cancel: CancellationToken,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut state = self.session.lock();
+        state.open.remove(&self.id);
+        state.last_used = now();
+    }
+}

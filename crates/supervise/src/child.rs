@@ -1,0 +1,141 @@
+//! A running child: its streams, its end, and the ways to bring it about.
+
+use std::future::Future;
+
+use tokio::net::unix::pipe;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use crate::exit::Exit;
+use crate::frame::Number;
+use crate::spawner::Spawner;
+use crate::stderr::Complaints;
+use crate::stop::{self, Descent, Ladder};
+
+/// Where a child reads from. Dropping it is the end of its input.
+pub type ChildInput = pipe::Sender;
+
+/// Where a child writes to.
+pub type ChildOutput = pipe::Receiver;
+
+/// A running child. Dropping it stops the child in the background, by the default [`Ladder`], or
+/// kills it at once where there is no runtime to do that.
+#[derive(Debug)]
+pub struct Child {
+    spawner: Spawner,
+    number: Number,
+    pid: u32,
+    streams: Option<(ChildInput, ChildOutput)>,
+    complaints: Complaints,
+    exit: watch::Receiver<Option<Exit>>,
+    /// The stop that has begun, so that one that was cancelled goes on where it was.
+    descent: Option<Descent>,
+}
+
+impl Child {
+    pub(crate) fn new(
+        spawner: Spawner,
+        number: Number,
+        pid: u32,
+        streams: (ChildInput, ChildOutput),
+        complaints: Complaints,
+        exit: watch::Receiver<Option<Exit>>,
+    ) -> Self {
+        Self { spawner, number, pid, streams: Some(streams), complaints, exit, descent: None }
+    }
+
+    /// Its pid. Once the child has ended, another process may have the same.
+    pub fn id(&self) -> u32 {
+        self.pid
+    }
+
+    /// Its input and output, the first time.
+    pub fn take_streams(&mut self) -> Option<(ChildInput, ChildOutput)> {
+        self.streams.take()
+    }
+
+    /// What it writes to its standard error, which is read whether anyone asks or not.
+    pub fn complaints(&self) -> Complaints {
+        self.complaints.clone()
+    }
+
+    /// How it ends, once it and all it started have ended and its last complaints are in.
+    /// Many can wait. Cancel safe.
+    pub fn exited(&self) -> impl Future<Output = Exit> + Send + use<> {
+        exited(self.exit.clone())
+    }
+
+    /// How it ended, if it has.
+    pub fn try_exit(&self) -> Option<Exit> {
+        let exit = *self.exit.borrow();
+        exit.or_else(|| self.exit.has_changed().is_err().then_some(Exit::Unknown))
+    }
+
+    /// Kills it and all it started, now.
+    pub fn kill(&self) {
+        self.spawner.signal(self.number, libc::SIGKILL);
+    }
+
+    /// Asks its process group to end.
+    pub fn terminate(&self) {
+        self.spawner.signal(self.number, libc::SIGTERM);
+    }
+
+    /// Stops it: its input ends, unless it was taken and is still held; then it gets SIGTERM, then
+    /// SIGKILL. Gives how it ended, or [`Exit::Unknown`] when it survived even that for 5 s.
+    ///
+    /// Cancel safe: the stop goes on in the background, from where it was.
+    pub async fn stop(mut self, ladder: &Ladder) -> Exit {
+        // Input closes first: a well-behaved server exits at its end.
+        self.streams = None;
+        let descent = self.descent.insert(Descent::new(*ladder, now()));
+        let (spawner, number) = (&self.spawner, self.number);
+        let exited = exited(self.exit.clone());
+        let exit = stop::descend(descent, exited, |signal| spawner.signal(number, signal)).await;
+        exit.unwrap_or(Exit::Unknown)
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.try_exit().is_some() {
+            return;
+        }
+        self.streams = None;
+        let Ok(runtime) = Handle::try_current() else {
+            self.kill();
+            return;
+        };
+        let mut descent =
+            self.descent.take().unwrap_or_else(|| Descent::new(Ladder::default(), now()));
+        let exited = exited(self.exit.clone());
+        let stopping = Stopping { spawner: self.spawner.clone(), number: self.number };
+        runtime.spawn(async move {
+            let signal = |signal| stopping.spawner.signal(stopping.number, signal);
+            stop::descend(&mut descent, exited, signal).await;
+        });
+    }
+}
+
+/// A stop in the background. A runtime that ends drops it, and then there is no time left.
+struct Stopping {
+    spawner: Spawner,
+    number: Number,
+}
+
+impl Drop for Stopping {
+    fn drop(&mut self) {
+        // Nothing happens to a child that has ended.
+        self.spawner.signal(self.number, libc::SIGKILL);
+    }
+}
+
+/// Resolves when the child has ended. A sender that is gone knew the end no more than we.
+async fn exited(mut exit: watch::Receiver<Option<Exit>>) -> Exit {
+    exit.wait_for(Option::is_some).await.ok().and_then(|exit| *exit).unwrap_or(Exit::Unknown)
+}
+
+/// The time as the runtime sees it, so that tests can stop the clock.
+fn now() -> std::time::Instant {
+    tokio::time::Instant::now().into_std()
+}

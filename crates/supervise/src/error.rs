@@ -1,0 +1,130 @@
+//! Why no child could be started.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::Command;
+use crate::command::Unpackable;
+use crate::frame::Step;
+
+/// Why no child could be started: one variant for each step that can fail.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// The program is not an absolute path.
+    #[error("`{}` is not an absolute path", program.display())]
+    RelativeProgram {
+        /// The program as given.
+        program: PathBuf,
+    },
+    /// A path, an argument or a variable contains a zero byte.
+    #[error("the command line or environment of `{}` contains a zero byte", program.display())]
+    ZeroByte {
+        /// The program that was to run.
+        program: PathBuf,
+    },
+    /// The name of a variable is empty or contains `=`.
+    #[error("a variable for `{}` has an empty name or one with `=`", program.display())]
+    VariableName {
+        /// The program that was to run.
+        program: PathBuf,
+    },
+    /// The system does not take so many bytes of arguments and environment, or one of that length.
+    #[error(
+        "the arguments and environment of `{}` ({bytes} bytes) are larger than the system allows",
+        program.display()
+    )]
+    TooLarge {
+        /// The program that was to run.
+        program: PathBuf,
+        /// Program, arguments and environment together.
+        bytes: usize,
+        /// `E2BIG`.
+        source: io::Error,
+    },
+    /// No pipes for its streams, mostly because too many descriptors are open.
+    #[error("no pipes for the streams of `{}`", program.display())]
+    Pipes {
+        /// The program that was to run.
+        program: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system gave no process, mostly because there are too many.
+    #[error("no process for `{}`", program.display())]
+    Fork {
+        /// The program that was to run.
+        program: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The new process could not be given its group or its streams.
+    #[error("the process for `{}` could not be prepared", program.display())]
+    Prepare {
+        /// The program that was to run.
+        program: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A limit could not be set.
+    #[error("the limits of `{}` could not be set", program.display())]
+    Limits {
+        /// The program that was to run.
+        program: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The working directory could not be entered.
+    #[error("`{}` could not be entered to run `{}`", directory.display(), program.display())]
+    Directory {
+        /// The program that was to run.
+        program: PathBuf,
+        /// The directory it was to run in.
+        directory: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The program could not be executed: it is missing, not executable, or its interpreter is.
+    #[error("`{}` could not be executed", program.display())]
+    Exec {
+        /// The program that was to run.
+        program: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The spawner process has ended, and nothing can be started any more.
+    #[error("the spawner process has ended")]
+    SpawnerGone,
+}
+
+impl SpawnError {
+    pub(crate) fn unpackable(command: &Command, refusal: Unpackable) -> Self {
+        let program = command.program.clone();
+        match refusal {
+            Unpackable::RelativeProgram => Self::RelativeProgram { program },
+            Unpackable::ZeroByte => Self::ZeroByte { program },
+            Unpackable::VariableName => Self::VariableName { program },
+            Unpackable::TooLarge { bytes } => {
+                let source = io::Error::from_raw_os_error(libc::E2BIG);
+                Self::TooLarge { program, bytes, source }
+            }
+        }
+    }
+
+    /// `bytes` is the size of the packed command.
+    pub(crate) fn failed(command: &Command, bytes: usize, step: Step, errno: i32) -> Self {
+        let program = command.program.clone();
+        let source = io::Error::from_raw_os_error(errno);
+        match step {
+            Step::Exec if errno == libc::E2BIG => Self::TooLarge { program, bytes, source },
+            Step::Exec => Self::Exec { program, source },
+            Step::Directory => {
+                let directory = command.directory.clone().unwrap_or_default();
+                Self::Directory { program, directory, source }
+            }
+            Step::Limits => Self::Limits { program, source },
+            Step::Fork => Self::Fork { program, source },
+            Step::Receive | Step::Group | Step::Streams => Self::Prepare { program, source },
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The spawner as the program sees it: started before all else, then asked for children.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use tokio::net::unix::pipe;
+use tokio::sync::oneshot;
+
+use crate::child::Child;
+use crate::command::{self, Command};
+use crate::desk::{self, Awaited, Desk, Entry};
+use crate::error::SpawnError;
+use crate::frame::{FRAME_BYTES, Number};
+use crate::stop::{self, Descent, Ladder};
+use crate::unix::{self, STREAMS};
+use crate::{nursery, stderr};
+
+/// A handle to the spawner process. When the last one is dropped, and the last [`Child`], the
+/// spawner ends, and everything it started with it.
+#[derive(Clone, Debug)]
+pub struct Spawner {
+    handles: Arc<Handles>,
+}
+
+/// A spawner process that was forked and is not yet served by a runtime.
+///
+/// Dropping it ends the process.
+#[derive(Debug)]
+pub struct Starting {
+    /// Gone once it is attached.
+    socket: Option<OwnedFd>,
+    pid: u32,
+}
+
+impl Spawner {
+    /// Forks the spawner process. Call it first in `main`.
+    ///
+    /// A fork copies the calling thread only: a lock held by another thread at this moment stays
+    /// locked in the copy for ever, and descriptors of other threads may slip in. The spawner
+    /// uses none of either, but the standard library beneath it might.
+    ///
+    /// # Errors
+    ///
+    /// When the system gives no sockets or no process.
+    pub fn start() -> io::Result<Starting> {
+        let (ours, theirs) = unix::socket_pair()?;
+        // Blocked before the fork, so that no signal finds the spawner without its own mask.
+        let before = unix::block_signals(&unix::all_signals());
+        // SAFETY: the new process only runs `nursery::run`, which does not return and touches
+        // nothing of this one but memory that is its own copy.
+        let pid = match unix::check(unsafe { libc::fork() }) {
+            Ok(0) => {
+                drop(ours);
+                nursery::run(theirs)
+            }
+            result => result,
+        };
+        unix::block_signals(&before);
+        Ok(Starting { socket: Some(ours), pid: pid?.cast_unsigned() })
+    }
+
+    /// Starts a child, and gives it once it runs its program.
+    ///
+    /// Cancel safe: when this future is dropped before it is done, the child is killed.
+    ///
+    /// # Errors
+    ///
+    /// [`SpawnError`] names the step that failed. No process is left then.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with its I/O and time drivers.
+    pub async fn spawn(&self, command: &Command) -> Result<Child, SpawnError> {
+        let mut order = vec![0; FRAME_BYTES];
+        command::pack(command, &mut order)
+            .map_err(|refusal| SpawnError::unpackable(command, refusal))?;
+        let length = order.len() - FRAME_BYTES;
+        let desk = &self.handles.desk;
+        let permit = Arc::clone(&desk.starting).acquire_owned().await;
+        let permit = permit.map_err(|_| SpawnError::SpawnerGone)?;
+
+        let pipes = |source| SpawnError::Pipes { program: command.program.clone(), source };
+        let (ours, theirs) = Streams::new().map_err(pipes)?;
+        let theirs = Arc::new(theirs);
+        let (report, reported) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let entry = Entry {
+            launch: Some(Awaited { report, _streams: Arc::clone(&theirs), _permit: permit }),
+            end,
+        };
+        let child = desk.enter(entry).ok_or(SpawnError::SpawnerGone)?;
+        // From here on, leaving means killing.
+        let abandoned = KillOnDrop { desk, child };
+        desk.order_spawn(child, order, theirs);
+
+        let result = reported.await.map_err(|_| SpawnError::SpawnerGone)?;
+        let pid =
+            result.map_err(|(step, errno)| SpawnError::failed(command, length, step, errno))?;
+        let streams = ours.attach().map_err(pipes)?;
+        std::mem::forget(abandoned);
+        let (input, output, complaints) = streams;
+        let (complaints, exit) = stderr::drain(complaints, ended);
+        Ok(Child::new(self.clone(), child, pid, (input, output), complaints, exit))
+    }
+
+    /// How many children have not been reported as ended, those on their way included.
+    pub fn living(&self) -> usize {
+        *self.handles.desk.living.borrow()
+    }
+
+    /// Stops all children, each of which should have lost its input already, and returns when
+    /// none is left. Children that are started meanwhile are stopped with the others.
+    ///
+    /// Cancel safe: dropping it stops the stopping.
+    pub async fn stop_all(&self, ladder: &Ladder) {
+        let desk = &self.handles.desk;
+        let mut living = desk.living.subscribe();
+        let ended = async {
+            // The sender is in the desk, which we hold.
+            let _ = living.wait_for(|living| *living == 0).await;
+        };
+        let mut descent = Descent::new(*ladder, tokio::time::Instant::now().into_std());
+        stop::descend(&mut descent, ended, |signal| desk.signal_all(signal)).await;
+    }
+
+    /// The pid of the spawner process.
+    pub fn pid(&self) -> u32 {
+        self.handles.desk.pid
+    }
+
+    /// Sends a signal to the group of a child, if it has not ended.
+    pub(crate) fn signal(&self, child: Number, signal: i32) {
+        self.handles.desk.signal(child, signal);
+    }
+}
+
+impl Starting {
+    /// Begins to serve the spawner, in a task of the current runtime. When that runtime ends, so
+    /// do the spawner and all children.
+    ///
+    /// # Errors
+    ///
+    /// When the socket cannot be registered with the runtime.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with its I/O driver.
+    pub fn attach(mut self) -> io::Result<Spawner> {
+        let pid = self.pid;
+        let socket = self.socket.take().expect("taken only here, where `self` ends");
+        let desk = Arc::new(Desk::new(socket, pid)?);
+        tokio::spawn(desk::serve(Arc::clone(&desk)));
+        Ok(Spawner { handles: Arc::new(Handles { desk }) })
+    }
+
+    /// The pid of the spawner process.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        if let Some(socket) = self.socket.take() {
+            drop(socket);
+            // It has no children yet and leaves at once.
+            unix::reap(self.pid.cast_signed());
+        }
+    }
+}
+
+/// What all handles hold together: with the last of them the orders end.
+#[derive(Debug)]
+struct Handles {
+    desk: Arc<Desk>,
+}
+
+impl Drop for Handles {
+    fn drop(&mut self) {
+        self.desk.end_orders();
+    }
+}
+
+/// Kills a child whose start nobody waits for any more.
+struct KillOnDrop<'a> {
+    desk: &'a Desk,
+    child: Number,
+}
+
+impl Drop for KillOnDrop<'_> {
+    fn drop(&mut self) {
+        self.desk.signal(self.child, libc::SIGKILL);
+    }
+}
+
+/// Our ends of a child's streams.
+struct Streams {
+    input: OwnedFd,
+    output: OwnedFd,
+    complaints: OwnedFd,
+}
+
+impl Streams {
+    /// Our ends, and those of the child in their order.
+    fn new() -> io::Result<(Self, [OwnedFd; STREAMS])> {
+        let (their_input, input) = unix::pipe()?;
+        let (output, their_output) = unix::pipe()?;
+        let (complaints, their_complaints) = unix::pipe()?;
+        for ours in [&input, &output, &complaints] {
+            unix::set_nonblocking(ours)?;
+        }
+        let theirs = [their_input, their_output, their_complaints];
+        Ok((Self { input, output, complaints }, theirs))
+    }
+
+    /// Registers our ends with the runtime.
+    fn attach(self) -> io::Result<(pipe::Sender, pipe::Receiver, pipe::Receiver)> {
+        Ok((
+            pipe::Sender::from_owned_fd_unchecked(self.input)?,
+            pipe::Receiver::from_owned_fd_unchecked(self.output)?,
+            pipe::Receiver::from_owned_fd_unchecked(self.complaints)?,
+        ))
+    }
+}

@@ -1,0 +1,63 @@
+//! Real children: deaf, forking, flooding, dying at once, and the program killed above them.
+//!
+//! The spawner must be forked before any thread exists, so this file has its own `main`: it forks
+//! one spawner for each test, then runs the tests one after the other, each in its own runtime.
+#![allow(unsafe_code, reason = "the tests open descriptors to leak and send signals")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "this whole program is a test")]
+#![cfg_attr(not(target_os = "linux"), allow(unused))]
+
+#[cfg(target_os = "linux")]
+#[path = "all/tests.rs"]
+mod tests;
+#[cfg(target_os = "linux")]
+#[path = "all/world.rs"]
+mod world;
+
+/// The tests look at the system through `/proc`.
+#[cfg(not(target_os = "linux"))]
+fn main() {}
+
+#[cfg(target_os = "linux")]
+fn main() -> std::process::ExitCode {
+    // Descriptors that nobody marked to be closed: no child may see them.
+    world::leak_descriptors(20);
+    let mut arguments = std::env::args().skip(1);
+    match arguments.next().as_deref() {
+        Some("--victim") => world::victim(&arguments.next().expect("a mark")),
+        Some("--list") => {
+            tests::ALL.iter().for_each(|(name, _)| println!("{name}: test"));
+            std::process::ExitCode::SUCCESS
+        }
+        filter => run(filter.filter(|word| !word.starts_with('-')).unwrap_or("")),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn run(filter: &str) -> std::process::ExitCode {
+    let chosen: Vec<_> = tests::ALL
+        .iter()
+        .filter(|(name, _)| name.contains(filter))
+        .map(|(name, test)| (name, test, pontoon_supervise::Spawner::start().expect("a spawner")))
+        .collect();
+    println!("\nrunning {} tests", chosen.len());
+    let (mut passed, mut failed) = (0, Vec::new());
+    for (name, test, starting) in chosen {
+        let began = std::time::Instant::now();
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(starting)));
+        let took = began.elapsed().as_millis();
+        if result.is_ok() {
+            passed += 1;
+            println!("test {name} ... ok ({took} ms)");
+        } else {
+            failed.push(name);
+            println!("test {name} ... FAILED ({took} ms)");
+        }
+    }
+    let word = if failed.is_empty() { "ok" } else { "FAILED" };
+    println!("\ntest result: {word}. {passed} passed; {} failed {failed:?}\n", failed.len());
+    if failed.is_empty() {
+        std::process::ExitCode::SUCCESS
+    } else {
+        std::process::ExitCode::FAILURE
+    }
+}

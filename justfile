@@ -1,0 +1,30 @@
+# Recipes call the scripts that CI calls. `just` alone lists them.
+
+default:
+    @just --list
+
+# Format, lints and documentation, without running a test.
+check:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+
+# Everything CI runs.
+test:
+    ./scripts/test.sh
+
+# Random input for each parser, some seconds each.
+fuzz seconds="10":
+    ./scripts/fuzz-smoke.sh {{ seconds }}
+
+# Speed, compared with the last run.
+bench:
+    cargo bench --workspace
+
+# The demo server on this terminal.
+demo:
+    cargo run --quiet -- demo
+
+# Licences, advisories and sources of all dependencies.
+deny:
+    cargo deny check

@@ -1,0 +1,211 @@
+//! The command line: help, checks of the configuration, and calls from a shell.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use pontoon_tests::client::{Endpoint, Legacy, Speaker};
+use pontoon_tests::rig::{bridge_command, holds_within, send_signal, wait_until};
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::binaries;
+
+/// Runs the bridge with these arguments in a directory of its own, to its end.
+fn pontoon(directory: &Path, arguments: &[&str]) -> Output {
+    let mut command = bridge_command(&binaries().pontoon, directory);
+    command.args(arguments).stdin(Stdio::null());
+    output(&mut command)
+}
+
+/// The output of a command that may not take longer than half a minute.
+fn output(command: &mut Command) -> Output {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = child.id();
+    let waiting = std::thread::spawn(move || child.wait_with_output().unwrap());
+    if !holds_within(Duration::from_secs(30), || waiting.is_finished()) {
+        send_signal(pid, Signal::KILL).unwrap();
+        panic!("{command:?} does not end: {:?}", waiting.join().unwrap());
+    }
+    waiting.join().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn all(output: &Output) -> String {
+    format!("{}{}", text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn help_tells_every_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let help = pontoon(directory.path(), &["--help"]);
+    assert!(help.status.success(), "{}", all(&help));
+    for command in ["serve", "check", "tools", "call", "demo"] {
+        assert!(text(&help.stdout).contains(command), "{command} is not in {}", all(&help));
+        let own = pontoon(directory.path(), &[command, "--help"]);
+        assert!(own.status.success() && own.stdout.len() > 100, "{command}: {}", all(&own));
+    }
+    let serve = text(&pontoon(directory.path(), &["serve", "--help"]).stdout);
+    for option in ["--config", "--listen", "--allowed-host"] {
+        assert!(serve.contains(option), "{option} is not in {serve}");
+    }
+    let version = text(&pontoon(directory.path(), &["--version"]).stdout);
+    assert!(version.contains(env!("CARGO_PKG_VERSION")), "{version}");
+    let wrong = pontoon(directory.path(), &["srve"]);
+    assert!(!wrong.status.success() && text(&wrong.stderr).contains("serve"), "{}", all(&wrong));
+}
+
+#[test]
+fn check_tells_every_mistake_at_once_with_its_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("mine.json");
+    let config = "{\n  // comments are fine\n  \"mcpServers\": {\n    \"a\": {\n      \
+                  \"comand\": \"/bin/true\"\n    },\n    \"b\": {\n      \"command\": \"/bin/true\",\n      \
+                  \"mode\": \"sometimes\",\n      \"timeout\": -1\n    },\n  }\n}\n";
+    fs::write(&file, config).unwrap();
+    let checked = pontoon(directory.path(), &["check", "--config", "mine.json"]);
+    assert!(!checked.status.success(), "{}", all(&checked));
+    let said = all(&checked);
+    for wanted in
+        ["mine.json", "comand", "command", "line 9", "sometimes", "stateful", "line 10", "timeout"]
+    {
+        assert!(said.contains(wanted), "{wanted:?} is not in {said}");
+    }
+    let served =
+        pontoon(directory.path(), &["serve", "--listen", "127.0.0.1:0", "--config", "mine.json"]);
+    assert!(!served.status.success(), "served with mistakes: {}", all(&served));
+}
+
+#[test]
+fn check_of_a_good_config_starts_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = directory.path().join("started");
+    let touch = json!({"command": "/bin/sh", "args": ["-c", format!("touch {}", trace.display())]});
+    let config = json!({"mcpServers": {"touch": touch}});
+    fs::write(directory.path().join("mine.json"), config.to_string()).unwrap();
+    let checked = pontoon(directory.path(), &["check", "--config", "mine.json"]);
+    assert!(checked.status.success(), "{}", all(&checked));
+    assert!(all(&checked).contains("touch"), "{}", all(&checked));
+    assert!(!trace.exists(), "check started the server");
+}
+
+#[test]
+fn a_named_config_that_is_missing_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    for arguments in [
+        &["serve", "--listen", "127.0.0.1:0", "--config", "gone.json"][..],
+        &["check", "--config", "gone.json"],
+        &["tools", "--config", "gone.json", "demo"],
+    ] {
+        let output = pontoon(directory.path(), arguments);
+        assert!(!output.status.success(), "{arguments:?}: {}", all(&output));
+        assert!(text(&output.stderr).contains("gone.json"), "{arguments:?}: {}", all(&output));
+    }
+    let mut command = bridge_command(&binaries().pontoon, directory.path());
+    command.env("MCPO_CONFIG_FILE", "gone.json").args(["serve", "--listen", "127.0.0.1:0"]);
+    let output = output(command.stdin(Stdio::null()));
+    assert!(
+        !output.status.success() && text(&output.stderr).contains("gone.json"),
+        "{}",
+        all(&output)
+    );
+}
+
+#[test]
+fn a_variable_that_is_not_there_yet_is_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, value) in
+        [("MCPO_API_KEY", "k"), ("MCPO_MAX_CONCURENT", "4"), ("MCPO_TIMEOUT", "soon")]
+    {
+        let mut command = bridge_command(&binaries().pontoon, directory.path());
+        command.env(name, value).args(["serve", "--listen", "127.0.0.1:0"]);
+        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let ended = holds_within(Duration::from_secs(5), || child.try_wait().unwrap().is_some());
+        let _ = child.kill();
+        let output = child.wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert!(said.contains(name), "{name}: {said}");
+        // A name that nobody knows may be another program's; it is told and not obeyed.
+        assert!(ended || name == "MCPO_MAX_CONCURENT", "{name}={value} was accepted: {said}");
+    }
+}
+
+#[test]
+fn without_a_config_the_demo_serves_within_a_second() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = bridge_command(&binaries().pontoon, directory.path());
+    command.args(["serve", "--listen", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::null());
+    let log = directory.path().join("log");
+    let begun = Instant::now();
+    let mut child = command.stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+    let mut address = None;
+    let listens = holds_within(Duration::from_secs(10), || {
+        let said = fs::read_to_string(&log).unwrap();
+        address = said.split_once("listening on http://").and_then(|(_, rest)| {
+            let end = rest.find(|it: char| !it.is_ascii_digit() && it != '.' && it != ':')?;
+            rest[..end].parse().ok()
+        });
+        address.is_some()
+    });
+    assert!(listens, "{}", fs::read_to_string(&log).unwrap());
+    let endpoint = Endpoint { address: address.unwrap(), path: String::from("/mcp/demo") };
+    let mut session = Legacy::open(&endpoint);
+    let list = session.ask(1, "tools/list", json!({}));
+    let tools = list.answer()["result"]["tools"].as_array().unwrap().len();
+    let greeting = session.call(2, "greet", json!({"name": "Ada"}));
+    let took = begun.elapsed();
+    session.end();
+    send_signal(child.id(), Signal::TERM).unwrap();
+    wait_until("it ends", Duration::from_secs(10), || child.try_wait().unwrap().is_some());
+    assert!(tools >= 3, "{}", list.text());
+    assert!(greeting.tool_text().unwrap().contains("Ada"), "{}", greeting.text());
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+#[test]
+fn tools_and_call_use_a_server_from_a_shell() {
+    let directory = tempfile::tempdir().unwrap();
+    let listed = pontoon(directory.path(), &["tools", "demo"]);
+    assert!(listed.status.success(), "{}", all(&listed));
+    for tool in ["greet", "ask_name", "count"] {
+        assert!(text(&listed.stdout).contains(tool), "{tool} is not in {}", all(&listed));
+    }
+    let called = pontoon(directory.path(), &["call", "demo", "greet", "name=Ada"]);
+    assert!(called.status.success(), "{}", all(&called));
+    assert!(text(&called.stdout).contains("Ada"), "{}", all(&called));
+    for arguments in [
+        &["call", "demo", "no_such_tool"][..],
+        &["call", "nowhere", "greet"],
+        &["call", "demo", "greet", "no-equals"],
+        &["tools", "nowhere"],
+    ] {
+        let output = pontoon(directory.path(), arguments);
+        assert!(!output.status.success(), "{arguments:?}: {}", all(&output));
+        assert!(!output.stderr.is_empty(), "{arguments:?} failed without a word");
+    }
+}
+
+#[test]
+fn call_uses_the_servers_of_a_config_and_leaves_none_running() {
+    let directory = tempfile::tempdir().unwrap();
+    let tag = format!("cli-{}", std::process::id());
+    let fixture =
+        json!({"command": binaries().fixture_server, "mode": "stateful", "env": {"CLI_TAG": tag}});
+    let config = json!({"mcpServers": {"fixture": fixture}});
+    fs::write(directory.path().join("mine.json"), config.to_string()).unwrap();
+    let arguments = ["call", "--config", "mine.json", "fixture", "count", "steps=3", "delay_ms=10"];
+    let output = pontoon(directory.path(), &arguments);
+    assert!(output.status.success(), "{}", all(&output));
+    assert!(text(&output.stdout).contains("counted to 3"), "{}", all(&output));
+    let arguments = ["call", "--config", "mine.json", "fixture", "crash"];
+    let output = pontoon(directory.path(), &arguments);
+    assert!(!output.status.success(), "{}", all(&output));
+    assert!(all(&output).contains("crashing because it was asked to"), "{}", all(&output));
+    wait_until("nothing is left", Duration::from_secs(2), || {
+        pontoon_tests::rig::processes::tagged("CLI_TAG", &tag).is_empty()
+    });
+}

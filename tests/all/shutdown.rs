@@ -1,0 +1,101 @@
+//! The end of the bridge: open calls finish, new ones are refused, a second signal means now.
+
+use std::time::{Duration, Instant};
+
+use pontoon_tests::client::{Connection, Legacy, Modern, Request, Speaker};
+use pontoon_tests::rig::wait_until;
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::{fixture, rig, rude};
+
+const SOON: Duration = Duration::from_secs(5);
+
+#[test]
+fn open_calls_finish_before_the_bridge_ends() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut rig = rig([fixture("stateful")]);
+        let session = Legacy::open(&rig.endpoint("fixture"));
+        let modern = Modern::new(&rig.endpoint("fixture"));
+        let open = [
+            session.send_call(1, "wait", json!({"ms": 1500})),
+            modern.send_call(1, "wait", json!({"ms": 1500})),
+        ];
+        rig.wait_for_gauge("running", 2);
+        let begun = Instant::now();
+        rig.signal(signal);
+        for connection in open {
+            let response = connection.begin().unwrap().finish().unwrap().0;
+            assert_eq!(
+                response.tool_text().as_deref(),
+                Some("waited 1500 ms"),
+                "{}",
+                response.text()
+            );
+        }
+        let status = rig.wait_for_exit(SOON);
+        assert!(status.success(), "{status}\n{}", rig.stderr());
+        assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+        rig.expect_nothing_left();
+    }
+}
+
+#[test]
+fn a_draining_bridge_takes_no_new_call() {
+    let mut rig = rig([fixture("stateful")]);
+    let modern = Modern::new(&rig.endpoint("fixture"));
+    let open = modern.send_call(1, "wait", json!({"ms": 3000}));
+    rig.wait_for_gauge("running", 1);
+    rig.signal(Signal::TERM);
+    let refused = || {
+        let Ok(mut connection) = Connection::open(rig.address()) else { return true };
+        let params = json!({"name": "echo", "arguments": {"text": "x"}});
+        let request: Request = modern.request(&modern.message(&json!(2), "tools/call", params));
+        let answer = connection.send(&request.bytes()).and_then(|()| connection.begin());
+        answer.map_or(true, |exchange| exchange.head.status == 503)
+    };
+    wait_until("new calls are refused", Duration::from_secs(2), refused);
+    let response = open.begin().unwrap().finish().unwrap().0;
+    assert_eq!(response.tool_text().as_deref(), Some("waited 3000 ms"), "{}", response.text());
+    assert!(rig.wait_for_exit(SOON).success(), "{}", rig.stderr());
+    rig.expect_nothing_left();
+}
+
+#[test]
+fn open_streams_do_not_hold_the_bridge() {
+    let mut rig = rig([fixture("stateful")]);
+    let session = Legacy::open(&rig.endpoint("fixture"));
+    let stream = session.listen(None);
+    assert_eq!(stream.head.status, 200);
+    rig.signal(Signal::TERM);
+    assert!(rig.wait_for_exit(SOON).success(), "{}", rig.stderr());
+    rig.expect_nothing_left();
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let mut rig = rig([rude("deaf", "stateful"), fixture("stateful")]);
+    let mut deaf = Legacy::open(&rig.endpoint("rude"));
+    assert_eq!(deaf.call(1, "echo", json!({"text": "x"})).status(), 200);
+    let open = Modern::new(&rig.endpoint("fixture")).send_call(1, "wait", json!({"ms": 60_000}));
+    rig.wait_for_gauge("running", 1);
+    rig.signal(Signal::TERM);
+    wait_until("it drains", SOON, || rig.try_health().map_or(true, |it| it["status"] != "ok"));
+    let begun = Instant::now();
+    rig.signal(Signal::TERM);
+    rig.wait_for_exit(Duration::from_secs(2));
+    assert!(begun.elapsed() < Duration::from_secs(2));
+    rig.expect_nothing_left();
+    drop(open);
+}
+
+#[test]
+fn a_bridge_can_be_stopped_while_it_learns() {
+    let mut slow = rude("hang", "stateful").that_may_fail();
+    slow.args.extend(["--when".to_owned(), "start".to_owned()]);
+    let mut rig = rig([slow]);
+    rig.wait_for_children(1);
+    rig.signal(Signal::TERM);
+    assert!(rig.wait_for_exit(SOON).success(), "{}", rig.stderr());
+    rig.expect_nothing_left();
+}

@@ -1,0 +1,393 @@
+//! The rude server: an MCP server over stdio that misbehaves as it is told, and only so.
+//!
+//! `rude-server --how NAME [--how NAME …] [--when start|call] [--ms N] [--bytes N] [--pids FILE]`
+//!
+//! Otherwise it is a small correct server of the legacy era, with the tools `echo {text}` and
+//! `wait {ms}`. The table below says each behaviour. What concerns answers spoils those to
+//! `tools/call`; with `--when start` the handshake's and the list's too, and what floods or
+//! hangs then does so from the first byte on.
+//!
+//! This file has the table and the correct server; `answers` spoils what is said, `framing` how
+//! it is written, and `process` is rude as a process.
+
+mod answers;
+mod framing;
+mod process;
+
+use std::collections::HashSet;
+use std::io::{self, BufRead, Write};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// Makes the enum of behaviours and their names from one table.
+macro_rules! behaviours {
+    ($($(#[doc = $says:literal])+ $how:ident = $name:literal,)+) => {
+        /// One way to misbehave.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        enum How { $($(#[doc = $says])+ $how,)+ }
+
+        /// Every behaviour, with its name and what it does.
+        const TABLE: &[(How, &str, &str)] = &[$((How::$how, $name, concat!($($says),+)),)+];
+    };
+}
+
+behaviours! {
+    // The process.
+    /// Never answers a call; with `--when start` nothing at all. It reads on, and exits at the end.
+    Hang = "hang",
+    /// Stops reading and writing at its first call, or with `--when start` before it.
+    Freeze = "freeze",
+    /// Fills stdout without end and without a newline.
+    FloodStdout = "flood-stdout",
+    /// Fills stdout without end, with lines that are not JSON.
+    FloodLines = "flood-lines",
+    /// Fills stderr without end, and serves on.
+    FloodStderr = "flood-stderr",
+    /// Writes secrets to stderr at its start.
+    StderrSecret = "stderr-secret",
+    /// Answers a call with one correct line of `--bytes` (400 MB) of text.
+    LongLine = "long-line",
+    /// Starts a child in its group and one in a session of its own; their pids go to `--pids`.
+    Fork = "fork",
+    /// Says why on stderr and exits with 7 instead of answering `initialize`.
+    DieInHandshake = "die-in-handshake",
+    /// Writes half the answer to a call and exits with 9.
+    DieMidLine = "die-mid-line",
+    /// Exits with 0 after the answer to its first call.
+    DieAfterOne = "die-after-one",
+    /// Heeds neither the end of its input nor SIGTERM.
+    Deaf = "deaf",
+    /// Waits `--ms` before it reads anything.
+    SlowStart = "slow-start",
+    /// Waits `--ms` after the end of its input before it exits.
+    SlowExit = "slow-exit",
+    /// Writes `--bytes` (1 MiB) of log lines to stdout before it reads anything.
+    WritesBeforeReads = "writes-before-reads",
+    /// Exits with 1 if the first message is a notification, as rmcp's servers do.
+    ExitOnNotificationFirst = "exit-on-notification-first",
+
+    // The framing.
+    /// Prints a banner first, and log text before every answer, once on the same line.
+    Banner = "banner",
+    /// Spreads every message over several lines.
+    Pretty = "pretty",
+    /// Puts a notification and the answer on one line.
+    Joined = "joined",
+    /// Exits with 0 after the answer to a call, which has no newline.
+    Unended = "unended",
+    /// Ends lines with CR LF.
+    Crlf = "crlf",
+    /// Ends lines with CR alone.
+    Cr = "cr",
+    /// Begins with a byte order mark.
+    Bom = "bom",
+    /// Puts NUL bytes between messages.
+    Nul = "nul",
+    /// Indents every line and puts empty lines between.
+    Spaces = "spaces",
+    /// Writes, and also understands, `Content-Length` frames instead of lines.
+    ContentLength = "content-length",
+    /// Puts every answer in an array.
+    Batch = "batch",
+    /// Answers `echo` in Latin-1 with an ä before the text.
+    NotUtf8 = "not-utf8",
+    /// Flushes stdout only when it exits, and serves on.
+    Buffered = "buffered",
+
+    // The answers.
+    /// Answers a call under another id.
+    WrongId = "wrong-id",
+    /// Answers a call under its id as a string.
+    StringId = "string-id",
+    /// Answers a call under its id with `.0` after it.
+    FloatId = "float-id",
+    /// Sends an answer that nobody waits for before the one to a call.
+    UnknownId = "unknown-id",
+    /// Sends every answer to a call twice.
+    Duplicate = "duplicate",
+    /// Answers a cancelled call nevertheless.
+    Late = "late",
+    /// Answers every notification with an error whose id is null.
+    AnswersNotifications = "answers-notifications",
+    /// Answers a call with an error whose id is null.
+    NullIdError = "null-id-error",
+    /// Tells progress for an unknown token, backwards, and after the answer.
+    BadProgress = "bad-progress",
+    /// Leaves out `jsonrpc`.
+    NoJsonrpc = "no-jsonrpc",
+    /// Answers a call with a result and `error: null`.
+    NullError = "null-error",
+    /// Answers a call with a result and an error.
+    BothResultAndError = "both-result-and-error",
+    /// Answers a call with neither a result nor an error.
+    NeitherResultNorError = "neither-result-nor-error",
+    /// Answers a call with a string as its error.
+    ErrorString = "error-string",
+    /// Answers a call with an error whose code is a string.
+    ErrorCodeString = "error-code-string",
+    /// Answers a call with a JSON-RPC error where `isError` was meant.
+    CallError = "call-error",
+    /// Says null for every optional field.
+    Nulls = "nulls",
+    /// Answers a call with a bare string as its result.
+    RawResult = "raw-result",
+    /// Answers a call with content that is one block without a type.
+    LooseContent = "loose-content",
+    /// Promises structured content in the list and gives none.
+    NoStructured = "no-structured",
+    /// Adds a member of its own to every message.
+    ExtraMember = "extra-member",
+    /// Says `id` twice in the answer to a call; the second is right.
+    TwinKeys = "twin-keys",
+    /// Nests the answer to a call 100 000 arrays deep.
+    Deep = "deep",
+    /// Declares no capability although the tools work.
+    NoCapabilities = "no-capabilities",
+    /// Knows no `ping`.
+    NoPing = "no-ping",
+    /// Insists on the version 2024-11-05.
+    OldVersion = "old-version",
+    /// Refuses every version but 2025-03-26, which its error names.
+    RefusesVersion = "refuses-version",
+    /// Refuses a second `initialize`.
+    DoubleInitializeError = "double-initialize-error",
+    /// Sends requests with the id 1 after the handshake and during a call; stderr has the answers.
+    AsksUnasked = "asks-unasked",
+    /// Lists its tools, and two more, on three pages.
+    Pages = "pages",
+}
+
+/// What the command line asked for, and what this process did so far.
+struct Rude {
+    hows: HashSet<How>,
+    is_rude_from_start: bool,
+    ms: u64,
+    bytes: Option<usize>,
+    pids: Option<String>,
+    cancelled: Mutex<HashSet<String>>,
+}
+
+impl Rude {
+    fn is(&self, how: How) -> bool {
+        self.hows.contains(&how)
+    }
+}
+
+fn main() -> ExitCode {
+    let rude = match command_line(std::env::args().skip(1)) {
+        Ok(Some(rude)) => Arc::new(rude),
+        Ok(None) => return ExitCode::SUCCESS,
+        Err(reason) => {
+            let _ = writeln!(io::stderr(), "rude-server: {reason}");
+            return ExitCode::from(2);
+        }
+    };
+    process::start(&rude);
+    let mut stdin = io::stdin().lock();
+    let mut has_request = false;
+    let mut has_handshake = false;
+    while let Some(message) = next_message(&rude, &mut stdin) {
+        let method = message["method"].as_str().unwrap_or_default();
+        let Some(id) = message.get("id") else {
+            if !has_request && rude.is(How::ExitOnNotificationFirst) {
+                return ExitCode::from(1);
+            }
+            notification(&rude, method, &message);
+            continue;
+        };
+        has_request = true;
+        match method {
+            "" => {
+                process::complain(&format!("answered: {message}"));
+            }
+            "initialize" => {
+                initialize(&rude, id, &message, has_handshake);
+                has_handshake = true;
+            }
+            "tools/call" => call(&rude, id, &message["params"]),
+            _ if rude.is(How::Hang) => {}
+            "tools/list" => answers::send(&rude, id, &list(&rude, &message["params"])),
+            "ping" if !rude.is(How::NoPing) => answers::send(&rude, id, &json!({ "result": {} })),
+            _ => answers::send(&rude, id, &error(-32601, "no such method")),
+        }
+    }
+    process::end(&rude)
+}
+
+/// The next message, or `None` at the end. What cannot be read as one is passed over.
+fn next_message(rude: &Rude, stdin: &mut impl BufRead) -> Option<Value> {
+    loop {
+        let mut line = Vec::new();
+        if !matches!(stdin.read_until(b'\n', &mut line), Ok(1..)) {
+            return None;
+        }
+        let text = String::from_utf8_lossy(&line);
+        if rude.is(How::ContentLength)
+            && let Some(length) = text.trim().strip_prefix("Content-Length:")
+        {
+            let mut rest = vec![0; length.trim().parse().ok()?];
+            stdin.read_until(b'\n', &mut line).ok()?;
+            stdin.read_exact(&mut rest).ok()?;
+            line = rest;
+        }
+        if let Ok(message) = serde_json::from_slice(&line) {
+            return Some(message);
+        }
+    }
+}
+
+fn error(code: i64, message: &str) -> Value {
+    json!({ "error": { "code": code, "message": message } })
+}
+
+fn notification(rude: &Rude, method: &str, message: &Value) {
+    if rude.is(How::AnswersNotifications) {
+        let mut answer = error(-32601, "no such method");
+        answer["id"] = Value::Null;
+        framing::write(rude, &answer);
+    }
+    match method {
+        "notifications/cancelled" => {
+            let mut cancelled = rude.cancelled.lock().unwrap_or_else(PoisonError::into_inner);
+            cancelled.insert(message["params"]["requestId"].to_string());
+        }
+        "notifications/initialized" if rude.is(How::AsksUnasked) => answers::ask_unasked(rude),
+        _ => {}
+    }
+}
+
+fn initialize(rude: &Rude, id: &Value, message: &Value, is_second: bool) {
+    if rude.is(How::DieInHandshake) {
+        process::complain("reading the configuration");
+        process::complain("fatal: FIXTURE_TOKEN is not set");
+        std::process::exit(7);
+    }
+    if rude.is(How::Hang) && rude.is_rude_from_start {
+        return;
+    }
+    let asked = message["params"]["protocolVersion"].as_str();
+    if rude.is(How::DoubleInitializeError) && is_second {
+        return answers::send(rude, id, &error(-32600, "already initialized"));
+    }
+    if rude.is(How::RefusesVersion) && asked != Some("2025-03-26") {
+        let mut refusal = error(-32602, "Unsupported protocol version, supported: 2025-03-26");
+        refusal["error"]["data"] = json!({ "supported": ["2025-03-26"], "requested": asked });
+        return answers::send(rude, id, &refusal);
+    }
+    let known = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+    let mut version = asked.filter(|asked| known.contains(asked)).unwrap_or("2025-11-25");
+    if rude.is(How::OldVersion) {
+        version = "2024-11-05";
+    }
+    let mut result = json!({
+        "protocolVersion": version,
+        "capabilities": { "tools": {} },
+        "serverInfo": { "name": "rude-server", "version": env!("CARGO_PKG_VERSION") },
+    });
+    if rude.is(How::NoCapabilities) {
+        result["capabilities"] = json!({});
+    }
+    if rude.is(How::Nulls) {
+        result["instructions"] = Value::Null;
+        result["_meta"] = Value::Null;
+        result["capabilities"]["prompts"] = Value::Null;
+    }
+    answers::send(rude, id, &json!({ "result": result }));
+}
+
+fn list(rude: &Rude, params: &Value) -> Value {
+    let tool = |name: &str, argument: &str, kind: &str| {
+        let properties = json!({ argument: { "type": kind } });
+        let schema = json!({ "type": "object", "properties": properties, "required": [argument] });
+        json!({ "name": name, "description": "For tests.", "inputSchema": schema })
+    };
+    let mut tools = vec![tool("echo", "text", "string"), tool("wait", "ms", "integer")];
+    if rude.is(How::NoStructured) {
+        let properties = json!({ "text": { "type": "string" } });
+        tools[0]["outputSchema"] =
+            json!({ "type": "object", "properties": properties, "required": ["text"] });
+    }
+    if rude.is(How::Nulls) {
+        tools[0]["annotations"] = Value::Null;
+        tools[0]["title"] = Value::Null;
+        tools[0]["outputSchema"] = Value::Null;
+        return json!({ "result": { "tools": tools, "nextCursor": null, "_meta": null } });
+    }
+    if !rude.is(How::Pages) {
+        return json!({ "result": { "tools": tools } });
+    }
+    let page = match params["cursor"].as_str() {
+        None => json!({ "tools": tools, "nextCursor": "page 2" }),
+        Some("page 2") => json!({ "tools": [tool("extra1", "text", "string")], "nextCursor": "3" }),
+        Some("3") => json!({ "tools": [tool("extra2", "text", "string")] }),
+        Some(_) => return error(-32602, "no such cursor"),
+    };
+    json!({ "result": page })
+}
+
+fn call(rude: &Arc<Rude>, id: &Value, params: &Value) {
+    if process::is_rude_to_call(rude, id) {
+        return;
+    }
+    let arguments = &params["arguments"];
+    let text = match params["name"].as_str() {
+        Some("wait") => return wait(rude, id, arguments["ms"].as_u64().unwrap_or_default()),
+        Some("echo" | "extra1" | "extra2") => arguments["text"].as_str().unwrap_or_default(),
+        _ => return answers::send(rude, id, &error(-32602, "no such tool")),
+    };
+    answers::send_call(rude, id, text, &params["_meta"]["progressToken"]);
+    process::after_answer(rude);
+}
+
+/// Waits beside the reading loop, which so sees a cancellation.
+fn wait(rude: &Arc<Rude>, id: &Value, ms: u64) {
+    let (rude, id) = (Arc::clone(rude), id.clone());
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(ms));
+        let cancelled = rude.cancelled.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_cancelled = cancelled.contains(&id.to_string());
+        drop(cancelled);
+        if !is_cancelled || rude.is(How::Late) {
+            answers::send_call(&rude, &id, &format!("waited {ms} ms"), &Value::Null);
+            process::after_answer(&rude);
+        }
+    });
+}
+
+/// What the command line asks for, or `None` when it only asked for the table.
+fn command_line(mut arguments: impl Iterator<Item = String>) -> Result<Option<Rude>, String> {
+    let mut rude = Rude {
+        hows: HashSet::new(),
+        is_rude_from_start: false,
+        ms: 1000,
+        bytes: None,
+        pids: None,
+        cancelled: Mutex::default(),
+    };
+    while let Some(option) = arguments.next() {
+        if option == "--list" {
+            for (_, name, says) in TABLE {
+                let _ = writeln!(io::stdout(), "{name:28}{says}");
+            }
+            return Ok(None);
+        }
+        let value = arguments.next().ok_or_else(|| format!("{option} needs a value"))?;
+        let number = || value.parse().map_err(|_| format!("{option} {value} is no number"));
+        match option.as_str() {
+            "--how" => {
+                let row = TABLE.iter().find(|(_, name, _)| *name == value);
+                let (how, ..) = row.ok_or_else(|| format!("no behaviour `{value}`; see --list"))?;
+                rude.hows.insert(*how);
+            }
+            "--when" => rude.is_rude_from_start = value == "start",
+            "--ms" => rude.ms = number()?,
+            "--bytes" => rude.bytes = Some(usize::try_from(number()?).unwrap_or(usize::MAX)),
+            "--pids" => rude.pids = Some(value),
+            _ => return Err(format!("unknown option {option}")),
+        }
+    }
+    Ok(Some(rude))
+}
