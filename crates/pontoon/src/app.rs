@@ -57,10 +57,12 @@ impl App {
             listeners.push(bound.map_err(|source| ListenError { address: *address, source })?);
         }
         let entries = config.servers.iter().map(|server| {
-            let back = Back::new(Arc::clone(server), spawner.clone(), config.max_message, stop.clone());
+            let back =
+                Back::new(Arc::clone(server), spawner.clone(), config.max_message, stop.clone());
             Entry::new(Arc::new(back), config.state_dir.as_deref())
         });
-        let sessions = Arc::new(Sessions::new(entries.collect(), Admission::new(config.max_concurrent)));
+        let sessions =
+            Arc::new(Sessions::new(entries.collect(), Admission::new(config.max_concurrent)));
         let site = Arc::new(Site {
             sessions,
             guard: Guard::new(&config.listen, &config.allowed_hosts, &config.allowed_origins),
@@ -132,7 +134,12 @@ async fn sweep(site: Arc<Site>) {
 /// The catalogue entry of one server, for a command that uses it alone.
 pub fn single(config: &Config, name: &str, spawner: &Spawner) -> Option<Entry> {
     let server = config.server(name)?;
-    let back = Back::new(Arc::clone(server), spawner.clone(), config.max_message, CancellationToken::new());
+    let back = Back::new(
+        Arc::clone(server),
+        spawner.clone(),
+        config.max_message,
+        CancellationToken::new(),
+    );
     let state_dir: Option<&Path> = config.state_dir.as_deref();
     Some(Entry::new(Arc::new(back), state_dir))
 }

@@ -185,6 +185,11 @@ impl Reply {
         self.outbox.push(Item::Log(note));
     }
 
+    /// Lets the client hang up and come back for the answer.
+    pub fn release(&self) {
+        self.outbox.push(Item::Release);
+    }
+
     /// Puts a question of the server to the client. False if this client cannot be asked.
     pub fn question(&self, question: &Message, answerer: Answerer) -> bool {
         let Some(questions) = &self.questions else { return false };
@@ -195,7 +200,8 @@ impl Reply {
 
     /// Answers, with the client's own id in place of ours.
     pub fn answer(mut self, answer: &Message) {
-        let code = answer.raw(Slot::ErrorCode).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok());
+        let code =
+            answer.raw(Slot::ErrorCode).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok());
         let rewrite = Rewrite::new(answer.clone());
         let rewrite = match answer.has(Slot::Id) {
             true => rewrite.replace(Slot::Id, self.id.clone()),

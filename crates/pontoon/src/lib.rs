@@ -21,8 +21,8 @@ pub mod app;
 pub mod call;
 pub mod outbox;
 
+pub mod back;
 pub mod front;
 pub mod session;
-pub mod back;
 
 pub mod observe;

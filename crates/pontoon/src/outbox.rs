@@ -26,6 +26,8 @@ pub enum Item {
     Log(Text),
     /// A question of the server's, or an acknowledgement: never dropped.
     Question(Text),
+    /// The client may hang up and come back.
+    Release,
 }
 
 /// What comes out.
@@ -33,6 +35,8 @@ pub enum Item {
 pub enum Next {
     /// A message before the end.
     Message(Text),
+    /// The client may hang up and come back.
+    Release,
     /// The end; nothing comes after it. `None` when the call was cancelled.
     End(Option<Outcome>),
 }
@@ -95,6 +99,7 @@ impl Outbox {
                     text
                 }
                 Item::Question(text) => text,
+                Item::Release => return Poll::Ready(Next::Release),
             };
             return Poll::Ready(Next::Message(text));
         }
@@ -148,6 +153,7 @@ mod tests {
                 Next::Message(text) => {
                     all.push(String::from_utf8(text.to_bytes().to_vec()).unwrap());
                 }
+                Next::Release => all.push("release".to_owned()),
                 Next::End(outcome) => {
                     all.push(format!("end {}", outcome.is_some()));
                     return all;

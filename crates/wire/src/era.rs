@@ -150,7 +150,11 @@ pub fn questions_in(answer: &Message) -> Vec<(String, Message)> {
 }
 
 /// The request again, with what the client answered; `state` is the server's own, as it wrote it.
-pub fn with_responses(request: &Rewrite, responses: &[(String, String)], state: Option<&[u8]>) -> Rewrite {
+pub fn with_responses(
+    request: &Rewrite,
+    responses: &[(String, String)],
+    state: Option<&[u8]>,
+) -> Rewrite {
     let responses: Vec<_> =
         responses.iter().map(|(key, value)| format!("{}:{value}", quoted(key))).collect();
     let mut members = format!("\"inputResponses\":{{{}}}", responses.join(","));
@@ -201,8 +205,14 @@ mod tests {
             log_level: None,
         };
         let cases = [
-            (r#"{"id":1,"params":{"_meta":{"x":1},"a":2}}"#, format!(r#"{{"id":1,"params":{{"_meta":{{{META},"x":1}},"a":2}}}}"#)),
-            (r#"{"id":1,"params":{"a":2}}"#, format!(r#"{{"id":1,"params":{{"_meta":{{{META}}},"a":2}}}}"#)),
+            (
+                r#"{"id":1,"params":{"_meta":{"x":1},"a":2}}"#,
+                format!(r#"{{"id":1,"params":{{"_meta":{{{META},"x":1}},"a":2}}}}"#),
+            ),
+            (
+                r#"{"id":1,"params":{"a":2}}"#,
+                format!(r#"{{"id":1,"params":{{"_meta":{{{META}}},"a":2}}}}"#),
+            ),
             (r#"{"id":1}"#, format!(r#"{{"params":{{"_meta":{{{META}}}}},"id":1}}"#)),
         ];
         for (legacy, modern) in cases {
@@ -231,7 +241,8 @@ mod tests {
 
     #[test]
     fn questions_cross_both_ways() {
-        let question = message(r#"{"id":5,"method":"elicitation/create","params":{"message":"?"}}"#);
+        let question =
+            message(r#"{"id":5,"method":"elicitation/create","params":{"message":"?"}}"#);
         let result = input_required([("q1", &question)], "state");
         let expected = r#"{"resultType":"input_required","inputRequests":{"q1":{"method":"elicitation/create","params":{"message":"?"}}},"requestState":"state"}"#;
         assert_eq!(result, expected);
@@ -244,7 +255,11 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":null,"method":"elicitation/create","params":{"message":"?"}}"#,
         );
         let request = Rewrite::new(message(r#"{"id":1,"params":{"name":"t"}}"#));
-        let again = with_responses(&request, &[("q1".into(), "{\"action\":\"decline\"}".into())], Some(b"\"s\""));
+        let again = with_responses(
+            &request,
+            &[("q1".into(), "{\"action\":\"decline\"}".into())],
+            Some(b"\"s\""),
+        );
         check(
             &again.into_message(),
             r#"{"id":1,"params":{"inputResponses":{"q1":{"action":"decline"}},"requestState":"s","name":"t"}}"#,

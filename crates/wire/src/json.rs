@@ -83,7 +83,9 @@ fn skip(text: &[u8], at: usize) -> usize {
             Some(b',' | b':' | b' ' | b'\t' | b'\n' | b'\r') => at += 1,
             Some(_) => {
                 let rest = &text[at..];
-                let is_end = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b':' | b' ' | b'\t' | b'\n' | b'\r');
+                let is_end = |byte: &u8| {
+                    matches!(byte, b',' | b'}' | b']' | b':' | b' ' | b'\t' | b'\n' | b'\r')
+                };
                 at += rest.iter().position(is_end).unwrap_or(rest.len());
             }
         }
@@ -114,7 +116,8 @@ mod tests {
         let text = br#" { "a" : [1, {"b":"]}"} ,"x\"" , null] , "c":{} ,"d":-1.5e3}"#;
         let found: Vec<_> = entries(text, 0..text.len())
             .map(|entry| {
-                let part = |range: Range<usize>| std::str::from_utf8(&text[range]).unwrap().to_owned();
+                let part =
+                    |range: Range<usize>| std::str::from_utf8(&text[range]).unwrap().to_owned();
                 (part(entry.key), part(entry.value))
             })
             .collect();

@@ -13,8 +13,8 @@
 pub mod era;
 pub mod error;
 pub mod framing;
-pub mod heal;
 pub mod headers;
+pub mod heal;
 pub mod json;
 pub mod message;
 pub mod method;

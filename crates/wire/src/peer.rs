@@ -92,12 +92,14 @@ impl<T> Peer<T> {
         let client = request.message();
         let client_id = client.slice(Slot::Id).unwrap_or_default();
         let token = client.slice(Slot::MetaProgressToken);
-        let request = request.replace(Slot::Id, ours.clone()).replace(Slot::MetaProgressToken, ours);
+        let request =
+            request.replace(Slot::Id, ours.clone()).replace(Slot::MetaProgressToken, ours);
         self.outgoing.push_back(request.finish());
         if let Some(deadline) = deadline {
             self.deadlines.insert((deadline, id));
         }
-        self.open.insert(id, Open { waiting, client_id, token, deadline, progress: f64::NEG_INFINITY });
+        self.open
+            .insert(id, Open { waiting, client_id, token, deadline, progress: f64::NEG_INFINITY });
         id
     }
 
@@ -401,7 +403,10 @@ mod tests {
         play.hears(&note("1", 3), "");
         play.hears(&note("\"1\"", 6), &format!("note 1: {}", note("\"t\"", 6)));
         play.hears(&note("77", 1), "");
-        play.hears(r#"{"id":1,"jsonrpc":"2.0","result":{}}"#, r#"a: {"id":1,"jsonrpc":"2.0","result":{}}"#);
+        play.hears(
+            r#"{"id":1,"jsonrpc":"2.0","result":{}}"#,
+            r#"a: {"id":1,"jsonrpc":"2.0","result":{}}"#,
+        );
         play.hears(&note("1", 9), "");
         assert_eq!(play.peer.heals().count(Heal::H12), 4);
     }

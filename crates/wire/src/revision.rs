@@ -70,7 +70,9 @@ impl Revision {
     /// What `initialize` is answered with: the revision asked for if it has a handshake and we
     /// speak it, else the newest that has one.
     pub fn negotiate(asked: &str) -> Self {
-        Self::parse(asked).filter(|revision| revision.era() == Era::Legacy).unwrap_or(Self::NEWEST_LEGACY)
+        Self::parse(asked)
+            .filter(|revision| revision.era() == Era::Legacy)
+            .unwrap_or(Self::NEWEST_LEGACY)
     }
 }
 

@@ -141,7 +141,8 @@ impl Rewrite {
             let (key, end) = (member.key as usize, member.end as usize);
             let before = text[..key].iter().rposition(|byte| *byte != b' ' && *byte != b'\t');
             let before = before.expect("a member stands in an object");
-            let after = end + text[end..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+            let after =
+                end + text[end..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
             if text[before] == b'{' || front == Some(before) {
                 let comma = text.get(after) == Some(&b',');
                 let end = if comma { after + 1 } else { end };
@@ -245,9 +246,8 @@ mod tests {
 
     #[test]
     fn members_are_taken_out_with_their_commas() {
-        let take = |rewrite: Rewrite| {
-            rewrite.remove(&[Slot::TtlMs, Slot::ResultType, Slot::CacheScope])
-        };
+        let take =
+            |rewrite: Rewrite| rewrite.remove(&[Slot::TtlMs, Slot::ResultType, Slot::CacheScope]);
         let cases = [
             (r#"{"resultType":"complete"}"#, "{}"),
             (r#"{"resultType":"complete", "ttlMs":0}"#, "{ }"),
@@ -258,7 +258,11 @@ mod tests {
             (r#"{"a":1}"#, r#"{"a":1}"#),
         ];
         for (result, expected) in cases {
-            check(&format!(r#"{{"result":{result}}}"#), take, &format!(r#"{{"result":{expected}}}"#));
+            check(
+                &format!(r#"{{"result":{result}}}"#),
+                take,
+                &format!(r#"{{"result":{expected}}}"#),
+            );
         }
     }
 }

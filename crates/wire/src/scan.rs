@@ -165,7 +165,10 @@ impl Scanner<'_> {
         }
         let context = match self.depth {
             0 => Context::Top,
-            depth => self.level(depth).and_then(|level| level.slot).map_or(Context::Outside, Slot::inside),
+            depth => self
+                .level(depth)
+                .and_then(|level| level.slot)
+                .map_or(Context::Outside, Slot::inside),
         };
         self.at += 1;
         self.depth += 1;
@@ -347,15 +350,15 @@ impl Scanner<'_> {
         self.at += 1;
         match self.peek().ok_or(ScanError::Incomplete)? {
             b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => self.at += 1,
-            b'u' => match self.hex_unit()? {
-                0xD800..=0xDBFF => {
-                    if !matches!(self.pair_follows()?, Some(0xDC00..=0xDFFF)) {
-                        return Err(ScanError::Surrogate { at: start });
-                    }
+            b'u' => {
+                let is_whole = match self.hex_unit()? {
+                    0xD800..=0xDBFF => matches!(self.pair_follows()?, Some(0xDC00..=0xDFFF)),
+                    unit => !(0xDC00..=0xDFFF).contains(&unit),
+                };
+                if !is_whole {
+                    return Err(ScanError::Surrogate { at: start });
                 }
-                0xDC00..=0xDFFF => return Err(ScanError::Surrogate { at: start }),
-                _ => {}
-            },
+            }
             _ => return Err(ScanError::Syntax { at: start }),
         }
         Ok(())
@@ -447,7 +450,8 @@ mod tests {
 
     #[test]
     fn a_text_cut_anywhere_is_incomplete() {
-        let text = r#"{"id":1,"a":[true,null,-1.5e3,"x\u00e9\ud83d\ude00"],"params":{"name":"日"}}"#;
+        let text =
+            r#"{"id":1,"a":[true,null,-1.5e3,"x\u00e9\ud83d\ude00"],"params":{"name":"日"}}"#;
         for cut in 1..text.len() {
             if !text.is_char_boundary(cut) {
                 continue;
@@ -490,9 +494,8 @@ mod tests {
 
     #[test]
     fn depth_has_a_limit() {
-        let nested = |depth: usize| {
-            format!("{{\"a\":{}1{}}}", "[".repeat(depth - 1), "]".repeat(depth - 1))
-        };
+        let nested =
+            |depth: usize| format!("{{\"a\":{}1{}}}", "[".repeat(depth - 1), "]".repeat(depth - 1));
         let deepest = nested(MAX_DEPTH);
         check(&deepest, Ok(&deepest));
         check(&nested(MAX_DEPTH + 1), Err(ScanError::TooDeep { at: 5 + MAX_DEPTH - 1 }));

@@ -22,7 +22,7 @@ pub struct Binaries {
 macro_rules! binaries {
     () => {
         $crate::rig::Binaries {
-            pontoon: env!("CARGO_BIN_EXE_pontoon").into(),
+            pontoon: env!("CARGO_BIN_EXE_pontoon-under-test").into(),
             rude_server: env!("CARGO_BIN_EXE_rude-server").into(),
             fixture_server: env!("CARGO_BIN_EXE_fixture-server").into(),
         }

@@ -38,6 +38,7 @@ pub fn play(transcript: &Transcript, binaries: &Binaries) -> Result<(), String> 
     if let Talk::Legacy(session) = player.talk {
         session.end();
     }
+    player.left.into_iter().for_each(Legacy::end);
     player.rig.stop();
     Ok(())
 }
@@ -65,6 +66,8 @@ struct Player {
     rig: Rig,
     endpoint: Endpoint,
     talk: Talk,
+    /// Sessions that the client has opened and left.
+    left: Vec<Legacy>,
     captures: Captures,
     tell: Sender<Heard>,
     heard: Receiver<Heard>,
@@ -93,6 +96,7 @@ impl Player {
             rig,
             endpoint,
             talk,
+            left: Vec::new(),
             captures,
             tell,
             heard,
@@ -182,11 +186,16 @@ impl Player {
         self.statuses[number] = Some(response.status());
         self.open -= 1;
         self.waiting.extend(response.messages().map_err(|error| error.to_string())?);
-        if let (Talk::Opening, Some(session)) = (&self.talk, response.head.header("mcp-session-id"))
-        {
+        // A client that opens a session again goes on with the new one; both have to be ended.
+        if let Some(session) = response.head.header("mcp-session-id") {
             let version = response.answer()["result"]["protocolVersion"].clone();
             let version = version.as_str().unwrap_or(mcp::LEGACY).to_owned();
-            self.talk = Talk::Legacy(Legacy::resume(&self.endpoint, session, &version));
+            let new = Legacy::resume(&self.endpoint, session, &version);
+            if let Talk::Legacy(old) = std::mem::replace(&mut self.talk, Talk::Legacy(new))
+                && old.session != session
+            {
+                self.left.push(old);
+            }
         }
         Ok(())
     }

@@ -169,7 +169,8 @@ impl Live {
         let feeding = match self.era {
             Era::Legacy => {
                 subscriptions.iter().for_each(|uri| self.subscribe(uri));
-                let listener = move |message: &Message| feed.push(Item::Note(message.clone().into()));
+                let listener =
+                    move |message: &Message| feed.push(Item::Note(message.clone().into()));
                 Feeding::Listener { _listening: self.link.listen(Box::new(listener)) }
             }
             Era::Modern => {
@@ -291,7 +292,8 @@ impl Back {
     fn slot(&self, key: PoolKey) -> Result<Arc<PoolSlot>, CallError> {
         let mut slots = self.pool.slots.lock().unwrap_or_else(PoisonError::into_inner);
         if !slots.contains_key(&key) && slots.len() >= MAX_KEPT {
-            let what = format!("all {MAX_KEPT} processes of the server `{}` are in use", self.server.name);
+            let what =
+                format!("all {MAX_KEPT} processes of the server `{}` are in use", self.server.name);
             return Err(CallError::Busy { what, retry_after_seconds: 60 });
         }
         let slot = slots.entry(key).or_insert_with(|| {
@@ -359,7 +361,8 @@ impl Back {
         let options = LinkOptions {
             heal: self.heal_mode(),
             max_message: self.max_message,
-            one_client: matches!(client.key, Key::Session(_)) || self.server.mode == Mode::Stateless,
+            one_client: matches!(client.key, Key::Session(_))
+                || self.server.mode == Mode::Stateless,
             heals: Arc::clone(&self.heals),
         };
         let complaints = child.complaints();
@@ -405,7 +408,11 @@ impl Back {
     /// The error a client hears when no child could be started.
     pub fn tell(&self, error: &StartError) -> CallError {
         tracing::warn!(server = %self.server.name, error = error as &dyn std::error::Error, "no child");
-        CallError::ServerFailed(format!("the server `{}` did not start: {}", self.server.name, chain(error)))
+        CallError::ServerFailed(format!(
+            "the server `{}` did not start: {}",
+            self.server.name,
+            chain(error)
+        ))
     }
 }
 
@@ -479,7 +486,8 @@ pub fn modern_request(request: Message) -> Rewrite {
 /// How the bridge names itself to servers.
 pub fn own_info() -> Bytes {
     Bytes::from_static(
-        concat!("{\"name\":\"pontoon\",\"version\":\"", env!("CARGO_PKG_VERSION"), "\"}").as_bytes(),
+        concat!("{\"name\":\"pontoon\",\"version\":\"", env!("CARGO_PKG_VERSION"), "\"}")
+            .as_bytes(),
     )
 }
 

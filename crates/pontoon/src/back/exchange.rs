@@ -10,15 +10,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pontoon_wire::error::{ErrorObject, code};
-use pontoon_wire::{Era, Message, Rewrite, Slot, era, method};
+use pontoon_wire::{Era, Message, Rewrite, Slot, era, json, method};
+use tokio_util::sync::CancellationToken;
 
 use super::Back;
 use super::children::{Lease, now};
 use super::link::{Asked, Purpose};
 use super::mailbox::{Heard, Mailbox};
-use super::parking::{Found, PATIENCE, is_ours};
+use super::parking::{Found, PATIENCE};
 use crate::call::{Call, CallError, Client, Reply};
 use crate::config::Mode;
+
+/// How long further questions of a legacy child are waited for, to put them together.
+const GATHER: Duration = Duration::from_millis(10);
+
+const NOT_OFFERED: &str = "the client did not offer to answer this";
 
 /// How often a modern server may ask again before it answers a legacy client.
 const MAX_ROUNDS: usize = 32;
@@ -44,7 +50,10 @@ impl Back {
                 return;
             }
             Some(Found::Child(lease)) => Ok(lease),
-            None if state.as_deref().is_some_and(is_ours) => return reply.error(&unknown_state()),
+            // A legacy child never gave out a state, so this one is forged or out of date.
+            None if state.is_some() && child_era == Era::Legacy => {
+                return reply.error(&unknown_state());
+            }
             None => {
                 tokio::select! {
                     () = cancel.cancelled() => return reply.forget(),
@@ -100,13 +109,13 @@ struct Exchange<'b> {
 /// Where an exchange stands after something was heard.
 enum Step {
     /// Go on listening, with the same or a new way home.
-    GoOn(tokio_util::sync::CancellationToken, Reply),
+    GoOn(CancellationToken, Reply),
     /// It is over.
     Over,
 }
 
 impl Exchange<'_> {
-    async fn run(self, cancel: tokio_util::sync::CancellationToken, reply: Reply) {
+    async fn run(self, cancel: CancellationToken, reply: Reply) {
         let request = self.translated_request();
         let mut asked = self.ask(request.clone());
         let (mut cancel, mut reply) = (cancel, reply);
@@ -131,12 +140,21 @@ impl Exchange<'_> {
                     asked.set_deadline(Some(now() + self.back.server.timeout));
                     Step::GoOn(cancel, reply)
                 }
+                Heard::Release => {
+                    // A modern client has no way to come back.
+                    if self.client.era() == Era::Legacy {
+                        reply.release();
+                    }
+                    Step::GoOn(cancel, reply)
+                }
                 Heard::Answer(answer) if self.must_ask_legacy_client(&answer) => {
                     self.ask_legacy_client(&request, answer, cancel, reply).await;
                     Step::Over
                 }
                 Heard::Answer(answer) => return self.answer(reply, &answer),
-                Heard::Ended => return reply.error(&ErrorObject::new(code::INTERNAL, "the server ended it")),
+                Heard::Ended => {
+                    return reply.error(&ErrorObject::new(code::INTERNAL, "the server ended it"));
+                }
                 Heard::TimedOut(note) => return self.time_out(reply, note).await,
                 Heard::Gone => return self.mourn(reply).await,
             };
@@ -217,80 +235,133 @@ impl Exchange<'_> {
         &self,
         question: Message,
         asked: &mut Asked,
-        cancel: tokio_util::sync::CancellationToken,
+        cancel: CancellationToken,
         mut reply: Reply,
     ) -> Step {
         if self.lease.era == Era::Modern {
-            self.back.refuse(&self.lease.link, &question, "servers of this revision ask no questions");
+            self.back.refuse(
+                &self.lease.link,
+                &question,
+                "servers of this revision ask no questions",
+            );
             return Step::GoOn(cancel, reply);
         }
         if !can_answer(&self.client, &question.method()) {
-            self.back.refuse(&self.lease.link, &question, "the client did not offer to answer this");
+            self.back.refuse(&self.lease.link, &question, NOT_OFFERED);
             return Step::GoOn(cancel, reply);
         }
         if self.client.era() == Era::Modern {
-            return self.ask_modern_client(question, asked, reply).await;
+            return self.ask_modern_client(question, asked, cancel, reply).await;
         }
         // While a person thinks, the clock stands still and the permit is free.
         asked.set_deadline(None);
         reply.release_permit();
-        let (link, mailbox, id) = (self.lease.link.clone(), asked.mailbox(), question.slice(Slot::Id));
+        let (link, mailbox, id) =
+            (self.lease.link.clone(), asked.mailbox(), question.slice(Slot::Id));
         let answerer = move |answer: &Message| {
-            link.say(Rewrite::new(answer.clone()).replace(Slot::Id, id.unwrap_or_default()).finish());
+            link.say(
+                Rewrite::new(answer.clone()).replace(Slot::Id, id.unwrap_or_default()).finish(),
+            );
             mailbox.push(Heard::Resumed);
         };
         if !reply.question(&question, Box::new(answerer)) {
-            self.back.refuse(&self.lease.link, &question, "too many questions wait for this client");
+            self.back.refuse(
+                &self.lease.link,
+                &question,
+                "too many questions wait for this client",
+            );
             asked.set_deadline(Some(now() + self.back.server.timeout));
         }
         Step::GoOn(cancel, reply)
     }
 
-    /// Puts a legacy child's question to a modern client: the client gets `input_required` as its
-    /// answer, and the child waits until the client sends its request again with the response.
-    async fn ask_modern_client(&self, question: Message, asked: &Asked, reply: Reply) -> Step {
-        let mut reply = reply;
+    /// Puts a legacy child's questions to a modern client: the client gets `input_required` as its
+    /// answer, and the child waits until the client sends its request again with the responses.
+    async fn ask_modern_client(
+        &self,
+        question: Message,
+        asked: &mut Asked,
+        cancel: CancellationToken,
+        mut reply: Reply,
+    ) -> Step {
+        let mut questions = vec![("q1".to_owned(), question)];
+        if self.gather(&mut questions, asked, &reply).await {
+            return Step::GoOn(cancel, reply);
+        }
+        asked.set_deadline(None);
+        asked.set_purpose(Purpose::Parked);
         loop {
             let Some((state, ticket, retry)) = self.back.parking.park(&self.client.key) else {
                 let what = "too many calls wait for an answer of a person".to_owned();
                 reply.fail(CallError::Busy { what, retry_after_seconds: 30 });
                 return Step::Over;
             };
-            asked.set_deadline(None);
-            reply.result(&era::input_required([("q1", &question)], &state));
+            let asking = questions.iter().map(|(key, question)| (key.as_str(), question));
+            reply.result(&era::input_required(asking, &state));
             let call = tokio::select! {
                 call = tokio::time::timeout(PATIENCE, retry) => call,
                 () = self.lease.link.gone() => return Step::Over,
             };
             drop(ticket);
-            let Ok(Ok(call)) = call else {
+            let Ok(Ok(Call { request, cancel, reply: next, .. })) = call else {
                 tracing::info!(server = %self.back.server.name, "nobody answered a question in time");
                 return Step::Over;
             };
-            let Call { request, cancel, reply: next, .. } = call;
             if request.method() != self.request.method()
                 || request.raw(Slot::Name) != self.request.raw(Slot::Name)
             {
-                next.error(&ErrorObject::new(
-                    code::INVALID_PARAMS,
-                    "`requestState` belongs to another request",
-                ));
+                let text = "`requestState` belongs to another request";
+                next.error(&ErrorObject::new(code::INVALID_PARAMS, text));
                 return Step::Over;
             }
-            let responses = request.raw(Slot::InputResponses).unwrap_or(b"{}");
-            match pontoon_wire::json::find(responses, "q1") {
-                Some(response) => {
-                    let id = String::from_utf8_lossy(question.raw(Slot::Id).unwrap_or(b"null"));
-                    let response = String::from_utf8_lossy(response);
-                    let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{response}}}");
-                    self.lease.link.say(Bytes::from(answer));
-                    asked.set_deadline(Some(now() + self.back.server.timeout));
-                    return Step::GoOn(cancel, next);
+            questions.retain(|(key, question)| !self.respond(&request, key, question));
+            if questions.is_empty() {
+                asked.set_purpose(Purpose::Call);
+                asked.set_deadline(Some(now() + self.back.server.timeout));
+                return Step::GoOn(cancel, next);
+            }
+            // A response is missing, so the question is put once more.
+            reply = next;
+        }
+    }
+
+    /// Waits a moment for further questions, so that the client hears them together. True if the
+    /// server went on without an answer.
+    async fn gather(
+        &self,
+        questions: &mut Vec<(String, Message)>,
+        asked: &mut Asked,
+        reply: &Reply,
+    ) -> bool {
+        while let Ok(heard) = tokio::time::timeout(GATHER, asked.heard()).await {
+            match heard {
+                Heard::Question(question) if can_answer(&self.client, &question.method()) => {
+                    questions.push((format!("q{}", questions.len() + 1), question));
                 }
-                // The response is missing, so the question is put once more.
-                None => reply = next,
+                Heard::Question(question) => {
+                    self.back.refuse(&self.lease.link, &question, NOT_OFFERED);
+                }
+                Heard::Note(note) => reply.note(note),
+                Heard::Log(line) => self.log(reply, line),
+                Heard::Resumed | Heard::Release => {}
+                Heard::Answer(_) | Heard::Ended | Heard::TimedOut(_) | Heard::Gone => {
+                    asked.put_back(heard);
+                    return true;
+                }
             }
         }
+        false
+    }
+
+    /// Passes the client's response to a question on to the child. False if there is none.
+    fn respond(&self, request: &Message, key: &str, question: &Message) -> bool {
+        let responses = request.raw(Slot::InputResponses).unwrap_or(b"{}");
+        let Some(response) = json::find(responses, key) else { return false };
+        let id = String::from_utf8_lossy(question.raw(Slot::Id).unwrap_or(b"null"));
+        let response = String::from_utf8_lossy(response);
+        let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{response}}}");
+        self.lease.link.say(Bytes::from(answer));
+        true
     }
 
     fn must_ask_legacy_client(&self, answer: &Message) -> bool {
@@ -305,7 +376,7 @@ impl Exchange<'_> {
         &self,
         request: &Rewrite,
         answer: Message,
-        cancel: tokio_util::sync::CancellationToken,
+        cancel: CancellationToken,
         mut reply: Reply,
     ) {
         let mut answer = answer;
@@ -333,16 +404,21 @@ impl Exchange<'_> {
                     Heard::TimedOut(note) => return self.time_out(reply, note).await,
                     Heard::Gone | Heard::Ended => return self.mourn(reply).await,
                     Heard::Question(question) => {
-                        self.back.refuse(&self.lease.link, &question, "servers of this revision ask no questions");
+                        self.back.refuse(
+                            &self.lease.link,
+                            &question,
+                            "servers of this revision ask no questions",
+                        );
                     }
-                    Heard::Resumed => {}
+                    Heard::Resumed | Heard::Release => {}
                 }
             };
             if !self.must_ask_legacy_client(&answer) {
                 return reply.answer(&era::to_legacy_answer(&answer));
             }
         }
-        let error = ErrorObject::new(code::INTERNAL, format!("the server asked {MAX_ROUNDS} times over"));
+        let error =
+            ErrorObject::new(code::INTERNAL, format!("the server asked {MAX_ROUNDS} times over"));
         reply.error(&error);
     }
 
@@ -355,18 +431,27 @@ impl Exchange<'_> {
         let mut responses = Vec::new();
         for (key, question) in era::questions_in(answer) {
             if !can_answer(&self.client, &question.method()) {
-                let text = format!("the server needs `{}`, which the client did not offer", question.method());
+                let text = format!(
+                    "the server needs `{}`, which the client did not offer",
+                    question.method()
+                );
                 return Err(ErrorObject::new(code::INVALID_REQUEST, text));
             }
             let mailbox = Arc::new(Mailbox::default());
             let home = Arc::clone(&mailbox);
             let answerer = move |answer: &Message| home.push(Heard::Answer(answer.clone()));
             if !reply.question(&question, Box::new(answerer)) {
-                return Err(ErrorObject::new(code::INTERNAL, "too many questions wait for this client"));
+                return Err(ErrorObject::new(
+                    code::INTERNAL,
+                    "too many questions wait for this client",
+                ));
             }
             let heard = tokio::time::timeout(PATIENCE, mailbox.next()).await;
             let Ok(Heard::Answer(response)) = heard else {
-                return Err(ErrorObject::new(code::INTERNAL, "nobody answered the server's question in time"));
+                return Err(ErrorObject::new(
+                    code::INTERNAL,
+                    "nobody answered the server's question in time",
+                ));
             };
             match response.raw(Slot::Result) {
                 Some(result) => responses.push((key, String::from_utf8_lossy(result).into_owned())),
@@ -415,7 +500,7 @@ fn can_answer(client: &Client, method: &str) -> bool {
         // An unknown question may be one the client understands.
         _ => return client.era() == Era::Legacy,
     };
-    pontoon_wire::json::find(&client.capabilities, capability).is_some()
+    json::find(&client.capabilities, capability).is_some()
 }
 
 fn severity(level: &str) -> usize {

@@ -107,10 +107,12 @@ async fn initialize(
         match asked.heard().await {
             Heard::Answer(answer) if answer.has(Slot::Error) => return Ok(Err(answer)),
             Heard::Answer(answer) => return Ok(Ok(answer)),
-            Heard::Question(question) => super::refuse(link, &question, "the handshake is not over"),
+            Heard::Question(question) => {
+                super::refuse(link, &question, "the handshake is not over")
+            }
             Heard::TimedOut(_) => return Err(HandshakeError::Silent),
             Heard::Gone | Heard::Ended => return Err(HandshakeError::Gone),
-            Heard::Note(_) | Heard::Log(_) | Heard::Resumed => {}
+            Heard::Note(_) | Heard::Log(_) | Heard::Resumed | Heard::Release => {}
         }
     }
 }

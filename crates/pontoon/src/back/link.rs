@@ -87,7 +87,13 @@ pub enum Purpose {
     Listen,
     /// Something the bridge wants to know.
     Own,
+    /// A call that waits for a person, and asks nothing meanwhile.
+    Parked,
 }
+
+/// A server says by this notification that the client of its only call may hang up and come back:
+/// over stdio the protocol has no word for it.
+pub const RELEASE_STREAM: &str = "notifications/pontoon/release_stream";
 
 impl Link {
     /// Begins a conversation. The returned link is the only thing that keeps the input open.
@@ -196,6 +202,19 @@ impl Asked {
         heard
     }
 
+    /// Says what the request is for from now on.
+    pub fn set_purpose(&self, purpose: Purpose) {
+        let Some(id) = self.id else { return };
+        if let Some(waiting) = self.link.shared.lock().peer.waiting(id) {
+            waiting.purpose = purpose;
+        }
+    }
+
+    /// Puts back what was heard, to hear it again next.
+    pub fn put_back(&self, heard: Heard) {
+        self.mailbox.put_back(heard);
+    }
+
     /// Where the server's messages arrive, for a question that is answered later.
     pub fn mailbox(&self) -> Arc<Mailbox> {
         Arc::clone(&self.mailbox)
@@ -290,6 +309,12 @@ impl Shared {
         {
             return mailbox.push(Heard::Log(message.clone()));
         }
+        if method == RELEASE_STREAM {
+            return inner
+                .only_call(false)
+                .into_iter()
+                .for_each(|mailbox| mailbox.push(Heard::Release));
+        }
         inner.lists_changed |= method.ends_with("/list_changed");
         inner.listeners.iter().for_each(|(_, listener)| listener(message));
     }
@@ -298,7 +323,7 @@ impl Shared {
 impl Inner {
     /// The mailbox of the only open call, or of the newest when they are all one client's.
     fn only_call(&mut self, one_client: bool) -> Option<Arc<Mailbox>> {
-        let is_call = |waiting: &Waiting| waiting.purpose != Purpose::Listen;
+        let is_call = |waiting: &Waiting| matches!(waiting.purpose, Purpose::Call | Purpose::Own);
         let mut calls = self.peer.all_waiting().filter(|(_, waiting)| is_call(waiting));
         let first = calls.next().map(|(_, waiting)| Arc::clone(&waiting.mailbox));
         match calls.last() {
@@ -438,9 +463,7 @@ impl Reader {
     fn handle_timeout(&mut self) {
         let mut inner = self.shared.lock();
         inner.armed = None;
-        #[expect(clippy::disallowed_methods, reason = "the one place where deadlines meet the clock")]
-        let now = Instant::now();
-        for event in inner.peer.handle_timeout(now) {
+        for event in inner.peer.handle_timeout(Instant::now()) {
             if let Event::TimedOut(waiting, note) = event {
                 waiting.mailbox.push(Heard::TimedOut(note));
             }

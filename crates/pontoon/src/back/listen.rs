@@ -32,7 +32,9 @@ impl Filter {
         let raw = request.raw(Slot::Notifications).unwrap_or(b"{}");
         let is_set = |name| json::find(raw, name) == Some(b"true");
         let uris = json::find(raw, "resourceSubscriptions").unwrap_or(b"[]");
-        let uri = |range: std::ops::Range<usize>| Some(pontoon_wire::string_value(&uris[range])?.into_owned());
+        let uri = |range: std::ops::Range<usize>| {
+            Some(pontoon_wire::string_value(&uris[range])?.into_owned())
+        };
         Self {
             tools: is_set("toolsListChanged"),
             prompts: is_set("promptsListChanged"),
@@ -135,7 +137,7 @@ async fn relay(live: &Live, call: Call, stop: &CancellationToken) {
             Heard::Note(note) => reply.note(note),
             Heard::Answer(answer) => return reply.answer(&answer),
             Heard::Ended | Heard::Gone | Heard::TimedOut(_) => return end(reply),
-            Heard::Log(_) | Heard::Question(_) | Heard::Resumed => {}
+            Heard::Log(_) | Heard::Question(_) | Heard::Resumed | Heard::Release => {}
         }
     }
 }

@@ -20,6 +20,8 @@ pub enum Heard {
     Question(Message),
     /// The client answered a question, so the server is at work again.
     Resumed,
+    /// The client may hang up and come back for the answer.
+    Release,
     /// The answer; nothing comes after it.
     Answer(Message),
     /// The server ended a subscription; nothing comes after it.
@@ -55,6 +57,12 @@ impl Mailbox {
             state.waker.take()
         };
         waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Puts something back to the front.
+    pub fn put_back(&self, heard: Heard) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.heard.push_front(heard);
     }
 
     /// The next thing heard. Cancel safe: it leaves the queue only as it is returned.

@@ -44,7 +44,12 @@ pub struct Back {
 
 impl Back {
     /// The back of `server`, with no child yet.
-    pub fn new(server: Arc<Server>, spawner: Spawner, max_message: usize, stop: CancellationToken) -> Self {
+    pub fn new(
+        server: Arc<Server>,
+        spawner: Spawner,
+        max_message: usize,
+        stop: CancellationToken,
+    ) -> Self {
         Self {
             heals: Arc::new(HealLog::new(server.name.as_str())),
             environment: server.environment_for_child(std::env::vars_os()),

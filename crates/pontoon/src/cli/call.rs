@@ -22,7 +22,13 @@ use crate::session::catalog::{Catalog, Entry};
 use crate::session::stream::outcome_text;
 
 /// Calls a tool and prints what it gives.
-pub fn run(server: &str, tool: &str, arguments: &[String], options: &Options, as_json: bool) -> ExitCode {
+pub fn run(
+    server: &str,
+    tool: &str,
+    arguments: &[String],
+    options: &Options,
+    as_json: bool,
+) -> ExitCode {
     let config = match load(options) {
         Ok(config) => config,
         Err(code) => return code,
@@ -32,7 +38,9 @@ pub fn run(server: &str, tool: &str, arguments: &[String], options: &Options, as
         Err(code) => return code,
     };
     with_spawner(starting, async |spawner| {
-        let Some(entry) = single(&config, server, &spawner) else { return unknown(&config, server) };
+        let Some(entry) = single(&config, server, &spawner) else {
+            return unknown(&config, server);
+        };
         let answer = async {
             let catalog = learn(&entry).await?;
             let request = request(&catalog, tool, arguments)?;
@@ -106,6 +114,7 @@ async fn make_call(entry: &Entry, catalog: &Catalog, request: Message) -> Result
     loop {
         let text = match outbox.next().await {
             Next::Message(text) => text,
+            Next::Release => continue,
             Next::End(Some(outcome)) => {
                 bar.finish();
                 drop(taking.await);
@@ -128,7 +137,8 @@ async fn make_call(entry: &Entry, catalog: &Catalog, request: Message) -> Result
 }
 
 fn log_line(message: &Message) -> String {
-    let params: Value = serde_json::from_slice(message.raw(Slot::Params).unwrap_or_default()).unwrap_or_default();
+    let params: Value =
+        serde_json::from_slice(message.raw(Slot::Params).unwrap_or_default()).unwrap_or_default();
     let data = &params["data"];
     let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
     format!("[{}] {text}", params["level"].as_str().unwrap_or("log"))
@@ -145,7 +155,8 @@ impl Bar {
     }
 
     fn show(&self, note: &Message) {
-        let params: Value = serde_json::from_slice(note.raw(Slot::Params).unwrap_or_default()).unwrap_or_default();
+        let params: Value =
+            serde_json::from_slice(note.raw(Slot::Params).unwrap_or_default()).unwrap_or_default();
         if let (Some(total), None) = (params["total"].as_f64(), self.0.length()) {
             self.0.set_length(total as u64);
             let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
@@ -171,15 +182,20 @@ impl Bar {
 /// Puts a server's question to the person at the terminal; without one it is declined.
 fn ask_person(question: &Message) -> Message {
     let id = String::from_utf8_lossy(question.raw(Slot::Id).unwrap_or_default()).into_owned();
-    let params: Value = serde_json::from_slice(question.raw(Slot::Params).unwrap_or_default()).unwrap_or_default();
-    let answer = |result: Value| Message::own(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}"));
+    let params: Value =
+        serde_json::from_slice(question.raw(Slot::Params).unwrap_or_default()).unwrap_or_default();
+    let answer = |result: Value| {
+        Message::own(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}"))
+    };
     tell(&format!("the server asks: {}", params["message"].as_str().unwrap_or_default()));
     if !std::io::stdin().is_terminal() && std::env::var_os("PONTOON_ANSWERS_FROM_STDIN").is_none() {
         tell("(declined: standard input is no terminal)");
         return answer(json!({ "action": "decline" }));
     }
     let mut content = Map::new();
-    for (name, property) in params["requestedSchema"]["properties"].as_object().into_iter().flatten() {
+    for (name, property) in
+        params["requestedSchema"]["properties"].as_object().into_iter().flatten()
+    {
         let label = property["description"].as_str().or(property["title"].as_str()).unwrap_or(name);
         drop(write!(std::io::stderr(), "  {label} ({}): ", quoted(name)));
         let mut line = String::new();
@@ -222,7 +238,9 @@ fn print_content(content: &Value) {
         "resource_link" => say(&format!("[link {}]", text("uri"))),
         "resource" => say(&match content["resource"]["text"].as_str() {
             Some(text) => text.to_owned(),
-            None => format!("[resource {}]", content["resource"]["uri"].as_str().unwrap_or_default()),
+            None => {
+                format!("[resource {}]", content["resource"]["uri"].as_str().unwrap_or_default())
+            }
         }),
         other => say(&format!("[{other}]")),
     }

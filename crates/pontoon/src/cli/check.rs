@@ -31,6 +31,10 @@ fn describe(config: &Config) {
             Ok(program) => program.display().to_string(),
             Err(error) => format!("cannot start: {error}"),
         };
-        say(&format!("  {}: {program} ({mode}, time-out {} s)", server.name, server.timeout.as_secs()));
+        say(&format!(
+            "  {}: {program} ({mode}, time-out {} s)",
+            server.name,
+            server.timeout.as_secs()
+        ));
     }
 }

@@ -16,13 +16,18 @@ use crate::config::Options;
 
 /// Joins MCP clients and tool servers that cannot reach each other.
 #[derive(Debug, Parser)]
-#[command(name = "pontoon", version, max_term_width = 100, after_help = "\
+#[command(
+    name = "pontoon",
+    version,
+    max_term_width = 100,
+    after_help = "\
 Examples:
   pontoon serve                              serve the built-in demo server on 127.0.0.1:8080
   pontoon serve --config mcp-servers.json    serve your own servers
   pontoon check --config mcp-servers.json    find every mistake in a configuration
   pontoon tools demo                         list the tools of a server
-  pontoon call demo greet name=Ada           call a tool")]
+  pontoon call demo greet name=Ada           call a tool"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -112,7 +117,9 @@ pub fn main() -> ExitCode {
             serve::run(&Options { listen, log_level, insecure, ..source.options() })
         }
         Command::Check(source) => check::run(&source.options()),
-        Command::Tools(Tools { server, source, json }) => tools::run(&server, &source.options(), json),
+        Command::Tools(Tools { server, source, json }) => {
+            tools::run(&server, &source.options(), json)
+        }
         Command::Call(Call { server, tool, arguments, source, json }) => {
             call::run(&server, &tool, &arguments, &source.options(), json)
         }

@@ -46,13 +46,21 @@ fn greet(config: &Config, app: &App) {
             Mode::Stateless => "a process for each request",
             Mode::Stateful { .. } => "a process for each session",
         };
-        tell(&format!("  {:<16} http://{address}/mcp/{}  ({mode})", server.name.as_str(), server.name));
+        tell(&format!(
+            "  {:<16} http://{address}/mcp/{}  ({mode})",
+            server.name.as_str(),
+            server.name
+        ));
     }
     if let Some(server) = config.servers.first() {
         let name = &server.name;
         tell("add it to a client:");
-        tell(&format!("  Claude Code   claude mcp add --transport http {name} http://{address}/mcp/{name}"));
-        tell(&format!("  Open WebUI    Settings, External Tools, MCP: http://{address}/mcp/{name}"));
+        tell(&format!(
+            "  Claude Code   claude mcp add --transport http {name} http://{address}/mcp/{name}"
+        ));
+        tell(&format!(
+            "  Open WebUI    Settings, External Tools, MCP: http://{address}/mcp/{name}"
+        ));
         tell(&format!("  shell         pontoon tools {name}"));
     }
 }

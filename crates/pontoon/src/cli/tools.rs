@@ -22,7 +22,9 @@ pub fn run(server: &str, options: &Options, as_json: bool) -> ExitCode {
         Err(code) => return code,
     };
     with_spawner(starting, async |spawner| {
-        let Some(entry) = single(&config, server, &spawner) else { return unknown(&config, server) };
+        let Some(entry) = single(&config, server, &spawner) else {
+            return unknown(&config, server);
+        };
         match learn(&entry).await {
             Ok(catalog) => print(&catalog, as_json),
             Err(why) => fail(&why),
@@ -33,7 +35,10 @@ pub fn run(server: &str, options: &Options, as_json: bool) -> ExitCode {
 /// There is no such server.
 pub fn unknown(config: &Config, server: &str) -> ExitCode {
     let names: Vec<_> = config.servers.iter().map(|server| server.name.as_str()).collect();
-    fail(&format!("there is no server {server:?} in the configuration; there are: {}", names.join(", ")))
+    fail(&format!(
+        "there is no server {server:?} in the configuration; there are: {}",
+        names.join(", ")
+    ))
 }
 
 /// What the server offers.
@@ -62,7 +67,10 @@ fn print(catalog: &Catalog, as_json: bool) -> ExitCode {
         let text = |name: &str| tool[name].as_str().unwrap_or_default().to_owned();
         say(&format!("{}{}", text("name"), usage(tool)));
         let description = text("description");
-        description.lines().filter(|line| !line.trim().is_empty()).for_each(|line| say(&format!("    {line}")));
+        description
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .for_each(|line| say(&format!("    {line}")));
     }
     ExitCode::SUCCESS
 }
@@ -70,13 +78,15 @@ fn print(catalog: &Catalog, as_json: bool) -> ExitCode {
 /// The arguments of a tool in short: required ones plain, the others in brackets.
 fn usage(tool: &Value) -> String {
     let schema = &tool["inputSchema"];
-    let required: Vec<_> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let arguments = schema["properties"].as_object().into_iter().flatten().map(|(name, property)| {
-        let kind = property["type"].as_str().unwrap_or("any");
-        match required.contains(&name.as_str()) {
-            true => format!(" {name}={kind}"),
-            false => format!(" [{name}={kind}]"),
-        }
-    });
+    let required: Vec<_> =
+        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let arguments =
+        schema["properties"].as_object().into_iter().flatten().map(|(name, property)| {
+            let kind = property["type"].as_str().unwrap_or("any");
+            match required.contains(&name.as_str()) {
+                true => format!(" {name}={kind}"),
+                false => format!(" [{name}={kind}]"),
+            }
+        });
     arguments.collect()
 }

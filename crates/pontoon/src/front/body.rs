@@ -16,6 +16,9 @@ use crate::session::stream::{Connection, Event};
 /// A silent stream says this often that it is alive.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
+/// How long a client that hung up waits before it comes back.
+const RETRY_MS: u64 = 500;
+
 /// A body.
 pub enum ResponseBody {
     /// All of it is there.
@@ -86,7 +89,7 @@ impl EventBody {
         };
         if options.is_primed {
             let id = format!("{}-0", body.connection.stream().number);
-            body.ready.push_back(events::priming(&id, None));
+            body.ready.push_back(events::priming(&id, Some(RETRY_MS)));
         }
         first.into_iter().for_each(|first| body.encode(first));
         body
@@ -152,7 +155,9 @@ impl Body for ResponseBody {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Text(pieces) => SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum()),
+            Self::Text(pieces) => {
+                SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum())
+            }
             Self::Events(_) => SizeHint::default(),
         }
     }

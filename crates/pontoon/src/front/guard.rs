@@ -42,14 +42,18 @@ impl Guard {
         };
         let host = host.to_str().unwrap_or_default().to_ascii_lowercase();
         if !self.is_known(&host) {
-            return Err(format!("the host {host:?} is not served here: name it in MCPO_ALLOWED_HOSTS"));
+            return Err(format!(
+                "the host {host:?} is not served here: name it in MCPO_ALLOWED_HOSTS"
+            ));
         }
         for origin in headers.get_all(ORIGIN) {
             let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
             let host = origin.split_once("://").map(|(_, host)| host);
             let is_ours = host.is_some_and(|host| self.is_known(host));
             if !is_ours && !self.origins.contains(&origin) {
-                return Err(format!("the origin {origin:?} is foreign: name it in MCPO_ALLOWED_ORIGINS"));
+                return Err(format!(
+                    "the origin {origin:?} is foreign: name it in MCPO_ALLOWED_ORIGINS"
+                ));
             }
         }
         Ok(())
@@ -65,7 +69,8 @@ impl Guard {
             return false;
         }
         let is_address = || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
-        self.hosts.iter().any(|known| known == name || known == host) || (self.any_address && is_address())
+        self.hosts.iter().any(|known| known == name || known == host)
+            || (self.any_address && is_address())
     }
 }
 

@@ -16,7 +16,8 @@ pub fn health(site: &Arc<Site>) -> Answer {
     let mut failed = 0;
     for (name, entry) in &site.sessions.entries {
         let heals = entry.back.heals.counts();
-        let heals: Map<_, _> = heals.iter().map(|(heal, n)| (heal.code().to_owned(), json!(n))).collect();
+        let heals: Map<_, _> =
+            heals.iter().map(|(heal, n)| (heal.code().to_owned(), json!(n))).collect();
         let (state, error) = match entry.state() {
             State::Learning => ("learning", None),
             State::Ready(_) => ("ready", None),
@@ -24,7 +25,10 @@ pub fn health(site: &Arc<Site>) -> Answer {
         };
         failed += usize::from(error.is_some());
         let running = entry.back.running();
-        servers.insert(name.clone(), json!({ "state": state, "error": error, "running": running, "heals": heals }));
+        servers.insert(
+            name.clone(),
+            json!({ "state": state, "error": error, "running": running, "heals": heals }),
+        );
     }
     let status = match failed {
         0 => "ok",

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONNECTION, CONTENT_ENCODING, HeaderValue, TRANSFER_ENCODING};
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use http_body_util::BodyExt;
 use pontoon_wire::ErrorObject;
 use pontoon_wire::error::code;
 use tokio::net::{TcpListener, TcpStream};
@@ -84,7 +84,12 @@ async fn accept(
     }
 }
 
-async fn serve_connection(stream: TcpStream, peer: SocketAddr, site: Arc<Site>, stop: CancellationToken) {
+async fn serve_connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    site: Arc<Site>,
+    stop: CancellationToken,
+) {
     // Answers are small and awaited: they must not wait for company.
     drop(stream.set_nodelay(true));
     let service = service_fn(|request| {
@@ -155,7 +160,8 @@ pub async fn read_body(request: Request<Incoming>, max_body: usize) -> Result<By
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         answer
     };
-    let too_large = || refuse(413, format!("the body is larger than {max_body} bytes (MCPO_MAX_BODY)"));
+    let too_large =
+        || refuse(413, format!("the body is larger than {max_body} bytes (MCPO_MAX_BODY)"));
     if request.headers().contains_key(CONTENT_ENCODING) {
         return Err(refuse(415, "send the body as it is, without Content-Encoding".to_owned()));
     }

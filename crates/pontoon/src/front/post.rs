@@ -36,7 +36,8 @@ impl Refusal {
 ///
 /// 415 for a body that is not JSON, 406 for a client that takes neither JSON nor events.
 pub fn check_media(headers: &HeaderMap) -> Result<(), Refusal> {
-    let content = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let content =
+        headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = content.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
         let text = "the body must be application/json: say so in Content-Type";
@@ -71,9 +72,14 @@ pub fn only<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, R
     let mut values = headers.get_all(name).iter();
     let first = values.next();
     if values.next().is_some() {
-        return Err(Refusal::new(400, code::INVALID_REQUEST, format!("the header {name} stands twice")));
+        return Err(Refusal::new(
+            400,
+            code::INVALID_REQUEST,
+            format!("the header {name} stands twice"),
+        ));
     }
-    let unreadable = |_| Refusal::new(400, code::INVALID_REQUEST, format!("the header {name} is not text"));
+    let unreadable =
+        |_| Refusal::new(400, code::INVALID_REQUEST, format!("the header {name} is not text"));
     first.map(|value| value.to_str().map(str::trim).map_err(unreadable)).transpose()
 }
 
@@ -118,7 +124,8 @@ pub fn check_modern(headers: &HeaderMap, request: &Message) -> Result<(), Refusa
     headers::check_standard(&list, &method, name.as_deref(), &version)
         .map_err(|mismatch| Refusal::new(400, code::HEADER_MISMATCH, mismatch.to_string()))?;
     if Revision::parse(&version).map(Revision::era) != Some(Era::Modern) {
-        let error = ErrorObject::new(code::UNSUPPORTED_VERSION, "this protocol version is not spoken here");
+        let error =
+            ErrorObject::new(code::UNSUPPORTED_VERSION, "this protocol version is not spoken here");
         let data = format!(
             "{{\"supported\":[\"{}\"],\"requested\":{}}}",
             Revision::NEWEST_MODERN,

@@ -13,7 +13,8 @@ pub type Answer = Response<ResponseBody>;
 /// A status and no body.
 pub fn empty(status: u16) -> Answer {
     let mut response = Response::new(ResponseBody::empty());
-    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    *response.status_mut() =
+        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response
 }
 

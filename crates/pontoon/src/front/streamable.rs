@@ -18,17 +18,23 @@ use tokio_util::sync::CancellationToken;
 use super::body::{EventBody, EventOptions, KEEP_ALIVE, OnEnd};
 use super::http::{Site, accepted, read_body};
 use super::post::{
-    self, LAST_EVENT, Refusal, SESSION, VERSION, accepts, check_media, header_list, modern_status, only,
+    self, LAST_EVENT, Refusal, SESSION, VERSION, accepts, check_media, header_list, modern_status,
+    only,
 };
 use super::respond::{Answer, empty, error, events, json, not_allowed, retry_after};
 use crate::call::{Call, Client, Key, Outcome, Reply};
 use crate::outbox::Next;
 use crate::session::catalog::{Entry, State};
-use crate::session::session::Session;
+use crate::session::legacy::Session;
 use crate::session::stream::{Stream, outcome_text};
 
 /// Answers a request to `/mcp/{server}`.
-pub async fn handle(site: &Arc<Site>, entry: &Arc<Entry>, request: Request<Incoming>, peer: IpAddr) -> Answer {
+pub async fn handle(
+    site: &Arc<Site>,
+    entry: &Arc<Entry>,
+    request: Request<Incoming>,
+    peer: IpAddr,
+) -> Answer {
     let answered = match *request.method() {
         Method::POST => post(site, entry, request, peer).await,
         Method::GET => get(site, entry, request.headers()),
@@ -94,7 +100,9 @@ async fn post(
 
 fn unreadable(error: ScanError) -> Refusal {
     let code = match error {
-        ScanError::Batch | ScanError::NotObject | ScanError::Duplicate { .. } => code::INVALID_REQUEST,
+        ScanError::Batch | ScanError::NotObject | ScanError::Duplicate { .. } => {
+            code::INVALID_REQUEST
+        }
         _ => code::PARSE,
     };
     Refusal::new(400, code, error.to_string())
@@ -116,7 +124,11 @@ async fn initialize(site: &Arc<Site>, entry: &Arc<Entry>, request: &Message) -> 
 }
 
 /// The session that the headers name.
-fn find_session(site: &Site, entry: &Arc<Entry>, headers: &HeaderMap) -> Result<Arc<Session>, Refusal> {
+fn find_session(
+    site: &Site,
+    entry: &Arc<Entry>,
+    headers: &HeaderMap,
+) -> Result<Arc<Session>, Refusal> {
     let Some(id) = only(headers, SESSION)? else {
         let text = "the header Mcp-Session-Id is missing: send `initialize` first and repeat the id it gives";
         return Err(Refusal::new(400, code::INVALID_REQUEST, text));
@@ -129,11 +141,20 @@ fn find_session(site: &Site, entry: &Arc<Entry>, headers: &HeaderMap) -> Result<
     }
     let session = site.sessions.find(entry, id);
     session.ok_or_else(|| {
-        Refusal::new(404, code::UNKNOWN_SESSION, "the session is unknown or has ended: send `initialize` again")
+        Refusal::new(
+            404,
+            code::UNKNOWN_SESSION,
+            "the session is unknown or has ended: send `initialize` again",
+        )
     })
 }
 
-async fn legacy_request(site: &Arc<Site>, entry: &Arc<Entry>, session: Arc<Session>, request: Message) -> Answer {
+async fn legacy_request(
+    site: &Arc<Site>,
+    entry: &Arc<Entry>,
+    session: Arc<Session>,
+    request: Message,
+) -> Answer {
     session.touch();
     let id = request.slice(Slot::Id).unwrap_or_default();
     let stream = session.new_stream(id.clone());
@@ -141,18 +162,21 @@ async fn legacy_request(site: &Arc<Site>, entry: &Arc<Entry>, session: Arc<Sessi
     let call = Call { request, client: session.client(), cancel: CancellationToken::new(), reply };
     site.sessions.submit(entry, Some(Arc::clone(&session)), call);
     // A client that goes away now does not cancel: its call goes on, and it may come back.
-    let first = match tokio::time::timeout(KEEP_ALIVE, stream.outbox.next()).await {
-        Ok(Next::End(Some(outcome))) => return json(200, &outcome_text(outcome, &stream.request_id)),
-        Ok(next) => Some(next),
-        Err(_) => None,
+    let can_poll = session.revision >= Revision::V2025_11_25;
+    let first = loop {
+        match tokio::time::timeout(KEEP_ALIVE, stream.outbox.next()).await {
+            Ok(Next::End(Some(outcome))) => {
+                return json(200, &outcome_text(outcome, &stream.request_id));
+            }
+            // Only newer clients know how to come back.
+            Ok(Next::Release) if !can_poll => {}
+            Ok(next) => break Some(next),
+            Err(_) => break None,
+        }
     };
     session.keep_stream(&stream);
-    let options = EventOptions {
-        is_resumable: true,
-        is_primed: session.revision >= Revision::V2025_11_25,
-        cancel: None,
-        on_end: None,
-    };
+    let options =
+        EventOptions { is_resumable: true, is_primed: can_poll, cancel: None, on_end: None };
     event_response(&stream, first, options)
 }
 
@@ -171,10 +195,14 @@ async fn modern_request(
     let cancel = CancellationToken::new();
     // Whoever goes away, from now on, cancels.
     let guard = cancel.clone().drop_guard();
-    let call = Call { client: modern_client(&request, peer), request, cancel: cancel.clone(), reply };
+    let call =
+        Call { client: modern_client(&request, peer), request, cancel: cancel.clone(), reply };
     site.sessions.submit(entry, None, call);
     let first = match tokio::time::timeout(KEEP_ALIVE, stream.outbox.next()).await {
-        Ok(Next::End(Some(outcome))) => return Ok(modern_json(outcome, &stream.request_id, is_probe)),
+        Ok(Next::End(Some(outcome))) => {
+            guard.disarm();
+            return Ok(modern_json(outcome, &stream.request_id, is_probe));
+        }
         Ok(next) => Some(next),
         Err(_) => None,
     };
@@ -190,7 +218,8 @@ fn check_params(entry: &Entry, headers: &HeaderMap, request: &Message) -> Result
     if request.method() != method::CALL_TOOL {
         return Ok(());
     }
-    let Some(rules) = catalog.rules.get(request.string(Slot::Name).unwrap_or_default().as_ref()) else {
+    let Some(rules) = catalog.rules.get(request.string(Slot::Name).unwrap_or_default().as_ref())
+    else {
         return Ok(());
     };
     rules.check(&header_list(headers), request.raw(Slot::Arguments)).map_err(|mismatch| Refused {
@@ -239,14 +268,21 @@ fn event_response(stream: &Arc<Stream>, first: Option<Next>, options: EventOptio
 fn get(site: &Arc<Site>, entry: &Arc<Entry>, headers: &HeaderMap) -> Result<Answer, Refused> {
     refuse_modern(headers)?;
     if !accepts(headers, "text/event-stream") {
-        return Err(Refusal::new(406, code::INVALID_REQUEST, "Accept must list text/event-stream").into());
+        return Err(
+            Refusal::new(406, code::INVALID_REQUEST, "Accept must list text/event-stream").into()
+        );
     }
     let session = find_session(site, entry, headers)?;
     session.touch();
     let last = only(headers, LAST_EVENT)?.map(parse_event_id).transpose()?;
     let number = last.map_or(0, |(stream, _)| stream);
     let Some(stream) = session.stream(number) else {
-        return Err(Refusal::new(404, code::INVALID_REQUEST, "the stream of Last-Event-ID is not kept").into());
+        return Err(Refusal::new(
+            404,
+            code::INVALID_REQUEST,
+            "the stream of Last-Event-ID is not kept",
+        )
+        .into());
     };
     let on_end = match number {
         0 => Some(claim_feed(&session)?),
@@ -274,7 +310,9 @@ fn claim_feed(session: &Arc<Session>) -> Result<OnEnd, Refusal> {
 }
 
 fn parse_event_id(id: &str) -> Result<(u64, u64), Refusal> {
-    let numbers = id.split_once('-').and_then(|(stream, event)| Some((stream.parse().ok()?, event.parse().ok()?)));
+    let numbers = id
+        .split_once('-')
+        .and_then(|(stream, event)| Some((stream.parse().ok()?, event.parse().ok()?)));
     numbers.ok_or_else(|| {
         Refusal::new(400, code::INVALID_REQUEST, format!("Last-Event-ID {id:?} is none of ours"))
     })

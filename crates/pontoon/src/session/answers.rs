@@ -53,19 +53,26 @@ fn capabilities(facts: &Facts, _era: Era, mode: Mode) -> String {
     }
     let kept = json::entries(resources, 0..resources.len())
         .filter(|entry| &resources[entry.key.clone()] != b"\"subscribe\"")
-        .map(|entry| String::from_utf8_lossy(&resources[entry.key.start..entry.value.end]).into_owned());
+        .map(|entry| {
+            String::from_utf8_lossy(&resources[entry.key.start..entry.value.end]).into_owned()
+        });
     let kept = format!("{{{}}}", kept.collect::<Vec<_>>().join(","));
     let original = String::from_utf8_lossy(resources);
     text.replacen(original.as_ref(), &kept, 1)
 }
 
 /// A list from the catalogue, or why there is none; `None` when the method is no list.
-pub fn list(catalog: &Catalog, request: &Message, client: Era) -> Option<Result<String, ErrorObject>> {
+pub fn list(
+    catalog: &Catalog,
+    request: &Message,
+    client: Era,
+) -> Option<Result<String, ErrorObject>> {
     let method = request.method();
     let member = list_member(&method)?;
     let facts = catalog.facts(client)?;
     if request.raw(Slot::Cursor).is_some_and(|cursor| cursor != b"null") {
-        let error = ErrorObject::new(code::INVALID_PARAMS, "`cursor` is not one this list gave out");
+        let error =
+            ErrorObject::new(code::INVALID_PARAMS, "`cursor` is not one this list gave out");
         return Some(Err(error));
     }
     let Some(items) = facts.lists.get(method.as_ref()) else {
@@ -77,9 +84,12 @@ pub fn list(catalog: &Catalog, request: &Message, client: Era) -> Option<Result<
     Some(Ok(match client {
         Era::Legacy => format!("{{\"{member}\":[{items}]}}"),
         Era::Modern => {
-            let (ttl, scope) = facts.hints.get(method.as_ref()).cloned().unwrap_or((0, "private".into()));
+            let (ttl, scope) =
+                facts.hints.get(method.as_ref()).cloned().unwrap_or((0, "private".into()));
             let scope = quoted(&scope);
-            format!("{{\"resultType\":\"complete\",\"ttlMs\":{ttl},\"cacheScope\":{scope},\"{member}\":[{items}]}}")
+            format!(
+                "{{\"resultType\":\"complete\",\"ttlMs\":{ttl},\"cacheScope\":{scope},\"{member}\":[{items}]}}"
+            )
         }
     }))
 }
@@ -111,7 +121,11 @@ mod tests {
             capabilities: raw(capabilities),
             server_info: Some(raw(r#"{"name":"s","version":"1"}"#)),
             instructions: Some(raw("\"be kind\"")),
-            lists: [(method::LIST_TOOLS.to_owned(), vec![raw(r#"{"name":"a"}"#), raw(r#"{"name":"b"}"#)])].into(),
+            lists: [(
+                method::LIST_TOOLS.to_owned(),
+                vec![raw(r#"{"name":"a"}"#), raw(r#"{"name":"b"}"#)],
+            )]
+            .into(),
             hints: Default::default(),
         }
     }
@@ -134,7 +148,11 @@ mod tests {
         let plain = r#"{"id":1,"method":"tools/list"}"#;
         assert_eq!(ask(plain, Era::Legacy).unwrap(), r#"{"tools":[{"name":"a"},{"name":"b"}]}"#);
         let modern = ask(plain, Era::Modern).unwrap();
-        assert!(modern.starts_with(r#"{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":["#));
+        assert!(
+            modern.starts_with(
+                r#"{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":["#
+            )
+        );
         let cursor = ask(r#"{"id":1,"method":"tools/list","params":{"cursor":"x"}}"#, Era::Legacy);
         assert_eq!(cursor.unwrap_err().code, code::INVALID_PARAMS);
         let prompts = ask(r#"{"id":1,"method":"prompts/list"}"#, Era::Legacy);

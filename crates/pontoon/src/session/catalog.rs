@@ -79,10 +79,12 @@ impl Catalog {
     /// Reads the header rules out of the tools.
     fn read_rules(&mut self) {
         let facts = [&self.modern, &self.legacy];
-        let tools = facts.into_iter().flatten().filter_map(|facts| facts.lists.get(method::LIST_TOOLS));
+        let tools =
+            facts.into_iter().flatten().filter_map(|facts| facts.lists.get(method::LIST_TOOLS));
         for tool in tools.flatten() {
             let text = tool.get().as_bytes();
-            let name = json::find(text, "name").and_then(string_value).map(|name| name.into_owned());
+            let name =
+                json::find(text, "name").and_then(string_value).map(|name| name.into_owned());
             let schema = json::find(text, "inputSchema").map(ParamRules::from_tool_schema);
             if let (Some(name), Some(Ok(Some(rules)))) = (name, schema) {
                 self.rules.entry(name).or_insert(rules);
@@ -116,7 +118,8 @@ impl Entry {
     /// An entry that begins with what is on disk, if there is anything.
     pub fn new(back: Arc<Back>, state_dir: Option<&Path>) -> Self {
         let file = state_dir.map(|dir| {
-            dir.join("catalog").join(format!("{}-{:016x}.json", back.server.name, back.server.fingerprint))
+            dir.join("catalog")
+                .join(format!("{}-{:016x}.json", back.server.name, back.server.fingerprint))
         });
         let kept = file.as_deref().and_then(read).map(|catalog| State::Ready(Arc::new(catalog)));
         let state = watch::Sender::new(kept.unwrap_or(State::Learning));
@@ -288,7 +291,11 @@ async fn learn_modern(back: &Back) -> Result<Facts, String> {
     learn_lists(&live, result, discovered.raw(Slot::ResultServerInfo)).await
 }
 
-async fn learn_lists(live: &Live, hello: &[u8], server_info: Option<&[u8]>) -> Result<Facts, String> {
+async fn learn_lists(
+    live: &Live,
+    hello: &[u8],
+    server_info: Option<&[u8]>,
+) -> Result<Facts, String> {
     let capabilities = json::find(hello, "capabilities").unwrap_or(b"{}");
     let mut facts = Facts {
         capabilities: raw(capabilities)?,
@@ -355,7 +362,8 @@ fn note_hints(page: &Message, list: &str, facts: &mut Facts) {
 }
 
 fn raw(text: &[u8]) -> Result<Box<RawValue>, String> {
-    RawValue::from_string(String::from_utf8_lossy(text).into_owned()).map_err(|error| error.to_string())
+    RawValue::from_string(String::from_utf8_lossy(text).into_owned())
+        .map_err(|error| error.to_string())
 }
 
 /// Asks a throw-away child, and gives its result or the reason why there is none.
@@ -375,12 +383,14 @@ async fn ask(live: &Live, method: &str, params: &str) -> Result<Message, String>
                 return Err(format!("it answered `{method}` with an error: {text}"));
             }
             Heard::Answer(answer) => return Ok(answer),
-            Heard::TimedOut(_) => return Err(format!("it did not answer `{method}` within {patience} s")),
+            Heard::TimedOut(_) => {
+                return Err(format!("it did not answer `{method}` within {patience} s"));
+            }
             Heard::Gone | Heard::Ended => return Err(live.obituary().await),
             Heard::Question(question) => {
                 crate::back::refuse(&live.link, &question, "nobody is there to be asked");
             }
-            Heard::Note(_) | Heard::Log(_) | Heard::Resumed => {}
+            Heard::Note(_) | Heard::Log(_) | Heard::Resumed | Heard::Release => {}
         }
     }
 }

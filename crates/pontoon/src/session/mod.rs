@@ -6,7 +6,7 @@
 pub mod admit;
 pub mod answers;
 pub mod catalog;
-pub mod session;
+pub mod legacy;
 pub mod stream;
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use self::admit::Admission;
 use self::catalog::{Catalog, Entry, State};
-use self::session::Session;
+use self::legacy::Session;
 use crate::back::listen::{Filter, end};
 use crate::call::{Call, CallError, plain_notification};
 use crate::config::Mode;
@@ -59,7 +59,11 @@ impl Sessions {
     /// # Errors
     ///
     /// [`CallError`] when the server cannot be used or there are too many sessions.
-    pub async fn open(&self, entry: &Arc<Entry>, initialize: &Message) -> Result<(Arc<Session>, String), CallError> {
+    pub async fn open(
+        &self,
+        entry: &Arc<Entry>,
+        initialize: &Message,
+    ) -> Result<(Arc<Session>, String), CallError> {
         let catalog = entry.catalog().await.map_err(|why| failed(entry, &why))?;
         let facts = catalog.facts(Era::Legacy).ok_or(CallError::Internal)?;
         let session = Arc::new(Session::open(Arc::clone(entry), initialize));
@@ -175,7 +179,12 @@ impl Sessions {
                 let State::Ready(catalog) = session.entry.state() else { return };
                 let client = session.client();
                 let child_era = catalog.child_era(Era::Legacy);
-                if let Some(live) = session.entry.back.kept(&client, child_era).filter(|live| live.era == Era::Legacy) {
+                if let Some(live) = session
+                    .entry
+                    .back
+                    .kept(&client, child_era)
+                    .filter(|live| live.era == Era::Legacy)
+                {
                     live.link.say(message.clone());
                 }
             }
@@ -188,7 +197,10 @@ impl Sessions {
 }
 
 fn failed(entry: &Entry, why: &str) -> CallError {
-    CallError::ServerFailed(format!("the server `{}` does not start: {why}", entry.back.server.name))
+    CallError::ServerFailed(format!(
+        "the server `{}` does not start: {why}",
+        entry.back.server.name
+    ))
 }
 
 /// Answers what a legacy client may hear from us; gives the call back if it must go to a child.
@@ -212,8 +224,11 @@ fn set_level(catalog: &Catalog, entry: &Entry, session: &Session, call: Call) {
     if !answers::offers(catalog, Era::Legacy, "logging") {
         return call.reply.error(&answers::no_such_method(method::SET_LEVEL));
     }
-    let Some(level) = call.request.slice(Slot::Level).filter(|level| level.first() == Some(&b'"')) else {
-        return call.reply.error(&ErrorObject::new(code::INVALID_PARAMS, "`level` must be a log level"));
+    let Some(level) = call.request.slice(Slot::Level).filter(|level| level.first() == Some(&b'"'))
+    else {
+        return call
+            .reply
+            .error(&ErrorObject::new(code::INVALID_PARAMS, "`level` must be a log level"));
     };
     session.set_log_level(level.clone());
     if let Some(live) = entry.back.kept(&session.client(), catalog.child_era(Era::Legacy)) {
@@ -290,9 +305,10 @@ async fn listen_to_catalog(entry: Arc<Entry>, call: Call) {
     let Call { request, cancel, reply, .. } = call;
     let mut changes = entry.changes();
     let capabilities = match &*changes.borrow_and_update() {
-        State::Ready(catalog) => {
-            catalog.facts(Era::Modern).map(|facts| facts.capabilities.get().to_owned()).unwrap_or_default()
-        }
+        State::Ready(catalog) => catalog
+            .facts(Era::Modern)
+            .map(|facts| facts.capabilities.get().to_owned())
+            .unwrap_or_default(),
         _ => String::new(),
     };
     let mut filter = Filter::of(&request).within(capabilities.as_bytes());

@@ -82,7 +82,6 @@ impl Stream {
         Ok(Connection { stream: Arc::clone(self), number, again: again.into(), is_done: false })
     }
 
-
     fn lock(&self) -> MutexGuard<'_, Sent> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -123,6 +122,11 @@ impl Connection {
         let mut sent = self.stream.lock();
         let text = match next {
             Next::Message(text) => text,
+            // This connection ends; what follows waits for the next one.
+            Next::Release => {
+                self.is_done = true;
+                return Event::End;
+            }
             Next::End(outcome) => {
                 sent.is_over = true;
                 self.is_done = true;

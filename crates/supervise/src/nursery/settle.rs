@@ -25,8 +25,9 @@ pub(super) fn settle_in(socket: OwnedFd) -> OwnedFd {
         }
         libc::fcntl(SOCKET, libc::F_SETFD, libc::FD_CLOEXEC);
         close_from(SOCKET + 1);
+        // Not named like the program: whoever kills that by name must not kill this with it.
         #[cfg(target_os = "linux")]
-        libc::prctl(libc::PR_SET_NAME, c"pontoon-spawner".as_ptr());
+        libc::prctl(libc::PR_SET_NAME, c"child-spawner".as_ptr());
         OwnedFd::from_raw_fd(SOCKET)
     };
     confine_spawner();

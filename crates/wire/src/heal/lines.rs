@@ -16,6 +16,7 @@ const MAX_JOINED: usize = 256;
 
 /// What a line turned out to be.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every line is a message")]
 pub enum Found {
     /// A message.
     Message(Message),
@@ -290,7 +291,16 @@ mod tests {
     fn spread_json_is_joined() {
         let joined = r#"{   "jsonrpc": "2.0",   "id": 1,   "result": {     "a": "}"   } }"#;
         check(
-            &["{", r#"  "jsonrpc": "2.0","#, r#"  "id": 1,"#, r#"  "result": {"#, r#"    "a": "}""#, "  }", "}", ""],
+            &[
+                "{",
+                r#"  "jsonrpc": "2.0","#,
+                r#"  "id": 1,"#,
+                r#"  "result": {"#,
+                r#"    "a": "}""#,
+                "  }",
+                "}",
+                "",
+            ],
             &[joined],
             &[(Heal::H02, 1)],
         );

@@ -124,9 +124,9 @@ fn proper_error(message: &Message, raw: &[u8]) -> ErrorObject {
 
 fn has_nulls(message: &Message) -> bool {
     // Most results have no null at all, and finding that out is one quick search.
-    message
-        .raw(Slot::Result)
-        .is_some_and(|result| memchr::memmem::find(result, b"null").is_some() && !nulls(message).is_empty())
+    message.raw(Slot::Result).is_some_and(|result| {
+        memchr::memmem::find(result, b"null").is_some() && !nulls(message).is_empty()
+    })
 }
 
 fn drop_nulls(message: &Message) -> Message {
@@ -139,11 +139,14 @@ fn nulls(message: &Message) -> Vec<Member> {
     let text = message.text();
     let Some(result) = message.member(Slot::Result) else { return Vec::new() };
     let result = result.start as usize..result.end as usize;
-    let name = |key: std::ops::Range<usize>| string_value(&text[key]).unwrap_or_default().into_owned();
+    let name =
+        |key: std::ops::Range<usize>| string_value(&text[key]).unwrap_or_default().into_owned();
     let mut found = Vec::new();
     let mut collect = |object: std::ops::Range<usize>| {
         for entry in entries(text, object) {
-            if &text[entry.value.clone()] == b"null" && OPTIONAL.contains(&name(entry.key.clone()).as_str()) {
+            if &text[entry.value.clone()] == b"null"
+                && OPTIONAL.contains(&name(entry.key.clone()).as_str())
+            {
                 found.push(Member {
                     key: entry.key.start as u32,
                     start: entry.value.start as u32,
@@ -184,7 +187,11 @@ mod tests {
 
     #[test]
     fn the_version_is_added() {
-        check(r#"{"id":1,"result":{}}"#, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, &[(Heal::H13, 1)]);
+        check(
+            r#"{"id":1,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+            &[(Heal::H13, 1)],
+        );
         check(
             r#"{"jsonrpc":2,"id":1,"result":{}}"#,
             r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,

@@ -99,7 +99,11 @@ impl Heals {
     pub fn take(&mut self) -> Vec<(Heal, u64)> {
         let counts = std::mem::replace(&mut self.counts, [0; Heal::ALL.len()]);
         self.fresh.clear();
-        Heal::ALL.iter().map(|heal| (*heal, counts[*heal as usize])).filter(|(_, n)| *n > 0).collect()
+        Heal::ALL
+            .iter()
+            .map(|heal| (*heal, counts[*heal as usize]))
+            .filter(|(_, n)| *n > 0)
+            .collect()
     }
 }
 
