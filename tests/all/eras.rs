@@ -1,6 +1,9 @@
 //! Both eras on both sides: what a client hears does not depend on what its server speaks.
 
+use std::time::Duration;
+
 use pontoon_tests::client::{Legacy, Modern, Response, Speaker, mcp};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{fixture, fixture_of, rig};
@@ -229,14 +232,15 @@ fn a_modern_client_is_asked_by_a_result_and_calls_again() {
 
 #[test]
 fn a_parked_call_holds_no_permit_and_ends_with_the_bridge() {
-    let rig = rig([fixture_of("legacy", "stateless")]);
+    let mut rig = rig([fixture_of("legacy", "stateless")]);
     let mut client = Modern::new(&rig.endpoint("fixture"));
     let asked = result(&client.call(1, "ask", json!({"question": "Which colour?"})));
     assert_eq!(asked["resultType"], "input_required");
     rig.wait_for_gauge("permits_in_use", 0);
     // A state that nobody gave opens nothing, and starts no second question either.
     let state = asked["requestState"].as_str().unwrap();
-    let changed = format!("{}0", &state[..state.len() - 1]);
+    let last = if state.ends_with('0') { '1' } else { '0' };
+    let changed = format!("{}{last}", &state[..state.len() - 1]);
     for made_up in ["made up", &changed] {
         let params = json!({
             "name": "ask",
@@ -248,7 +252,11 @@ fn a_parked_call_holds_no_permit_and_ends_with_the_bridge() {
         assert!(response.answer().get("error").is_some(), "{made_up}: {}", response.text());
     }
     drop(client);
-    rig.stop();
+    // Nobody may ever come back with an answer: a stop does not wait for one.
+    rig.signal(Signal::TERM);
+    let status = rig.wait_for_exit(Duration::from_secs(10));
+    assert!(status.success(), "{status}\n{}", rig.stderr());
+    rig.expect_nothing_left();
 }
 
 #[test]
@@ -261,4 +269,29 @@ fn a_client_that_cannot_be_asked_is_not() {
     assert_eq!(response.answer()["id"], 1, "{}", response.text());
     client.end();
     rig.stop();
+}
+
+#[test]
+fn a_subscription_is_acknowledged_first_and_told_what_it_asked_for() {
+    for era in ["both", "legacy", "modern"] {
+        let rig = rig([fixture_of(era, "stateful")]);
+        let mut client = Modern::new(&rig.endpoint("fixture"));
+        let wanted = json!({"notifications": {"toolsListChanged": true}});
+        let mut stream = client.send("sub", "subscriptions/listen", wanted).begin().unwrap();
+        let first = stream.next_message().unwrap().unwrap();
+        let acknowledged = "notifications/subscriptions/acknowledged";
+        assert_eq!(first["method"], acknowledged, "{era}: {first}");
+        let of = "/params/_meta/io.modelcontextprotocol~1subscriptionId";
+        assert_eq!(first.pointer(of), Some(&json!("sub")), "{era}: {first}");
+        // A change that nobody asked to hear of is not told.
+        for tool in ["test_trigger_prompt_change", "test_trigger_tool_change"] {
+            let response = client.call(1, tool, json!({}));
+            assert_eq!(response.status(), 200, "{era}: {}", response.text());
+        }
+        let second = stream.next_message().unwrap().unwrap();
+        assert_eq!(second["method"], "notifications/tools/list_changed", "{era}: {second}");
+        assert_eq!(second.pointer(of), Some(&json!("sub")), "{era}: {second}");
+        drop((stream, client));
+        rig.stop();
+    }
 }

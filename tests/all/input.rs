@@ -332,3 +332,39 @@ fn modern_headers_have_to_agree_with_the_body() {
     }
     rig.stop();
 }
+
+#[test]
+fn mirrored_arguments_have_to_agree_with_their_headers() {
+    let rig = rig([fixture("stateful")]);
+    let client = Modern::new(&rig.endpoint("fixture"));
+    let arguments = json!({"region": "eu", "priority": 3, "place": {"city": "北"}});
+    let params = json!({"name": "test_x_mcp_header", "arguments": arguments});
+    let good = client
+        .request(&client.message(&json!(1), "tools/call", params))
+        .header("Mcp-Param-Region", "eu")
+        .header("Mcp-Param-Priority", "3")
+        .header("Mcp-Param-City", "=?base64?5YyX?=");
+    let response = good.send(rig.address()).unwrap();
+    assert_eq!(response.status(), 200, "{}", response.text());
+    let mismatch = -32020;
+    let other = |name, value| good.clone().with(name, value);
+    check(
+        &rig,
+        vec![
+            case("other region", other("Mcp-Param-Region", "us"), 400, mismatch, "Region"),
+            case("no region", good.clone().without("Mcp-Param-Region"), 400, mismatch, "Region"),
+            case("region in capitals", other("Mcp-Param-Region", "EU"), 400, mismatch, "Region"),
+            case("other number", other("Mcp-Param-Priority", "4"), 400, mismatch, "Priority"),
+            case("other city", other("Mcp-Param-City", "=?base64?5Y2X?="), 400, mismatch, "City"),
+            case("city twice", good.clone().header("Mcp-Param-City", "x"), 400, mismatch, "City"),
+            case(
+                "urgent out of nothing",
+                other("Mcp-Param-Urgent", "true"),
+                400,
+                mismatch,
+                "Urgent",
+            ),
+        ],
+    );
+    rig.stop();
+}

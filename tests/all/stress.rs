@@ -9,13 +9,14 @@ use std::thread;
 use std::time::Duration;
 
 use pontoon_tests::client::{Connection, Endpoint, Legacy, Modern, Response, Speaker};
-use pontoon_tests::rig::{Rig, holds_within, send_signal};
+use pontoon_tests::rig::{Rig, holds_within, send_signal, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{fixture, plan};
 
 const CLIENTS: usize = 64;
+const SOON: Duration = Duration::from_secs(5);
 /// One client in four is of the modern era.
 const MODERN_EVERY: usize = 4;
 /// One call in so many is given up by its client.
@@ -52,6 +53,7 @@ fn run(mode: &str, calls: usize, pause: Duration) {
         .variable("MCPO_LOG_LEVEL", "error")
         .start();
     let endpoint = rig.endpoint("fixture");
+    let descriptors = rig.descriptors();
     let tally = Tally::default();
     let over = AtomicBool::new(false);
     let wrong: Vec<String> = thread::scope(|scope| {
@@ -81,6 +83,9 @@ fn run(mode: &str, calls: usize, pause: Duration) {
     assert!(calls < 1_000 || kills > 0, "no child was ever killed");
     assert!(calls < 1_000 || aborted > 0, "no call was ever given up");
     rig.expect_settled(0);
+    // What modern clients share may still run; it has a few descriptors each.
+    let few = descriptors + 4 * (1 + rig.children().len()) + 16;
+    wait_until("descriptors are given back", SOON, || rig.descriptors() <= few);
     rig.stop();
 }
 

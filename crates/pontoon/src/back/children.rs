@@ -212,6 +212,8 @@ pub enum Lease {
     Own(Box<Live>),
     /// Kept for the client.
     Kept(Arc<Live>, Using),
+    /// Started for one call, and kept because it works on a task the client will ask about.
+    Task(Arc<Live>),
 }
 
 impl std::ops::Deref for Lease {
@@ -220,7 +222,7 @@ impl std::ops::Deref for Lease {
     fn deref(&self) -> &Live {
         match self {
             Self::Own(live) => live,
-            Self::Kept(live, _) => live,
+            Self::Kept(live, _) | Self::Task(live) => live,
         }
     }
 }

@@ -19,7 +19,6 @@ use super::link::{Asked, Purpose};
 use super::mailbox::{Heard, Mailbox};
 use super::parking::{Found, PATIENCE};
 use crate::call::{Call, CallError, Client, Reply};
-use crate::config::Mode;
 
 /// How long further questions of a legacy child are waited for, to put them together.
 const GATHER: Duration = Duration::from_millis(10);
@@ -39,7 +38,9 @@ impl Back {
         }
         let Call { request, client, cancel, reply } = call;
         let state = request.string(Slot::RequestState).map(|state| state.into_owned());
-        let parked = state.as_ref().and_then(|state| self.parking.find(state, &client.key));
+        let task = request.string(Slot::TaskId).map(|task| task.into_owned());
+        let parked =
+            state.iter().chain(&task).find_map(|name| self.parking.find(name, &client.key));
         let lease = match parked {
             Some(Found::Exchange(exchange)) => {
                 let call = Call { request, client, cancel, reply };
@@ -198,20 +199,30 @@ impl Exchange<'_> {
             (Era::Legacy, Era::Modern) => reply.answer(&era::to_modern_answer(answer, &method)),
             (Era::Modern, Era::Legacy) => reply.answer(&era::to_legacy_answer(answer)),
             _ => {
-                self.keep_for_retry(answer);
+                self.keep_for_later(answer);
                 reply.answer(answer);
             }
         }
     }
 
-    /// A modern child that asks something may recognise only its own state, so a child of one call
-    /// waits for the retry.
-    fn keep_for_retry(self, answer: &Message) {
-        let is_question = answer.raw(Slot::ResultType) == Some(b"\"input_required\"");
-        if let (true, Mode::Stateless, Some(state)) =
-            (is_question, self.back.server.mode, answer.string(Slot::ResultState))
-        {
-            self.back.parking.keep(&state, &self.client.key, self.lease);
+    /// A child of one call is kept if only it can go on: it asked something and will recognise its
+    /// own state, or it works on a task.
+    fn keep_for_later(self, answer: &Message) {
+        let parking = &self.back.parking;
+        let key = &self.client.key;
+        match (self.lease, answer.string(Slot::ResultType).as_deref()) {
+            (Lease::Own(live), Some("task")) => {
+                let task = json::find(answer.raw(Slot::Result).unwrap_or_default(), "taskId");
+                if let Some(task) = task.and_then(pontoon_wire::string_value) {
+                    parking.keep_task(&task, key, Arc::from(live));
+                }
+            }
+            (lease @ Lease::Own(_), Some("input_required")) => {
+                if let Some(state) = answer.string(Slot::ResultState) {
+                    parking.keep(&state, key, lease);
+                }
+            }
+            _ => {}
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::children::{Lease, now};
+use super::children::{Lease, Live, now};
 use crate::call::{Call, Key};
 
 /// How long a person may think.
@@ -38,6 +38,8 @@ enum Parked {
     Exchange(oneshot::Sender<Call>),
     /// A child that will recognise its own state.
     Child(Lease),
+    /// A child that works on a task; it is asked about it more than once.
+    Task(Arc<Live>),
 }
 
 /// What was parked under a state.
@@ -80,6 +82,11 @@ impl Parking {
         self.put(state.to_owned(), key, Parked::Child(lease));
     }
 
+    /// Keeps a child that works on a task, so that later questions about it find it.
+    pub fn keep_task(&self, task: &str, key: &Key, live: Arc<Live>) {
+        self.put(task.to_owned(), key, Parked::Task(live));
+    }
+
     fn put(&self, state: String, key: &Key, what: Parked) -> Option<()> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let now = now();
@@ -94,13 +101,19 @@ impl Parking {
     /// What this client parked under a state. A state of another client is not found.
     pub fn find(&self, state: &str, key: &Key) -> Option<Found> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        if places.get(state)?.key != *key {
+        let place = places.get_mut(state)?;
+        if place.key != *key {
             return None;
         }
-        Some(match places.remove(state)?.what {
-            Parked::Exchange(sender) => Found::Exchange(sender),
-            Parked::Child(lease) => Found::Child(lease),
-        })
+        if let Parked::Task(live) = &place.what {
+            place.until = now() + PATIENCE;
+            return Some(Found::Child(Lease::Task(Arc::clone(live))));
+        }
+        match places.remove(state)?.what {
+            Parked::Exchange(sender) => Some(Found::Exchange(sender)),
+            Parked::Child(lease) => Some(Found::Child(lease)),
+            Parked::Task(_) => None,
+        }
     }
 
     /// Lets go of what waited for too long.

@@ -63,6 +63,13 @@ pub fn accepts(headers: &HeaderMap, media: &str) -> bool {
     })
 }
 
+/// Whether the client names events before JSON: then it would rather have a stream.
+pub fn prefers_events(headers: &HeaderMap) -> bool {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let first = accept.split([',', ';']).next().unwrap_or_default().trim();
+    first.eq_ignore_ascii_case("text/event-stream")
+}
+
 /// The only value of a header, if it is there.
 ///
 /// # Errors

@@ -90,7 +90,9 @@ async fn post(
         (Era::Legacy, kind) => {
             let session = find_session(site, entry, &headers).map_err(with_id)?;
             if kind == Kind::Request {
-                return Ok(legacy_request(site, entry, session, message).await);
+                return Ok(
+                    legacy_request(site, entry, session, message, post::prefers_events(&headers)).await
+                );
             }
             site.sessions.note(&session, &message);
             Ok(accepted())
@@ -154,6 +156,7 @@ async fn legacy_request(
     entry: &Arc<Entry>,
     session: Arc<Session>,
     request: Message,
+    prefers_events: bool,
 ) -> Answer {
     session.touch();
     let id = request.slice(Slot::Id).unwrap_or_default();
@@ -165,7 +168,7 @@ async fn legacy_request(
     let can_poll = session.revision >= Revision::V2025_11_25;
     let first = loop {
         match tokio::time::timeout(KEEP_ALIVE, stream.outbox.next()).await {
-            Ok(Next::End(Some(outcome))) => {
+            Ok(Next::End(Some(outcome))) if !prefers_events => {
                 return json(200, &outcome_text(outcome, &stream.request_id));
             }
             // Only newer clients know how to come back.

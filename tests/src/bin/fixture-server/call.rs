@@ -149,6 +149,11 @@ impl Call {
         }
     }
 
+    /// Tells the bridge that the client may hang up and come back for the answer.
+    pub(crate) fn release_stream(&self) {
+        self.server.notify("notifications/pontoon/release_stream", &json!({}));
+    }
+
     /// Logs to the client, as far as it wants to hear.
     pub(crate) fn log(&self, level: &str, data: &str) {
         let floor = match self.era {

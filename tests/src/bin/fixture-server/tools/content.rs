@@ -53,7 +53,8 @@ pub(super) fn tools() -> Vec<Tool> {
             call.log("info", "test_logging_tool was called");
             Ok(text("Logged, if you wanted to hear it."))
         }),
-        slow("test_reconnection", "Takes a second.", |call| {
+        slow("test_reconnection", "Takes a second, and lets the client hang up meanwhile.", |call| {
+            call.release_stream();
             call.sleep(Duration::from_secs(1))?;
             Ok(text("Reconnection test completed."))
         }),
