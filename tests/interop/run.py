@@ -214,6 +214,8 @@ class Bridge:
         self.process = subprocess.Popen(
             [self.program, "serve", "--config", config, "--listen", "127.0.0.1:0"],
             cwd=self.directory,
+            # Each client makes 20 calls at once, which is more than a small machine allows by itself.
+            env=os.environ | {"MCPO_MAX_CONCURRENT": "64", "MCPO_STATE_DIR": str(self.directory / "state")},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -42,7 +42,7 @@ pub struct Client {
     /// The conversation it belongs to: whose child serves it.
     pub key: Key,
     /// Where a legacy session hears what belongs to no call.
-    pub feed: Option<Arc<Outbox>>,
+    pub feed: Option<Feed>,
     /// The resources a legacy session is subscribed to.
     pub subscriptions: Vec<String>,
 }
@@ -54,6 +54,24 @@ pub enum Key {
     Session(Arc<str>),
     /// A client address, for requests that belong to no session.
     Address(std::net::IpAddr),
+}
+
+/// What a legacy session hears besides its calls.
+#[derive(Debug, Clone)]
+pub struct Feed {
+    /// Toward the client's own stream.
+    pub outbox: Arc<Outbox>,
+    /// The questions that wait for the client.
+    pub questions: Arc<Questions>,
+}
+
+impl Feed {
+    /// Puts a question of the server to the client. False if too many wait.
+    pub fn question(&self, question: &Message, answerer: Answerer) -> bool {
+        let Some(text) = self.questions.open(question, answerer) else { return false };
+        self.outbox.push(Item::Question(text));
+        true
+    }
 }
 
 impl Client {
@@ -192,10 +210,8 @@ impl Reply {
 
     /// Puts a question of the server to the client. False if this client cannot be asked.
     pub fn question(&self, question: &Message, answerer: Answerer) -> bool {
-        let Some(questions) = &self.questions else { return false };
-        let Some(text) = questions.open(question, answerer) else { return false };
-        self.outbox.push(Item::Question(text));
-        true
+        let Some(questions) = self.questions.clone() else { return false };
+        Feed { outbox: Arc::clone(&self.outbox), questions }.question(question, answerer)
     }
 
     /// Answers, with the client's own id in place of ours.

@@ -72,7 +72,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// When the connection ends before the answer does, or [`PATIENCE`] does.
+    /// When the connection ends before the answer does, or [`PATIENCE`](super::PATIENCE) does.
     pub fn send(&self, address: SocketAddr) -> io::Result<Response> {
         send_bytes(address, &self.bytes())
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Rig, TAG};
 
-/// The programs under test. Only a test target knows where they are: see [`binaries!`].
+/// The programs under test. Only a test target knows where they are: see [`binaries!`](crate::binaries).
 #[derive(Debug, Clone)]
 pub struct Binaries {
     /// The bridge.

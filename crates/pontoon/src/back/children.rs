@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use pontoon_supervise::{Child, Command, Complaints, Limits, SpawnError};
 use pontoon_wire::heal::Heal;
-use pontoon_wire::{Era, Message, Revision, Rewrite, era, method, quoted};
+use pontoon_wire::{Era, Message, Revision, Rewrite, Slot, era, method, quoted};
 
 use super::Back;
 use super::handshake::{HandshakeError, Opening, shake_hands};
 use super::link::{Asked, Link, LinkOptions, Listening, Purpose};
 use super::mailbox::Heard;
-use crate::call::{CallError, Client, Key};
+use crate::call::{CallError, Client, Feed, Key};
 use crate::config::{Mode, ProgramError};
 use crate::outbox::{Item, Outbox};
 
@@ -158,19 +158,20 @@ impl Live {
     }
 
     fn offers(&self, capability: &str) -> bool {
-        let hello = self.hello.as_ref().and_then(|hello| hello.raw(pontoon_wire::Slot::Result));
+        let hello = self.hello.as_ref().and_then(|hello| hello.raw(Slot::Result));
         let capabilities = hello.and_then(|hello| pontoon_wire::json::find(hello, "capabilities"));
         capabilities.is_some_and(|raw| pontoon_wire::json::find(raw, capability).is_some())
     }
 
     /// Lets a legacy client's session hear what belongs to no call of its.
-    pub fn feed(&self, feed: &Arc<Outbox>, subscriptions: &[String]) {
-        let feed = Arc::clone(feed);
+    pub fn feed(&self, feed: &Feed, subscriptions: &[String]) {
+        let outbox = Arc::clone(&feed.outbox);
         let feeding = match self.era {
             Era::Legacy => {
                 subscriptions.iter().for_each(|uri| self.subscribe(uri));
+                self.ask_through(feed);
                 let listener =
-                    move |message: &Message| feed.push(Item::Note(message.clone().into()));
+                    move |message: &Message| outbox.push(Item::Note(message.clone().into()));
                 Feeding::Listener { _listening: self.link.listen(Box::new(listener)) }
             }
             Era::Modern => {
@@ -182,10 +183,25 @@ impl Live {
                 );
                 let request = modern_request(own_request_with(method::LISTEN, &filter));
                 let asked = self.link.ask(request, None, Purpose::Listen);
-                Feeding::Subscription { task: tokio::spawn(feed_from(asked, feed)) }
+                Feeding::Subscription { task: tokio::spawn(feed_from(asked, outbox)) }
             }
         };
         *self.feeding.lock().unwrap_or_else(PoisonError::into_inner) = Some(feeding);
+    }
+
+    /// Puts questions that belong to no call to the session.
+    fn ask_through(&self, feed: &Feed) {
+        // The link must not keep itself alive through what it calls.
+        let (feed, link) = (feed.clone(), self.link.weak());
+        self.link.ask_through(Box::new(move |question| {
+            let (link, id) = (link.clone(), question.slice(Slot::Id).unwrap_or_default());
+            let answerer = move |answer: &Message| {
+                if let Some(link) = link.upgrade() {
+                    link.say(Rewrite::new(answer.clone()).replace(Slot::Id, id).finish());
+                }
+            };
+            feed.question(question, Box::new(answerer))
+        }));
     }
 }
 

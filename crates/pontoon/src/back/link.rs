@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -62,6 +62,7 @@ struct Inner {
     input: Option<Arc<ChildInput>>,
     listeners: Vec<(u64, Listener)>,
     next_listener: u64,
+    asker: Option<Asker>,
     /// When the task will look at the deadlines next.
     armed: Option<Instant>,
     lists_changed: bool,
@@ -70,6 +71,9 @@ struct Inner {
 
 /// Hears what belongs to no request.
 pub type Listener = Box<dyn Fn(&Message) + Send>;
+
+/// Takes a question that belongs to no call. False if nobody can be asked.
+pub type Asker = Box<dyn Fn(&Message) -> bool + Send>;
 
 /// Who waits for an answer.
 #[derive(Debug)]
@@ -104,6 +108,7 @@ impl Link {
             input: Some(Arc::new(input)),
             listeners: Vec::new(),
             next_listener: 0,
+            asker: None,
             armed: None,
             lists_changed: false,
             is_gone: false,
@@ -155,6 +160,16 @@ impl Link {
         Listening { link: self.clone(), id }
     }
 
+    /// Calls `asker` for questions that belong to no call.
+    pub fn ask_through(&self, asker: Asker) {
+        self.shared.lock().asker = Some(asker);
+    }
+
+    /// This link, without keeping it.
+    pub fn weak(&self) -> WeakLink {
+        WeakLink { shared: Arc::downgrade(&self.shared) }
+    }
+
     /// Closes the server's input, which asks it to exit.
     pub fn close_input(&self) {
         self.shared.lock().input = None;
@@ -179,6 +194,19 @@ impl Link {
     /// Waits until the server has closed its output.
     pub async fn gone(&self) {
         self.shared.gone.cancelled().await;
+    }
+}
+
+/// A link that may be gone.
+#[derive(Debug, Clone)]
+pub struct WeakLink {
+    shared: Weak<Shared>,
+}
+
+impl WeakLink {
+    /// The link, if it still is there.
+    pub fn upgrade(&self) -> Option<Link> {
+        self.shared.upgrade().map(|shared| Link { shared })
     }
 }
 
@@ -291,15 +319,21 @@ impl Shared {
             let pong = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}");
             return inner.peer.say(Bytes::from(pong));
         }
-        match inner.only_call(self.one_client) {
-            Some(mailbox) => mailbox.push(Heard::Question(question)),
-            None => {
-                let why = "no call of a client is open that this question can belong to";
-                let refusal = ErrorObject::new(code::METHOD_NOT_FOUND, why).answer(&id);
-                inner.peer.say(Bytes::from(refusal));
-                inner.peer.heals().note(pontoon_wire::heal::Heal::H22);
-            }
+        if let Some(mailbox) = inner.only_call(self.one_client) {
+            return mailbox.push(Heard::Question(question));
         }
+        if inner.asker.as_ref().is_some_and(|asker| asker(&question)) {
+            return;
+        }
+        if question.method() == method::LIST_ROOTS {
+            // Servers ask this right after the handshake, whoever is there. Nobody has roots then.
+            let none = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"roots\":[]}}}}");
+            return inner.peer.say(Bytes::from(none));
+        }
+        let why = "no call of a client is open that this question can belong to";
+        let refusal = ErrorObject::new(code::METHOD_NOT_FOUND, why).answer(&id);
+        inner.peer.say(Bytes::from(refusal));
+        inner.peer.heals().note(pontoon_wire::heal::Heal::H22);
     }
 
     fn handle_loose(&self, inner: &mut Inner, message: &Message) {
@@ -484,6 +518,7 @@ impl Reader {
             waiting.mailbox.push(Heard::Gone);
         }
         inner.listeners.clear();
+        inner.asker = None;
         drop(inner);
         self.shared.gone.cancel();
     }

@@ -90,9 +90,14 @@ async fn post(
         (Era::Legacy, kind) => {
             let session = find_session(site, entry, &headers).map_err(with_id)?;
             if kind == Kind::Request {
-                return Ok(
-                    legacy_request(site, entry, session, message, post::prefers_events(&headers)).await
-                );
+                return Ok(legacy_request(
+                    site,
+                    entry,
+                    session,
+                    message,
+                    post::prefers_events(&headers),
+                )
+                .await);
             }
             site.sessions.note(&session, &message);
             Ok(accepted())

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::catalog::Entry;
 use super::stream::Stream;
 use crate::back::children::now;
-use crate::call::{Client, Key, Questions};
+use crate::call::{Client, Feed, Key, Questions};
 
 /// Streams that a session keeps for a client that may come back.
 const MAX_STREAMS: usize = 32;
@@ -82,7 +82,10 @@ impl Session {
             info: self.info.clone(),
             log_level: state.log_level.clone(),
             key: Key::Session(Arc::clone(&self.id)),
-            feed: Some(Arc::clone(&self.feed.outbox)),
+            feed: Some(Feed {
+                outbox: Arc::clone(&self.feed.outbox),
+                questions: Arc::clone(&self.questions),
+            }),
             subscriptions: state.subscriptions.iter().cloned().collect(),
         })
     }

@@ -250,8 +250,9 @@ fn subscribe(catalog: &Catalog, entry: &Entry, session: &Session, call: Call) ->
         return Some(call);
     }
     let client = session.client();
-    if let Some(live) = entry.back.kept(&client, Era::Modern) {
-        live.feed(&session.feed.outbox, &client.subscriptions);
+    let live = entry.back.kept(&client, Era::Modern);
+    if let (Some(live), Some(feed)) = (live, &client.feed) {
+        live.feed(feed, &client.subscriptions);
         call.reply.result("{}");
         return None;
     }

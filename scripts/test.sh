@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Sets up what the tests need and runs all of them. Everything is pinned and kept in a cache outside
+# the clone (PONTOON_TEST_CACHE, or ~/.cache/pontoon-test).
+#
+#   scripts/test.sh                    everything, as CI runs it
+#   scripts/test.sh lint unit          only these parts, in this order
+#
+# Parts: lint unit smoke stress fuzz conformance interop macos deny
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+target=${CARGO_TARGET_DIR:-target}
+
+main() {
+    if [ $# -eq 0 ]; then
+        set -- lint unit smoke stress fuzz conformance interop macos deny
+    fi
+    local part started
+    for part; do
+        started=$SECONDS
+        echo "== $part"
+        "run_$part"
+        echo "== $part: ok after $((SECONDS - started)) s"
+    done
+}
+
+run_lint() {
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+}
+
+run_unit() {
+    cargo test --workspace --locked
+}
+
+# What a newcomer types first: it must answer within a second of being built.
+run_smoke() {
+    cargo build --release --locked
+    python3 tests/interop/first_try.py
+}
+
+# Many clients with the same ids, calls aborted and children killed in between.
+run_stress() {
+    PONTOON_STRESS_STATEFUL=100000 PONTOON_STRESS_STATELESS=2000 \
+        cargo test --release --locked -p pontoon-tests --test all -- stress --nocapture
+}
+
+run_fuzz() {
+    ./scripts/fuzz-smoke.sh 5
+}
+
+# The protocol's own conformance suite, in front of our fixture server behind the bridge.
+run_conformance() {
+    ./scripts/setup-tests.sh node22 conformance
+    cargo build --release --locked -p pontoon -p pontoon-tests --bins
+    python3 tests/interop/conformance/all.py --pontoon "$target/release/pontoon" \
+        --fixture "$target/release/fixture-server"
+}
+
+# Real SDK clients and real servers.
+run_interop() {
+    ./scripts/setup-tests.sh
+    cargo build --release --locked -p pontoon -p pontoon-tests --bins
+    python3 tests/interop/run.py --pontoon "$target/release/pontoon" \
+        --fixture "$target/release/fixture-server"
+}
+
+# macOS cannot be run here, but the code for it must compile.
+run_macos() {
+    if ! command -v rustup >/dev/null || ! timeout 120 rustup target add aarch64-apple-darwin; then
+        echo "skipped: the target aarch64-apple-darwin cannot be installed here"
+        return
+    fi
+    cargo check --workspace --locked --target aarch64-apple-darwin
+}
+
+run_deny() {
+    if ! cargo deny --version >/dev/null 2>&1; then
+        echo "skipped: cargo-deny is not installed (cargo install cargo-deny --locked)"
+        return
+    fi
+    cargo deny check licenses bans sources
+}
+
+main "$@"
