@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use pontoon_supervise::{Child, Command, Complaints, Limits, SpawnError};
+use pontoon_supervise::{Child, Command, Complaints, Ladder, Limits, SpawnError};
 use pontoon_wire::heal::Heal;
 use pontoon_wire::{Era, Message, Revision, Rewrite, Slot, era, method, quoted};
 
@@ -19,6 +19,7 @@ use super::link::{Asked, Link, LinkOptions, Listening, Purpose};
 use super::mailbox::Heard;
 use crate::call::{CallError, Client, Feed, Key};
 use crate::config::{Mode, ProgramError};
+use crate::observe::heals::HealLog;
 use crate::outbox::{Item, Outbox};
 
 /// How long a child may take for its handshake, if the call itself has longer.
@@ -57,7 +58,10 @@ pub struct Live {
     pub era: Era,
     /// What it answered to `initialize`, in the legacy era.
     pub hello: Option<Message>,
-    child: Child,
+    /// Taken when the child is stopped.
+    child: Option<Child>,
+    pid: u32,
+    heals: Arc<HealLog>,
     complaints: Complaints,
     /// What keeps the client's session hearing of changes.
     feeding: Mutex<Option<Feeding>>,
@@ -81,36 +85,53 @@ impl Drop for Feeding {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        // Input closes first: a well-behaved server exits at its end. The rest of the ladder goes on
-        // in the background as the child's handle is dropped.
+        // Input closes first: a well-behaved server exits at its end.
         self.link.close_input();
+        let Some(child) = self.child.take() else { return };
+        // Without a runtime the child's own handle kills it as it is dropped.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(stop(child, Arc::clone(&self.heals)));
+        }
+    }
+}
+
+/// Stops a child, and notes if its input's end was not enough (H27).
+async fn stop(child: Child, heals: Arc<HealLog>) {
+    let ladder = Ladder::default();
+    let asked = now();
+    child.stop(&ladder).await;
+    if asked.elapsed() >= ladder.after_close {
+        heals.note(Heal::H27);
     }
 }
 
 impl Live {
     /// Its process id.
     pub fn id(&self) -> u32 {
-        self.child.id()
+        self.pid
     }
 
     /// How the child ended and what it last complained of, waiting a moment for its exit.
     pub async fn obituary(&self) -> String {
-        let exit = tokio::time::timeout(Duration::from_secs(1), self.child.exited()).await;
-        let how = match exit {
-            Ok(exit) => exit.to_string(),
-            Err(_) => "closed its output".to_owned(),
-        };
+        let how = self.exit_within(Duration::from_secs(1)).await;
+        let how = how.unwrap_or_else(|| "closed its output".to_owned());
         format!("{how}{}", said(&self.complaints.last_lines()))
+    }
+
+    /// How the child ended, if it does within this time.
+    async fn exit_within(&self, patience: Duration) -> Option<String> {
+        let exited = self.child.as_ref()?.exited();
+        tokio::time::timeout(patience, exited).await.ok().map(|exit| exit.to_string())
     }
 
     /// Kills the child and all it started, now.
     pub fn kill(&self) {
-        self.child.kill();
+        self.child.iter().for_each(Child::kill);
     }
 
     /// Whether a call can still be given to it.
     fn is_fit(&self) -> bool {
-        !self.link.is_gone() && self.child.try_exit().is_none()
+        !self.link.is_gone() && self.child.as_ref().is_some_and(|child| child.try_exit().is_none())
     }
 
     /// Whether it answers a small question within two seconds: a child whose tool hung may be well.
@@ -124,7 +145,7 @@ impl Live {
         loop {
             match asked.heard().await {
                 Heard::Answer(_) => return true,
-                Heard::TimedOut(_) | Heard::Gone | Heard::Ended => return false,
+                Heard::TimedOut(_) | Heard::Gone | Heard::Unsent | Heard::Ended => return false,
                 _ => {}
             }
         }
@@ -153,7 +174,10 @@ impl Live {
         let request = Rewrite::new(own_request_with(method, params));
         let mut asked = self.link.ask(request, None, Purpose::Listen);
         tokio::spawn(async move {
-            while !matches!(asked.heard().await, Heard::Answer(_) | Heard::Gone | Heard::Ended) {}
+            while !matches!(
+                asked.heard().await,
+                Heard::Answer(_) | Heard::Gone | Heard::Unsent | Heard::Ended
+            ) {}
         });
     }
 
@@ -215,7 +239,9 @@ async fn feed_from(mut asked: Asked, feed: Arc<Outbox>) {
                     feed.push(Item::Note(era::to_legacy_note(&note).into()));
                 }
             }
-            Heard::Answer(_) | Heard::Ended | Heard::Gone | Heard::TimedOut(_) => return,
+            Heard::Answer(_) | Heard::Ended | Heard::Unsent | Heard::Gone | Heard::TimedOut(_) => {
+                return;
+            }
             _ => {}
         }
     }
@@ -388,7 +414,9 @@ impl Back {
             link: Link::start(input, output, &options),
             era: opening.era(),
             hello: None,
-            child,
+            pid: child.id(),
+            child: Some(child),
+            heals: Arc::clone(&self.heals),
             complaints,
             feeding: Mutex::new(None),
             log_level: Mutex::new(None),
@@ -437,7 +465,7 @@ impl Back {
 async fn failed_handshake(live: &Live, error: HandshakeError) -> StartError {
     let how = match error {
         HandshakeError::Gone => {
-            let exit = tokio::time::timeout(Duration::from_secs(1), live.child.exited()).await;
+            let exit = live.exit_within(Duration::from_secs(1)).await;
             exit.map(|exit| format!(": it {exit}")).unwrap_or_default()
         }
         _ => String::new(),

@@ -62,12 +62,30 @@ impl Back {
                 }
             }
         };
-        match lease {
-            Ok(lease) => {
-                let exchange = Exchange { back: self, lease, request, client };
-                exchange.run(cancel, reply).await;
+        let (mut lease, mut cancel, mut reply) = match lease {
+            Ok(lease) => (lease, cancel, reply),
+            Err(error) => return reply.fail(error),
+        };
+        // A kept child may have died while nobody looked. If it never read the request, another may.
+        loop {
+            let is_kept = matches!(lease, Lease::Kept(..));
+            let exchange = Exchange {
+                back: self,
+                lease,
+                request: request.clone(),
+                client: Arc::clone(&client),
+            };
+            match exchange.run(cancel, reply, is_kept).await {
+                Some(unsent) => (cancel, reply) = unsent,
+                None => return,
             }
-            Err(error) => reply.fail(error),
+            lease = tokio::select! {
+                () = cancel.cancelled() => return reply.forget(),
+                lease = self.lease(&client, child_era) => match lease {
+                    Ok(lease) => lease,
+                    Err(error) => return reply.fail(error),
+                },
+            };
         }
     }
 
@@ -116,13 +134,23 @@ enum Step {
 }
 
 impl Exchange<'_> {
-    async fn run(self, cancel: CancellationToken, reply: Reply) {
+    /// Runs to the end; gives the way home back if the child never read the request and another
+    /// may be tried.
+    async fn run(
+        self,
+        cancel: CancellationToken,
+        reply: Reply,
+        may_retry: bool,
+    ) -> Option<(CancellationToken, Reply)> {
         let request = self.translated_request();
         let mut asked = self.ask(request.clone());
         let (mut cancel, mut reply) = (cancel, reply);
         loop {
             let heard = tokio::select! {
-                () = cancel.cancelled() => return reply.forget(),
+                () = cancel.cancelled() => {
+                    reply.forget();
+                    return None;
+                }
                 heard = asked.heard() => heard,
             };
             let step = match heard {
@@ -152,16 +180,23 @@ impl Exchange<'_> {
                     self.ask_legacy_client(&request, answer, cancel, reply).await;
                     Step::Over
                 }
-                Heard::Answer(answer) => return self.answer(reply, &answer),
-                Heard::Ended => {
-                    return reply.error(&ErrorObject::new(code::INTERNAL, "the server ended it"));
+                Heard::Answer(answer) => {
+                    self.answer(reply, &answer);
+                    return None;
                 }
-                Heard::TimedOut(note) => return self.time_out(reply, note).await,
-                Heard::Gone => return self.mourn(reply).await,
+                Heard::TimedOut(note) => {
+                    self.time_out(reply, note).await;
+                    Step::Over
+                }
+                Heard::Unsent if may_retry => return Some((cancel, reply)),
+                Heard::Unsent | Heard::Ended | Heard::Gone => {
+                    self.mourn(reply).await;
+                    Step::Over
+                }
             };
             match step {
                 Step::GoOn(next_cancel, next_reply) => (cancel, reply) = (next_cancel, next_reply),
-                Step::Over => return,
+                Step::Over => return None,
             }
         }
     }
@@ -309,13 +344,17 @@ impl Exchange<'_> {
             };
             let asking = questions.iter().map(|(key, question)| (key.as_str(), question));
             reply.result(&era::input_required(asking, &state));
+            // While it waits for a person, the exchange is nobody's running call.
+            self.back.running.fetch_sub(1, Ordering::Relaxed);
             let call = tokio::select! {
-                call = tokio::time::timeout(PATIENCE, retry) => call,
-                () = self.lease.link.gone() => return Step::Over,
+                call = tokio::time::timeout(PATIENCE, retry) => call.ok(),
+                () = self.lease.link.gone() => None,
+                () = self.back.stop.cancelled() => None,
             };
+            self.back.running.fetch_add(1, Ordering::Relaxed);
             drop(ticket);
-            let Ok(Ok(Call { request, cancel, reply: next, .. })) = call else {
-                tracing::info!(server = %self.back.server.name, "nobody answered a question in time");
+            let Some(Ok(Call { request, cancel, reply: next, .. })) = call else {
+                tracing::info!(server = %self.back.server.name, "nobody answered a question");
                 return Step::Over;
             };
             if request.method() != self.request.method()
@@ -355,7 +394,11 @@ impl Exchange<'_> {
                 Heard::Note(note) => reply.note(note),
                 Heard::Log(line) => self.log(reply, line),
                 Heard::Resumed | Heard::Release => {}
-                Heard::Answer(_) | Heard::Ended | Heard::TimedOut(_) | Heard::Gone => {
+                Heard::Answer(_)
+                | Heard::Ended
+                | Heard::TimedOut(_)
+                | Heard::Unsent
+                | Heard::Gone => {
                     asked.put_back(heard);
                     return true;
                 }
@@ -413,7 +456,7 @@ impl Exchange<'_> {
                     Heard::Log(line) => self.log(&reply, line),
                     Heard::Answer(answer) => break answer,
                     Heard::TimedOut(note) => return self.time_out(reply, note).await,
-                    Heard::Gone | Heard::Ended => return self.mourn(reply).await,
+                    Heard::Gone | Heard::Unsent | Heard::Ended => return self.mourn(reply).await,
                     Heard::Question(question) => {
                         self.back.refuse(
                             &self.lease.link,

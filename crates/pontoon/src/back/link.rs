@@ -15,8 +15,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use pontoon_supervise::{ChildInput, ChildOutput};
 use pontoon_wire::error::{ErrorObject, code};
 use pontoon_wire::framing::lines::Lines;
-use pontoon_wire::heal::HealMode;
 use pontoon_wire::heal::lines::{Found, LineDoctor};
+use pontoon_wire::heal::{Heal, HealMode};
 use pontoon_wire::peer::{Event, OurId};
 use pontoon_wire::{Message, Peer, Rewrite, Slot, Text, method};
 use tokio::io::AsyncReadExt;
@@ -135,11 +135,18 @@ impl Link {
         let mailbox = Arc::new(Mailbox::default());
         let mut inner = self.shared.lock();
         if inner.is_gone {
-            mailbox.push(Heard::Gone);
+            mailbox.push(Heard::Unsent);
             return Asked { link: self.clone(), id: None, mailbox };
         }
         let waiting = Waiting { mailbox: Arc::clone(&mailbox), purpose };
         let id = inner.peer.request(request, deadline, waiting);
+        inner.write();
+        if inner.input.is_none() {
+            // The pipe broke, so at least the end of this request was never read.
+            inner.peer.cancel(id, "never sent");
+            mailbox.push(Heard::Unsent);
+            return Asked { link: self.clone(), id: None, mailbox };
+        }
         self.shared.flush(inner);
         Asked { link: self.clone(), id: Some(id), mailbox }
     }
@@ -186,9 +193,9 @@ impl Link {
         self.shared.lock().lists_changed
     }
 
-    /// Whether the server has closed its output.
+    /// Whether the server has closed its output, or its input broke.
     pub fn is_gone(&self) -> bool {
-        self.shared.gone.is_cancelled()
+        self.shared.gone.is_cancelled() || self.shared.lock().input.is_none()
     }
 
     /// Waits until the server has closed its output.
@@ -222,8 +229,10 @@ impl Asked {
     /// The next thing the server says about this request. Cancel safe, like the mailbox.
     pub async fn heard(&mut self) -> Heard {
         let heard = self.mailbox.next().await;
-        let is_over =
-            matches!(heard, Heard::Answer(_) | Heard::Ended | Heard::TimedOut(_) | Heard::Gone);
+        let is_over = matches!(
+            heard,
+            Heard::Answer(_) | Heard::Ended | Heard::TimedOut(_) | Heard::Gone | Heard::Unsent
+        );
         if is_over {
             self.id = None;
         }
@@ -333,7 +342,7 @@ impl Shared {
         let why = "no call of a client is open that this question can belong to";
         let refusal = ErrorObject::new(code::METHOD_NOT_FOUND, why).answer(&id);
         inner.peer.say(Bytes::from(refusal));
-        inner.peer.heals().note(pontoon_wire::heal::Heal::H22);
+        inner.peer.heals().note(Heal::H22);
     }
 
     fn handle_loose(&self, inner: &mut Inner, message: &Message) {
@@ -386,7 +395,10 @@ impl Inner {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The server closed its input. Its output tells how it ends.
-                Err(_) => return self.outgoing.clear(),
+                Err(_) => {
+                    self.input = None;
+                    return self.outgoing.clear();
+                }
             }
         }
     }
@@ -464,6 +476,9 @@ impl Reader {
         let shared = Arc::clone(&self.shared);
         let mut inner = shared.lock();
         while let Some(line) = self.lines.next_line() {
+            if self.lines.take_return() {
+                inner.peer.heals().note(Heal::H04);
+            }
             match line {
                 Ok(line) => self.doctor.take(line, inner.peer.heals()),
                 Err(too_long) => {

@@ -136,7 +136,7 @@ async fn relay(live: &Live, call: Call, stop: &CancellationToken) {
         match heard {
             Heard::Note(note) => reply.note(note),
             Heard::Answer(answer) => return reply.answer(&answer),
-            Heard::Ended | Heard::Gone | Heard::TimedOut(_) => return end(reply),
+            Heard::Ended | Heard::Unsent | Heard::Gone | Heard::TimedOut(_) => return end(reply),
             Heard::Log(_) | Heard::Question(_) | Heard::Resumed | Heard::Release => {}
         }
     }

@@ -28,6 +28,8 @@ pub enum Heard {
     Ended,
     /// The deadline passed, and the server was told to stop; nothing comes after it.
     TimedOut(Option<String>),
+    /// The server was gone before it could read the request; nothing comes after it.
+    Unsent,
     /// The server is gone; nothing comes after it.
     Gone,
 }

@@ -72,6 +72,9 @@ struct Serve {
     /// How much to log: debug, info, warn or error.
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
+    /// A further host name by which clients reach the bridge; may be given several times.
+    #[arg(long, value_name = "HOST")]
+    allowed_host: Vec<String>,
     /// Listen beyond this machine although nothing asks clients who they are.
     #[arg(long)]
     insecure: bool,
@@ -113,8 +116,9 @@ impl Source {
 /// Runs the command that was typed. Exit codes: 0 done, 1 failed, 2 typed wrongly.
 pub fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Serve(Serve { source, listen, log_level, insecure }) => {
-            serve::run(&Options { listen, log_level, insecure, ..source.options() })
+        Command::Serve(Serve { source, listen, log_level, allowed_host, insecure }) => {
+            let allowed_hosts = allowed_host;
+            serve::run(&Options { listen, log_level, allowed_hosts, insecure, ..source.options() })
         }
         Command::Check(source) => check::run(&source.options()),
         Command::Tools(Tools { server, source, json }) => {

@@ -88,6 +88,8 @@ pub struct Options {
     pub log_level: Option<String>,
     /// `--insecure`: listening beyond this machine is meant.
     pub insecure: bool,
+    /// `--allowed-host`: further names by which clients reach us, besides `MCPO_ALLOWED_HOSTS`.
+    pub allowed_hosts: Vec<String>,
 }
 
 impl Config {
@@ -151,7 +153,7 @@ impl Config {
             max_body: settings.max_body,
             max_message: settings.max_message,
             state_dir: settings.state_dir.as_deref().map(absolute),
-            allowed_hosts: settings.allowed_hosts,
+            allowed_hosts: [settings.allowed_hosts, options.allowed_hosts.clone()].concat(),
             allowed_origins: settings.allowed_origins,
             insecure: options.insecure,
             source,

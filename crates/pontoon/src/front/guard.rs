@@ -34,26 +34,26 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// Why it may not, for the person who reads it.
-    pub fn check(&self, headers: &HeaderMap) -> Result<(), String> {
+    /// The status and the reason why it may not, for the person who reads it.
+    pub fn check(&self, headers: &HeaderMap) -> Result<(), (u16, String)> {
         let mut hosts = headers.get_all(HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else {
-            return Err("exactly one `Host` header is needed".to_owned());
+            return Err((400, "exactly one `Host` header is needed".to_owned()));
         };
         let host = host.to_str().unwrap_or_default().to_ascii_lowercase();
         if !self.is_known(&host) {
-            return Err(format!(
-                "the host {host:?} is not served here: name it in MCPO_ALLOWED_HOSTS"
-            ));
+            let text =
+                format!("the host {host:?} is not served here: name it in MCPO_ALLOWED_HOSTS");
+            return Err((403, text));
         }
         for origin in headers.get_all(ORIGIN) {
             let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
             let host = origin.split_once("://").map(|(_, host)| host);
             let is_ours = host.is_some_and(|host| self.is_known(host));
             if !is_ours && !self.origins.contains(&origin) {
-                return Err(format!(
-                    "the origin {origin:?} is foreign: name it in MCPO_ALLOWED_ORIGINS"
-                ));
+                let text =
+                    format!("the origin {origin:?} is foreign: name it in MCPO_ALLOWED_ORIGINS");
+                return Err((403, text));
             }
         }
         Ok(())

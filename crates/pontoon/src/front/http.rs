@@ -116,11 +116,11 @@ async fn serve_connection(
 }
 
 async fn handle(site: &Arc<Site>, request: Request<Incoming>, peer: IpAddr) -> Answer {
-    if let Err(why) = site.guard.check(request.headers()) {
-        return error(403, &ErrorObject::new(code::INVALID_REQUEST, why), None);
+    if let Err((status, why)) = site.guard.check(request.headers()) {
+        return error(status, &ErrorObject::new(code::INVALID_REQUEST, why), None);
     }
     if is_ambiguous(request.headers()) {
-        let text = "`Content-Length` and `Transfer-Encoding` exclude each other";
+        let text = "say once how long the body is: by `Content-Length`, or by `Transfer-Encoding: chunked`";
         let mut answer = error(400, &ErrorObject::new(code::INVALID_REQUEST, text), None);
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         return answer;
@@ -140,9 +140,13 @@ async fn handle(site: &Arc<Site>, request: Request<Incoming>, peer: IpAddr) -> A
     }
 }
 
-/// Both ways to say how long a body is: a proxy before us may believe the other one.
+/// Whether a proxy before us may believe that the body ends elsewhere.
 fn is_ambiguous(headers: &HeaderMap) -> bool {
-    headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(hyper::header::CONTENT_LENGTH)
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let Some(coding) = codings.next() else { return false };
+    !coding.as_bytes().eq_ignore_ascii_case(b"chunked")
+        || codings.next().is_some()
+        || headers.contains_key(hyper::header::CONTENT_LENGTH)
 }
 
 fn unknown_server(site: &Site, name: &str) -> Answer {

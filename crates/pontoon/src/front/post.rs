@@ -36,8 +36,7 @@ impl Refusal {
 ///
 /// 415 for a body that is not JSON, 406 for a client that takes neither JSON nor events.
 pub fn check_media(headers: &HeaderMap) -> Result<(), Refusal> {
-    let content =
-        headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let content = only(headers, CONTENT_TYPE.as_str())?.unwrap_or_default();
     let essence = content.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
         let text = "the body must be application/json: say so in Content-Type";

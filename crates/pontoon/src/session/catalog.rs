@@ -386,7 +386,7 @@ async fn ask(live: &Live, method: &str, params: &str) -> Result<Message, String>
             Heard::TimedOut(_) => {
                 return Err(format!("it did not answer `{method}` within {patience} s"));
             }
-            Heard::Gone | Heard::Ended => return Err(live.obituary().await),
+            Heard::Gone | Heard::Unsent | Heard::Ended => return Err(live.obituary().await),
             Heard::Question(question) => {
                 crate::back::refuse(&live.link, &question, "nobody is there to be asked");
             }

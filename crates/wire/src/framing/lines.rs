@@ -1,10 +1,13 @@
 //! Newline framing, with a limit on the length of a line.
 //!
+//! A carriage return ends a line too: some servers write CRLF, and some nothing but CR. Inside JSON
+//! text it can only stand between tokens, and lines that belong together are joined again later.
+//!
 //! A line over the limit is dropped to its end and reported once, and the lines after it are kept:
 //! a reader that ended there would lose every later answer.
 
 use bytes::{Buf, BytesMut};
-use memchr::memchr;
+use memchr::memchr2;
 
 /// A line was longer than the limit and has been dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -22,12 +25,13 @@ pub struct Lines {
     searched: usize,
     limit: usize,
     dropping: bool,
+    saw_return: bool,
 }
 
 impl Lines {
     /// Nothing read yet; a line may be `limit` bytes long.
     pub fn new(limit: usize) -> Self {
-        Self { buffer: BytesMut::new(), searched: 0, limit, dropping: false }
+        Self { buffer: BytesMut::new(), searched: 0, limit, dropping: false, saw_return: false }
     }
 
     /// Where to put bytes that were read.
@@ -38,7 +42,7 @@ impl Lines {
     /// The next whole line without its newline, or `None` until more bytes come.
     pub fn next_line(&mut self) -> Option<Result<BytesMut, LineTooLong>> {
         loop {
-            let Some(found) = memchr(b'\n', &self.buffer[self.searched..]) else {
+            let Some(found) = memchr2(b'\n', b'\r', &self.buffer[self.searched..]) else {
                 self.searched = self.buffer.len();
                 if self.dropping {
                     self.buffer.clear();
@@ -56,6 +60,7 @@ impl Lines {
             };
             let end = self.searched + found;
             self.searched = 0;
+            self.saw_return |= self.buffer[end] == b'\r';
             let line = self.buffer.split_to(end);
             self.buffer.advance(1);
             if std::mem::take(&mut self.dropping) {
@@ -66,6 +71,11 @@ impl Lines {
             }
             return Some(Ok(line));
         }
+    }
+
+    /// Whether a carriage return ended a line since this was last asked.
+    pub fn take_return(&mut self) -> bool {
+        std::mem::take(&mut self.saw_return)
     }
 
     /// What stands after the last newline, once the stream has ended.
@@ -100,6 +110,7 @@ mod tests {
     fn lines_are_split_however_the_bytes_come() {
         check(9, &["a\nb", "c\n", "\nd"], &[Ok("a"), Ok("bc"), Ok(""), Ok("d")]);
         check(9, &["a", "b", "\n"], &[Ok("ab")]);
+        check(9, &["a\r\nb\rc\r", "\n"], &[Ok("a"), Ok(""), Ok("b"), Ok("c"), Ok("")]);
     }
 
     #[test]

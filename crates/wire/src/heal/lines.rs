@@ -49,7 +49,12 @@ impl LineDoctor {
     /// Takes a line; what it holds is then given by [`LineDoctor::next_found`].
     pub fn take(&mut self, mut line: BytesMut, heals: &mut Heals) {
         match (scan(&mut line), self.joining.is_some()) {
-            (Ok(members), false) => self.push(Message::scanned(line, members)),
+            (Ok(members), false) => {
+                if line.first() != Some(&b'{') || line.last() != Some(&b'}') {
+                    heals.note(Heal::H04);
+                }
+                self.push(Message::scanned(line, members));
+            }
             (Ok(members), true) => {
                 let message = Message::scanned(line, members);
                 match message.kind() {
@@ -323,8 +328,8 @@ mod tests {
         let marked = format!("\u{feff}{ONE}");
         let padded = format!("\0{ONE}\0");
         check(&[&marked, &padded, ""], &[ONE, ONE], &[(Heal::H04, 2)]);
-        let returned = format!("{ONE}\r");
-        check(&[&returned, ""], &[&format!("{ONE} ")], &[]);
+        let spaced = format!("  {ONE}");
+        check(&[&spaced, ""], &[&spaced], &[(Heal::H04, 1)]);
     }
 
     #[test]

@@ -53,11 +53,15 @@ pub(super) fn tools() -> Vec<Tool> {
             call.log("info", "test_logging_tool was called");
             Ok(text("Logged, if you wanted to hear it."))
         }),
-        slow("test_reconnection", "Takes a second, and lets the client hang up meanwhile.", |call| {
-            call.release_stream();
-            call.sleep(Duration::from_secs(1))?;
-            Ok(text("Reconnection test completed."))
-        }),
+        slow(
+            "test_reconnection",
+            "Takes a second, and lets the client hang up meanwhile.",
+            |call| {
+                call.release_stream();
+                call.sleep(Duration::from_secs(1))?;
+                Ok(text("Reconnection test completed."))
+            },
+        ),
         quick("test_trigger_tool_change", "Adds or removes a tool.", |call| {
             changes::toggle(call, List::Tools);
             Ok(text("The tool list changed."))

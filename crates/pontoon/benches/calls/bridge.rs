@@ -1,0 +1,116 @@
+//! A bridge that runs: the real binary, on a port of its own, with one server.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::client::Http;
+use crate::process::{self, Running};
+
+/// The name of the only server.
+const SERVER: &str = "bench";
+
+/// A bridge that runs, and is stopped when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Bridge {
+    running: Running,
+    address: SocketAddr,
+    _directory: TempDir,
+}
+
+impl Bridge {
+    /// Starts `pontoon` with a server that runs `program` with `args`, and waits until it is known.
+    pub(crate) fn start(pontoon: &Path, mode: &str, program: &Path, args: &[&str]) -> Self {
+        let directory = TempDir::with_prefix("pontoon-bench-").expect("a directory");
+        let config = directory.path().join("mcp-servers.json");
+        let server = json!({ "command": program, "args": args, "mode": mode });
+        let text = json!({ "mcpServers": { SERVER: server } }).to_string();
+        std::fs::write(&config, text).expect("a file in our own directory");
+        let mut command = process::command(pontoon, &["serve", "--listen", "127.0.0.1:0"]);
+        command.arg("--log-level=warn").arg("--config").arg(&config);
+        command.env("MCPO_STATE_DIR", directory.path()).env("MCPO_MAX_CONCURRENT", "32");
+        let mut running = Running::start(command.stdin(Stdio::null()).stderr(Stdio::piped()));
+        let stderr = running.0.stderr.take().expect("piped just above");
+        let address = address_in(BufReader::new(stderr));
+        let bridge = Self { running, address, _directory: directory };
+        bridge.wait_for("its server", |health| health["servers"][SERVER]["state"] == "ready");
+        bridge.wait_for_no_child();
+        bridge
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where its server is.
+    pub(crate) fn path(&self) -> String {
+        format!("/mcp/{SERVER}")
+    }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.running.id()
+    }
+
+    /// The helper process that starts the servers.
+    pub(crate) fn spawner(&self) -> u32 {
+        process::below(self.id()).first().copied().expect("the bridge has a helper")
+    }
+
+    /// The servers that run now.
+    pub(crate) fn servers(&self) -> Vec<u32> {
+        process::below(self.spawner())
+    }
+
+    /// Waits until no server runs.
+    pub(crate) fn wait_for_no_child(&self) {
+        self.wait_for("no child", |health| health["children"] == 0);
+    }
+
+    fn wait_for(&self, what: &str, holds: impl Fn(&Value) -> bool) {
+        let began = Instant::now();
+        loop {
+            let health = Http::connect(self.address).get("/health");
+            let health: Value = serde_json::from_slice(&health).expect("JSON of our own");
+            if holds(&health) {
+                return;
+            }
+            assert!(began.elapsed() < Duration::from_secs(20), "waited for {what}: {health}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// The address in the greeting. What comes after it is read away.
+fn address_in(mut stderr: impl BufRead + Send + 'static) -> SocketAddr {
+    let mut said = String::new();
+    let address = loop {
+        let before = said.len();
+        let read = stderr.read_line(&mut said).expect("text");
+        assert!(read > 0, "the bridge did not start: {said}");
+        if let Some((_, address)) = said[before..].trim().split_once("listening on http://") {
+            break address.parse().expect("an address");
+        }
+    };
+    thread::spawn(move || {
+        let mut rest = Vec::new();
+        while matches!(stderr.read_until(b'\n', &mut rest), Ok(1..)) {
+            // Nothing is expected at this level, so whatever is said matters.
+            tell(&String::from_utf8_lossy(&rest));
+            rest.clear();
+        }
+    });
+    address
+}
+
+#[expect(clippy::print_stderr, reason = "a benchmark talks to a person")]
+fn tell(line: &str) {
+    eprint!("bridge: {line}");
+}

@@ -1,0 +1,101 @@
+//! What the bridge costs: each number beside a floor, measured in turns in the same run.
+//!
+//! `cargo bench -p pontoon --bench calls [-- --quick] [--only pooled] [--pontoon FILE]`. Everything
+//! runs on loopback, is started here and is stopped here. What the rows mean is told in
+//! `docs/benchmarks.md`. This file reads the command line; each section has a file of its own.
+
+#![forbid(unsafe_code)]
+
+mod big;
+mod bridge;
+mod client;
+mod load;
+mod memory;
+mod native;
+mod pooled;
+mod process;
+mod stateless;
+mod table;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+
+use crate::table::Table;
+
+/// Measures the bridge against its floors.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Shorter: about 20 seconds, with more noise.
+    #[arg(long)]
+    quick: bool,
+    /// Only this section: pooled, stateless, memory or big.
+    #[arg(long)]
+    only: Option<String>,
+    /// The bridge to measure, in place of the one that was just built.
+    #[arg(long, value_name = "FILE")]
+    pontoon: Option<PathBuf>,
+    /// Cargo says this when it measures; without it, it only tests that this can be built.
+    #[arg(long, hide = true)]
+    bench: bool,
+    /// Be the HTTP server of the floor.
+    #[arg(long, hide = true)]
+    be_http_server: bool,
+    /// Be a stdio server with long answers.
+    #[arg(long, hide = true)]
+    be_stdio_server: bool,
+}
+
+/// What every section needs to know.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) pontoon: PathBuf,
+    pub(crate) is_quick: bool,
+}
+
+impl Plan {
+    /// How often the sides take turns, and how long a turn is.
+    pub(crate) fn rounds(&self) -> (usize, Duration) {
+        match self.is_quick {
+            true => (5, Duration::from_millis(120)),
+            false => (15, Duration::from_millis(300)),
+        }
+    }
+}
+
+type Section = (&'static str, fn(&Plan, &mut Table));
+
+const SECTIONS: [Section; 4] = [
+    ("pooled", pooled::measure),
+    ("stateless", stateless::measure),
+    ("memory", memory::measure),
+    ("big", big::measure),
+];
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    if options.be_http_server {
+        return native::serve_http();
+    }
+    if options.be_stdio_server {
+        return native::serve_stdio();
+    }
+    if !options.bench {
+        return ExitCode::SUCCESS;
+    }
+    let built = PathBuf::from(env!("CARGO_BIN_EXE_pontoon"));
+    let plan = Plan { pontoon: options.pontoon.unwrap_or(built), is_quick: options.quick };
+    let began = Instant::now();
+    let mut table = Table::default();
+    for (name, measure) in SECTIONS {
+        if options.only.as_deref().is_none_or(|only| only == name) {
+            measure(&plan, &mut table);
+        }
+    }
+    table.print(began.elapsed());
+    let left = process::left();
+    assert!(left.is_empty(), "processes are left: {left:?}");
+    ExitCode::SUCCESS
+}

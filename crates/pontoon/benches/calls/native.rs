@@ -1,0 +1,120 @@
+//! The floors as processes of their own: a plain HTTP server, and a stdio server with long answers.
+
+use std::convert::Infallible;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::process::{self, Running};
+
+/// This program.
+pub(crate) fn program() -> PathBuf {
+    std::env::current_exe().expect("this program has a file")
+}
+
+/// The argument that makes this program a stdio server with long answers.
+pub(crate) const STDIO: &str = "--be-stdio-server";
+
+/// Starts the HTTP server of the floor, and gives its address.
+pub(crate) fn start_http() -> (Running, SocketAddr) {
+    let mut running = Running::start(&mut process::command(&program(), &["--be-http-server"]));
+    let mut line = String::new();
+    let stdout = running.0.stdout.as_mut().expect("piped");
+    BufReader::new(stdout).read_line(&mut line).expect("an address");
+    (running, line.trim().parse().expect("an address"))
+}
+
+/// What the HTTP server answers with: the beginning of this.
+static WHOLE: LazyLock<Bytes> = LazyLock::new(|| text(16 * 1024 * 1024).into());
+
+/// A plain HTTP server: reads each body and answers with as many bytes as its path `/N` says.
+pub(crate) fn serve_http() -> ExitCode {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let serving = async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound just above");
+        writeln!(io::stdout(), "{address}").expect("somebody reads");
+        loop {
+            let (stream, _) = listener.accept().await.expect("a connection");
+            tokio::spawn(serve_connection(stream));
+        }
+    };
+    // In a task, like the bridge's: the thread of `block_on` costs another hop.
+    runtime.block_on(async { tokio::spawn(serving).await.expect("it serves until it is killed") })
+}
+
+async fn serve_connection(stream: TcpStream) {
+    stream.set_nodelay(true).expect("a TCP socket");
+    let service = service_fn(|request: Request<Incoming>| async move {
+        let length: usize = request.uri().path()[1..].parse().unwrap_or(0);
+        drop(request.into_body().collect().await);
+        let mut response = Response::new(Full::new(WHOLE.slice(..length)));
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        Ok::<_, Infallible>(response)
+    });
+    let http = hyper::server::conn::http1::Builder::new();
+    drop(http.serve_connection(TokioIo::new(stream), service).await);
+}
+
+/// Text like that of tools: lines, with their ends escaped as JSON wants it.
+fn text(length: usize) -> String {
+    let line = format!("{}\\n", "a word and the next".repeat(3));
+    line.repeat(length / line.len() + 1)
+}
+
+/// A stdio server of the legacy era with one tool, whose answer is as long as is asked. The answer is
+/// made once, so that giving it costs little more than writing it.
+pub(crate) fn serve_stdio() -> ExitCode {
+    let mut output = io::stdout().lock();
+    let (mut length, mut whole) = (0, String::new());
+    for line in io::stdin().lock().lines() {
+        let Ok(line) = line else { break };
+        let message: Value = serde_json::from_str(&line).unwrap_or_default();
+        let Some(id) = message.get("id") else { continue };
+        let result = match message["method"].as_str().unwrap_or_default() {
+            "initialize" => json!({
+                "protocolVersion": message["params"]["protocolVersion"],
+                "capabilities": { "tools": {} },
+                "serverInfo": { "name": "bench", "version": "1" },
+            }),
+            "tools/list" => json!({
+                "tools": [{ "name": "big", "inputSchema": { "type": "object" } }],
+            }),
+            "tools/call" => {
+                let asked = message["params"]["arguments"]["bytes"].as_u64().unwrap_or(0);
+                if length != asked {
+                    (length, whole) = (asked, text(usize::try_from(asked).unwrap_or(0)));
+                }
+                let head = format!(
+                    "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\""
+                );
+                let parts = [head.as_str(), &whole, "\"}]}}\n"];
+                if parts.iter().try_for_each(|part| output.write_all(part.as_bytes())).is_err() {
+                    break;
+                }
+                continue;
+            }
+            _ => {
+                let error = json!({ "code": -32601, "message": "no such method" });
+                let answer = json!({ "jsonrpc": "2.0", "id": id, "error": error });
+                drop(writeln!(output, "{answer}"));
+                continue;
+            }
+        };
+        drop(writeln!(output, "{}", json!({ "jsonrpc": "2.0", "id": id, "result": result })));
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,145 @@
+//! Processes: how they are started and stopped here, and what the system tells of them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The clock ticks of `/proc`, a hundred a second on every Linux there is.
+const TICK: Duration = Duration::from_millis(10);
+
+/// The processes below those that were stopped, with their start times, to look for at the end.
+static SEEN: Mutex<Vec<(u32, u64)>> = Mutex::new(Vec::new());
+
+/// A process that is stopped when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Running(pub(crate) Child);
+
+/// A command with its input and output piped, which inherits no settings of Pontoon.
+#[expect(clippy::disallowed_methods, reason = "the floor starts processes as directly as can be")]
+pub(crate) fn command(program: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("MCPO_") {
+            command.env_remove(name);
+        }
+    }
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+}
+
+impl Running {
+    /// Starts a process.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        Self(command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
+    }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if matches!(self.0.try_wait(), Ok(Some(_))) {
+            return;
+        }
+        below(self.id()).into_iter().for_each(note);
+        drop(self.0.stdin.take());
+        let pid = Pid::from_child(&self.0);
+        let began = Instant::now();
+        // An error means that it has ended already, which is what we want.
+        let _ = kill_process(pid, Signal::TERM);
+        while matches!(self.0.try_wait(), Ok(None)) {
+            if began.elapsed() > Duration::from_secs(10) {
+                drop(self.0.kill());
+                drop(self.0.wait());
+                return;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+fn note(pid: u32) {
+    let Some(stat) = stat(pid) else { return };
+    SEEN.lock().unwrap_or_else(PoisonError::into_inner).push((pid, stat.started));
+}
+
+/// The processes that were started here and still run, after a moment to end in.
+pub(crate) fn left() -> Vec<u32> {
+    let seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let began = Instant::now();
+    loop {
+        let is_left =
+            |(pid, started): &&(u32, u64)| stat(*pid).is_some_and(|stat| stat.started == *started);
+        let left: Vec<u32> = seen.iter().filter(is_left).map(|(pid, _)| *pid).collect();
+        if left.is_empty() || began.elapsed() > Duration::from_secs(5) {
+            return left;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What `/proc/PID/stat` tells: the parent, the time on a processor, the start.
+#[derive(Debug, Clone, Copy)]
+struct Stat {
+    parent: u32,
+    own: Duration,
+    /// Of children that have ended.
+    ended: Duration,
+    started: u64,
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in brackets and may hold anything, so fields count from its end.
+    let fields: Vec<&str> = text.rsplit_once(") ")?.1.split(' ').collect();
+    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    let ticks = |at: usize| TICK * u32::try_from(number(at).unwrap_or(0)).unwrap_or(0);
+    Some(Stat {
+        parent: u32::try_from(number(1)?).ok()?,
+        own: ticks(11) + ticks(12),
+        ended: ticks(13) + ticks(14),
+        started: number(19)?,
+    })
+}
+
+/// The processes below this one.
+pub(crate) fn below(pid: u32) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").expect("a Linux system");
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let parents: BTreeMap<u32, u32> =
+        pids.filter_map(|pid| Some((pid, stat(pid)?.parent))).collect();
+    let mut found = vec![pid];
+    let mut at = 0;
+    while let Some(parent) = found.get(at).copied() {
+        found.extend(parents.iter().filter(|(_, its)| **its == parent).map(|(pid, _)| *pid));
+        at += 1;
+    }
+    found.split_off(1)
+}
+
+/// User and system time of these processes until now.
+pub(crate) fn processor_time(pids: &[u32]) -> Duration {
+    pids.iter().filter_map(|pid| stat(*pid)).map(|stat| stat.own).sum()
+}
+
+/// User and system time of this process's children that have ended.
+pub(crate) fn processor_time_of_ended(pid: u32) -> Duration {
+    stat(pid).map_or(Duration::ZERO, |stat| stat.ended)
+}
+
+/// A size in bytes from `/proc/PID/status`, such as `VmRSS`.
+pub(crate) fn size(pid: u32, field: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
