@@ -102,8 +102,10 @@ fn address_in(mut stderr: impl BufRead + Send + 'static) -> SocketAddr {
     thread::spawn(move || {
         let mut rest = Vec::new();
         while matches!(stderr.read_until(b'\n', &mut rest), Ok(1..)) {
-            // Nothing is expected at this level, so whatever is said matters.
-            tell(&String::from_utf8_lossy(&rest));
+            // The greeting is plain text; what is logged at this level matters.
+            if rest.starts_with(b"{") {
+                tell(&String::from_utf8_lossy(&rest));
+            }
             rest.clear();
         }
     });

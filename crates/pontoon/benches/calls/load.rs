@@ -65,6 +65,14 @@ impl Side {
     }
 }
 
+/// How a load is called in the table.
+pub(crate) fn name(what: &str, clients: usize) -> String {
+    match clients {
+        1 => format!("{what}, 1 client"),
+        _ => format!("{what}, {clients} clients"),
+    }
+}
+
 /// The middle one.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();

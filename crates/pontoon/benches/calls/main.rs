@@ -31,9 +31,9 @@ struct Options {
     /// Shorter: about 20 seconds, with more noise.
     #[arg(long)]
     quick: bool,
-    /// Only this section: pooled, stateless, memory or big.
-    #[arg(long)]
-    only: Option<String>,
+    /// Only this: pooled or pooled-1, -16, -64, stateless or stateless-1, -8, memory, big.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    only: String,
     /// The bridge to measure, in place of the one that was just built.
     #[arg(long, value_name = "FILE")]
     pontoon: Option<PathBuf>,
@@ -56,20 +56,24 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// How often the sides take turns, and how long a turn is.
+    /// How often the sides take turns, and how long a turn is: short, so that what else the machine
+    /// does falls on both sides alike.
     pub(crate) fn rounds(&self) -> (usize, Duration) {
         match self.is_quick {
-            true => (5, Duration::from_millis(120)),
-            false => (15, Duration::from_millis(300)),
+            true => (16, Duration::from_millis(40)),
+            false => (60, Duration::from_millis(60)),
         }
     }
 }
 
 type Section = (&'static str, fn(&Plan, &mut Table));
 
-const SECTIONS: [Section; 4] = [
-    ("pooled", pooled::measure),
-    ("stateless", stateless::measure),
+const SECTIONS: [Section; 7] = [
+    ("pooled-1", |plan, table| pooled::measure(plan, 1, table)),
+    ("pooled-16", |plan, table| pooled::measure(plan, 16, table)),
+    ("pooled-64", |plan, table| pooled::measure(plan, 64, table)),
+    ("stateless-1", |plan, table| stateless::measure(plan, 1, table)),
+    ("stateless-8", |plan, table| stateless::measure(plan, 8, table)),
     ("memory", memory::measure),
     ("big", big::measure),
 ];
@@ -90,7 +94,8 @@ fn main() -> ExitCode {
     let began = Instant::now();
     let mut table = Table::default();
     for (name, measure) in SECTIONS {
-        if options.only.as_deref().is_none_or(|only| only == name) {
+        let group = name.split_once('-').map_or(name, |(group, _)| group);
+        if ["", name, group].contains(&options.only.as_str()) {
             measure(&plan, &mut table);
         }
     }

@@ -8,19 +8,13 @@ use std::time::Duration;
 use crate::Plan;
 use crate::bridge::Bridge;
 use crate::client::{Http, HttpCaller, PipeCaller, tool_call};
-use crate::load::{Side, zip};
+use crate::load::{self, Side, zip};
 use crate::native;
 use crate::process::{self, processor_time};
 use crate::table::{Goal, Table, a_second, micros};
 
-/// Measures 1, 16 and 64 clients.
-pub(crate) fn measure(plan: &Plan, table: &mut Table) {
-    for clients in [1, 16, 64] {
-        measure_with(plan, clients, table);
-    }
-}
-
-fn measure_with(plan: &Plan, clients: usize, table: &mut Table) {
+/// Measures so many clients at once.
+pub(crate) fn measure(plan: &Plan, clients: usize, table: &mut Table) {
     let body = tool_call("greet", r#"{"name":"Ada"}"#);
     let bridge = Bridge::start(&plan.pontoon, "stateful", &plan.pontoon, &["demo"]);
     let mut ours: Vec<_> =
@@ -52,10 +46,7 @@ fn measure_with(plan: &Plan, clients: usize, table: &mut Table) {
 /// `used` is the time on a processor: of the bridge, its children, and the HTTP server.
 fn tell(clients: usize, sides: &[Side; 3], used: [Duration; 3], table: &mut Table) {
     let [ours, http, pipe] = sides;
-    let name = match clients {
-        1 => "pooled, 1 client".to_owned(),
-        _ => format!("pooled, {clients} clients"),
-    };
+    let name = load::name("pooled", clients);
     for (percent, part) in [("p50", 0.5), ("p99", 0.99)] {
         let floor = zip(&http.quantiles(part), &pipe.quantiles(part), |http, pipe| http + pipe);
         let goal = match (clients, percent) {

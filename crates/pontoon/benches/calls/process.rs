@@ -128,7 +128,19 @@ pub(crate) fn below(pid: u32) -> Vec<u32> {
 
 /// User and system time of these processes until now.
 pub(crate) fn processor_time(pids: &[u32]) -> Duration {
-    pids.iter().filter_map(|pid| stat(*pid)).map(|stat| stat.own).sum()
+    let time = |pid: &u32| time_of_threads(*pid).or_else(|| Some(stat(*pid)?.own));
+    pids.iter().filter_map(time).sum()
+}
+
+/// The same time of the threads that live, in nanoseconds where ticks are too coarse. No process that
+/// is looked at here ends threads while it is measured.
+fn time_of_threads(pid: u32) -> Option<Duration> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let time = |thread: fs::DirEntry| {
+        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        Some(Duration::from_nanos(text.split(' ').next()?.parse().ok()?))
+    };
+    threads.map(|thread| time(thread.ok()?)).sum()
 }
 
 /// User and system time of this process's children that have ended.

@@ -5,33 +5,12 @@ use std::process::Command;
 use crate::Plan;
 use crate::bridge::Bridge;
 use crate::client::{Caller, Http, HttpCaller, PipeCaller, tool_call};
-use crate::load::Side;
+use crate::load::{self, Side};
 use crate::process::{self, processor_time, processor_time_of_ended};
 use crate::table::{Goal, Table, a_second, millis};
 
-/// Measures one client, and eight.
-pub(crate) fn measure(plan: &Plan, table: &mut Table) {
-    for clients in [1, 8] {
-        measure_with(plan, clients, table);
-    }
-}
-
-/// Starts, opens, calls and ends a server with each call.
-struct Direct<'b> {
-    command: Command,
-    body: &'b str,
-}
-
-impl Caller for Direct<'_> {
-    fn call(&mut self) -> usize {
-        let mut caller = PipeCaller::start(&mut self.command, self.body);
-        let length = caller.call();
-        caller.end();
-        length
-    }
-}
-
-fn measure_with(plan: &Plan, clients: usize, table: &mut Table) {
+/// Measures so many clients at once.
+pub(crate) fn measure(plan: &Plan, clients: usize, table: &mut Table) {
     let body = tool_call("greet", r#"{"name":"Ada"}"#);
     let bridge = Bridge::start(&plan.pontoon, "stateless", &plan.pontoon, &["demo"]);
     let mut ours: Vec<_> =
@@ -57,7 +36,7 @@ fn measure_with(plan: &Plan, clients: usize, table: &mut Table) {
     }
     let after = used();
 
-    let name = if clients == 1 { "stateless, 1 client" } else { "stateless, 8 clients" };
+    let name = load::name("stateless", clients);
     let (ours, direct) = (bridged.quantiles(0.5), floor.quantiles(0.5));
     table.compare(&format!("{name}: p50"), &ours, &direct, millis, Goal::None);
     let (ours, direct) = (bridged.quantiles(0.99), floor.quantiles(0.99));
@@ -67,5 +46,20 @@ fn measure_with(plan: &Plan, clients: usize, table: &mut Table) {
     for (at, who) in ["bridge", "its helper", "child"].into_iter().enumerate() {
         let used = (after[at] - before[at]).as_secs_f64() / bridged.calls() as f64;
         table.tell(&format!("{name}: CPU a call, {who}"), used, millis, Goal::None);
+    }
+}
+
+/// Starts, opens, calls and ends a server with each call.
+struct Direct<'b> {
+    command: Command,
+    body: &'b str,
+}
+
+impl Caller for Direct<'_> {
+    fn call(&mut self) -> usize {
+        let mut caller = PipeCaller::start(&mut self.command, self.body);
+        let length = caller.call();
+        caller.end();
+        length
     }
 }

@@ -403,7 +403,7 @@ impl Back {
         self.log_complaints(&child);
         let (input, output) = child.take_streams().expect("a new child still has its streams");
         let options = LinkOptions {
-            heal: self.heal_mode(),
+            heal: self.server.heal,
             max_message: self.max_message,
             one_client: matches!(client.key, Key::Session(_))
                 || self.server.mode == Mode::Stateless,

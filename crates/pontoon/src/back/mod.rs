@@ -22,7 +22,7 @@ use pontoon_wire::heal::Heal;
 use pontoon_wire::{Message, Slot};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{HealMode, Server};
+use crate::config::Server;
 use crate::observe::heals::HealLog;
 
 /// One server, and the children that serve it.
@@ -66,14 +66,6 @@ impl Back {
     /// How many calls are under way.
     pub fn running(&self) -> usize {
         self.running.load(Ordering::Relaxed)
-    }
-
-    fn heal_mode(&self) -> pontoon_wire::heal::HealMode {
-        match self.server.heal {
-            HealMode::Off => pontoon_wire::heal::HealMode::Off,
-            HealMode::Warn => pontoon_wire::heal::HealMode::Warn,
-            HealMode::Repair => pontoon_wire::heal::HealMode::Repair,
-        }
     }
 
     /// Refuses a question that this client cannot be asked (H22).

@@ -11,7 +11,7 @@ use pontoon_wire::{Era, Message, Revision, Slot, method, quoted};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::terminal::{fail, load, say, start_spawner, tell, with_spawner};
+use super::terminal::{begin, fail, say, tell, with_spawner};
 use super::tools::{learn, tools, unknown};
 use crate::app::single;
 use crate::back::children::own_info;
@@ -26,15 +26,12 @@ pub fn run(
     server: &str,
     tool: &str,
     arguments: &[String],
+    answers: &[String],
     options: &Options,
     as_json: bool,
 ) -> ExitCode {
-    let config = match load(options) {
-        Ok(config) => config,
-        Err(code) => return code,
-    };
-    let starting = match start_spawner() {
-        Ok(starting) => starting,
+    let (config, starting) = match begin(options) {
+        Ok(begun) => begun,
         Err(code) => return code,
     };
     with_spawner(starting, async |spawner| {
@@ -44,7 +41,7 @@ pub fn run(
         let answer = async {
             let catalog = learn(&entry).await?;
             let request = request(&catalog, tool, arguments)?;
-            make_call(&entry, &catalog, request).await
+            make_call(&entry, &catalog, request, &pairs(answers)?).await
         };
         let interrupted = async { drop(tokio::signal::ctrl_c().await) };
         let code = tokio::select! {
@@ -66,10 +63,7 @@ fn request(catalog: &Catalog, tool: &str, arguments: &[String]) -> Result<Messag
         return Err(format!("there is no tool {tool:?}; there are: {}", names.join(", ")));
     };
     let mut values = Map::new();
-    for argument in arguments {
-        let Some((key, value)) = argument.split_once('=') else {
-            return Err(format!("{argument:?} is no argument: write it as key=value"));
-        };
+    for (key, value) in pairs(arguments)? {
         values.insert(key.to_owned(), fit(&found["inputSchema"]["properties"][key], value));
     }
     let text = json!({
@@ -77,6 +71,12 @@ fn request(catalog: &Catalog, tool: &str, arguments: &[String]) -> Result<Messag
         "params": { "name": tool, "arguments": values, "_meta": { "progressToken": 1 } },
     });
     Ok(Message::own(text.to_string()))
+}
+
+/// Words typed as key=value.
+fn pairs(words: &[String]) -> Result<Vec<(&str, &str)>, String> {
+    let pair = |word: &String| format!("{word:?} is no argument: write it as key=value");
+    words.iter().map(|word| word.split_once('=').ok_or_else(|| pair(word))).collect()
 }
 
 /// A typed word as the value that the tool's schema wants.
@@ -88,7 +88,12 @@ fn fit(schema: &Value, word: &str) -> Value {
     serde_json::from_str(word).unwrap_or_else(|_| text())
 }
 
-async fn make_call(entry: &Entry, catalog: &Catalog, request: Message) -> Result<Message, String> {
+async fn make_call(
+    entry: &Entry,
+    catalog: &Catalog,
+    request: Message,
+    answers: &[(&str, &str)],
+) -> Result<Message, String> {
     let outbox = Arc::new(Outbox::default());
     let questions = Arc::new(Questions::default());
     let id = Bytes::from_static(b"1");
@@ -128,7 +133,7 @@ async fn make_call(entry: &Entry, catalog: &Catalog, request: Message) -> Result
             method::PROGRESS => bar.show(&message),
             method::LOG => bar.say(&log_line(&message)),
             method::ELICIT => {
-                let answer = bar.paused(|| ask_person(&message));
+                let answer = bar.paused(|| ask_person(&message, answers));
                 questions.answer(&answer);
             }
             _ => {}
@@ -179,8 +184,9 @@ impl Bar {
     }
 }
 
-/// Puts a server's question to the person at the terminal; without one it is declined.
-fn ask_person(question: &Message) -> Message {
+/// Answers a server's question: as typed beforehand, or by the person at the terminal; without
+/// either it is declined.
+fn ask_person(question: &Message, answers: &[(&str, &str)]) -> Message {
     let id = String::from_utf8_lossy(question.raw(Slot::Id).unwrap_or_default()).into_owned();
     let params: Value =
         serde_json::from_slice(question.raw(Slot::Params).unwrap_or_default()).unwrap_or_default();
@@ -188,14 +194,18 @@ fn ask_person(question: &Message) -> Message {
         Message::own(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}"))
     };
     tell(&format!("the server asks: {}", params["message"].as_str().unwrap_or_default()));
-    if !std::io::stdin().is_terminal() && std::env::var_os("PONTOON_ANSWERS_FROM_STDIN").is_none() {
-        tell("(declined: standard input is no terminal)");
-        return answer(json!({ "action": "decline" }));
-    }
     let mut content = Map::new();
     for (name, property) in
         params["requestedSchema"]["properties"].as_object().into_iter().flatten()
     {
+        if let Some((_, value)) = answers.iter().find(|(key, _)| key == name) {
+            content.insert(name.clone(), fit(property, value));
+            continue;
+        }
+        if !std::io::stdin().is_terminal() {
+            tell("(declined: standard input is no terminal; answer with --answer KEY=VALUE)");
+            return answer(json!({ "action": "decline" }));
+        }
         let label = property["description"].as_str().or(property["title"].as_str()).unwrap_or(name);
         drop(write!(std::io::stderr(), "  {label} ({}): ", quoted(name)));
         let mut line = String::new();

@@ -102,6 +102,9 @@ struct Call {
     arguments: Vec<String>,
     #[command(flatten)]
     source: Source,
+    /// What to answer if the server asks; may be given several times. Else you are asked.
+    #[arg(long, value_name = "KEY=VALUE")]
+    answer: Vec<String>,
     /// Print the whole result as JSON.
     #[arg(long)]
     json: bool,
@@ -124,8 +127,8 @@ pub fn main() -> ExitCode {
         Command::Tools(Tools { server, source, json }) => {
             tools::run(&server, &source.options(), json)
         }
-        Command::Call(Call { server, tool, arguments, source, json }) => {
-            call::run(&server, &tool, &arguments, &source.options(), json)
+        Command::Call(Call { server, tool, arguments, source, answer, json }) => {
+            call::run(&server, &tool, &arguments, &answer, &source.options(), json)
         }
         Command::Demo => demo::run(),
     }

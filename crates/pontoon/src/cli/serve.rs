@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::terminal::{fail, load, source, start_spawner, tell, with_spawner};
+use super::terminal::{begin, fail, source, tell, with_spawner};
 use crate::app::App;
 use crate::back::children::chain;
 use crate::config::{Config, Mode, Options};
@@ -12,12 +12,8 @@ use crate::observe::log;
 
 /// Serves until SIGTERM or SIGINT; a second one ends it at once.
 pub fn run(options: &Options) -> ExitCode {
-    let config = match load(options) {
-        Ok(config) => config,
-        Err(code) => return code,
-    };
-    let starting = match start_spawner() {
-        Ok(starting) => starting,
+    let (config, starting) = match begin(options) {
+        Ok(begun) => begun,
         Err(code) => return code,
     };
     log::start(config.log_level);

@@ -26,7 +26,7 @@ pub fn fail(why: &str) -> ExitCode {
 }
 
 /// The configuration, its warnings told; mistakes end the command.
-pub fn load(options: &Options) -> Result<Config, ExitCode> {
+fn load(options: &Options) -> Result<Config, ExitCode> {
     match Config::load(options, std::env::vars_os()) {
         Ok((config, remarks)) => {
             if !remarks.is_empty() {
@@ -49,9 +49,13 @@ pub fn source(config: &Config) -> String {
     }
 }
 
-/// Forks the process that starts children. It must come before any thread.
-pub fn start_spawner() -> Result<Starting, ExitCode> {
-    Spawner::start().map_err(|error| fail(&format!("cannot start the helper process: {error}")))
+/// The configuration, and the process that starts children: forked before any thread exists.
+pub fn begin(options: &Options) -> Result<(Config, Starting), ExitCode> {
+    let config = load(options)?;
+    let starting = Spawner::start();
+    let starting =
+        starting.map_err(|error| fail(&format!("cannot start the helper process: {error}")))?;
+    Ok((config, starting))
 }
 
 /// Runs `work` with a spawner, and stops all children after it.

@@ -6,19 +6,15 @@ use std::sync::Arc;
 use pontoon_wire::{Era, method};
 use serde_json::Value;
 
-use super::terminal::{fail, load, say, start_spawner, with_spawner};
+use super::terminal::{begin, fail, say, with_spawner};
 use crate::app::single;
 use crate::config::{Config, Options};
 use crate::session::catalog::{Catalog, Entry};
 
 /// Lists the tools of a server.
 pub fn run(server: &str, options: &Options, as_json: bool) -> ExitCode {
-    let config = match load(options) {
-        Ok(config) => config,
-        Err(code) => return code,
-    };
-    let starting = match start_spawner() {
-        Ok(starting) => starting,
+    let (config, starting) = match begin(options) {
+        Ok(begun) => begun,
         Err(code) => return code,
     };
     with_spawner(starting, async |spawner| {

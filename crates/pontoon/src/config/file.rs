@@ -146,7 +146,9 @@ fn written_command<'d>(
 #[cfg(test)]
 mod tests {
     use super::super::environment::Environment;
-    use super::super::server::{HealMode, InheritEnv};
+    use pontoon_wire::heal::HealMode;
+
+    use super::super::server::InheritEnv;
     use super::*;
 
     fn servers(text: &str) -> (Vec<Arc<Server>>, Remarks) {

@@ -10,7 +10,9 @@ use super::document::{Node, Reader};
 use super::environment::Environment;
 use super::placeholders::resolve;
 use super::remarks::Weight;
-use super::server::{HealMode, InheritEnv};
+use pontoon_wire::heal::HealMode;
+
+use super::server::InheritEnv;
 use super::units;
 
 /// A key of a server in the file.

@@ -29,7 +29,7 @@ mod variables;
 
 pub use program::ProgramError;
 pub use remarks::{Place, Position, Remark, Remarks, Weight};
-pub use server::{BadServerName, HealMode, InheritEnv, Mode, Server, ServerName};
+pub use server::{BadServerName, InheritEnv, Mode, Server, ServerName};
 
 use document::quoted;
 use environment::Environment;
@@ -223,7 +223,7 @@ fn demo(timeout: Duration) -> Server {
         cwd: None,
         mode: Mode::default(),
         timeout,
-        heal: HealMode::default(),
+        heal: pontoon_wire::heal::HealMode::default(),
         fingerprint: 0,
     };
     // Our own tools change with our version, wherever the program lies.

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use pontoon_wire::heal::HealMode;
+
 use super::program::ProgramError;
 
 /// A server of the configuration, complete and checked.
@@ -50,18 +52,6 @@ pub enum Mode {
         /// Stopped after this long without a request.
         idle: Duration,
     },
-}
-
-/// What is done about violations of the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum HealMode {
-    /// Nothing: what cannot be understood is an error.
-    Off,
-    /// They are counted and logged, and passed on as they are.
-    Warn,
-    /// They are put right, counted and logged.
-    #[default]
-    Repair,
 }
 
 /// Which of our own variables a server sees besides the usual ones.
