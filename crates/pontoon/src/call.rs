@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use pontoon_wire::error::{ErrorObject, code};
 use pontoon_wire::{Era, Message, Revision, Rewrite, Slot, Text, method, quoted};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::outbox::{Item, Outbox};
@@ -66,11 +66,11 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Puts a question of the server to the client. False if too many wait.
-    pub fn question(&self, question: &Message, answerer: Answerer) -> bool {
-        let Some(text) = self.questions.open(question, answerer) else { return false };
+    /// Puts a question of the server to the client, and gives the id it got. `None` if too many wait.
+    pub fn question(&self, question: &Message, answerer: Answerer) -> Option<String> {
+        let (id, text) = self.questions.open(question, answerer)?;
         self.outbox.push(Item::Question(text));
-        true
+        Some(id)
     }
 }
 
@@ -168,14 +168,26 @@ pub struct Reply {
     outbox: Arc<Outbox>,
     id: Bytes,
     permit: Option<OwnedSemaphorePermit>,
+    /// Where the permit came from, to take another after a person has answered.
+    permits: Option<Arc<Semaphore>>,
     questions: Option<Arc<Questions>>,
+    /// The questions asked on the way; nobody may answer them after the end.
+    asked: Mutex<Vec<String>>,
     is_done: bool,
 }
 
 impl Reply {
     /// A reply to the request with this id, that arrives in `outbox`.
     pub fn new(id: Bytes, outbox: Arc<Outbox>, questions: Option<Arc<Questions>>) -> Self {
-        Self { outbox, id, permit: None, questions, is_done: false }
+        Self {
+            outbox,
+            id,
+            permit: None,
+            permits: None,
+            questions,
+            asked: Mutex::default(),
+            is_done: false,
+        }
     }
 
     /// The client's own id.
@@ -185,12 +197,20 @@ impl Reply {
 
     /// Lets the call hold a permit until it ends.
     pub fn hold(&mut self, permit: OwnedSemaphorePermit) {
+        self.permits = Some(Arc::clone(permit.semaphore()));
         self.permit = Some(permit);
     }
 
     /// Gives the permit back early, while the call waits for a person.
     pub fn release_permit(&mut self) {
         self.permit = None;
+    }
+
+    /// Takes a permit again, once a person has answered; waits until one is free.
+    pub async fn retake_permit(&mut self) {
+        if let (None, Some(permits)) = (&self.permit, &self.permits) {
+            self.permit = Arc::clone(permits).acquire_owned().await.ok();
+        }
     }
 
     /// Sends a note ahead of the answer. A slow client may miss it.
@@ -211,7 +231,10 @@ impl Reply {
     /// Puts a question of the server to the client. False if this client cannot be asked.
     pub fn question(&self, question: &Message, answerer: Answerer) -> bool {
         let Some(questions) = self.questions.clone() else { return false };
-        Feed { outbox: Arc::clone(&self.outbox), questions }.question(question, answerer)
+        let feed = Feed { outbox: Arc::clone(&self.outbox), questions };
+        let Some(id) = feed.question(question, answerer) else { return false };
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+        true
     }
 
     /// Answers, with the client's own id in place of ours.
@@ -256,6 +279,10 @@ impl Reply {
     fn finish(&mut self, outcome: Option<Outcome>) {
         self.is_done = true;
         self.permit = None;
+        let asked = std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner));
+        if let (Some(questions), false) = (&self.questions, asked.is_empty()) {
+            questions.close(&asked);
+        }
         self.outbox.finish(outcome);
     }
 }
@@ -290,7 +317,7 @@ const MAX_QUESTIONS: usize = 256;
 
 impl Questions {
     /// Opens a question, and gives its text under our id; `None` when too many are open.
-    fn open(&self, question: &Message, answerer: Answerer) -> Option<Text> {
+    fn open(&self, question: &Message, answerer: Answerer) -> Option<(String, Text)> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.answerers.len() >= MAX_QUESTIONS {
             return None;
@@ -298,7 +325,14 @@ impl Questions {
         open.next += 1;
         let id = quoted(&format!("pontoon-{}", open.next));
         open.answerers.insert(id.clone(), answerer);
-        Some(Rewrite::new(question.clone()).replace(Slot::Id, id).finish())
+        let text = Rewrite::new(question.clone()).replace(Slot::Id, id.clone()).finish();
+        Some((id, text))
+    }
+
+    /// Forgets questions whose call is over.
+    fn close(&self, ids: &[String]) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        ids.iter().for_each(|id| drop(open.answerers.remove(id)));
     }
 
     /// Hands the client's answer to whoever asked. False when nobody did.

@@ -69,6 +69,9 @@ impl Outbox {
                 && state.make_room()
             {}
         }
+        if matches!((&item, state.items.back()), (Item::Release, Some(Item::Release))) {
+            return;
+        }
         state.items.push_back(item);
         wake(state);
     }

@@ -27,6 +27,9 @@ pub struct ClientFacts {
 
 /// A legacy request for a modern server: it gains the `_meta` that describes it.
 pub fn to_modern_request(request: Message, client: &ClientFacts) -> Rewrite {
+    // These mean something only in the modern era, so a legacy client has no business with them.
+    let request =
+        Rewrite::new(request).remove(&[Slot::RequestState, Slot::InputResponses]).into_message();
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     let mut members = format!(
         "{}:\"{}\",{}:{},{}:{}",
@@ -45,10 +48,10 @@ pub fn to_modern_request(request: Message, client: &ClientFacts) -> Rewrite {
     let rewrite = Rewrite::new(request);
     match (has_params, has_meta) {
         (true, true) => rewrite.insert_into(Slot::Meta, &members),
-        (true, false) => {
-            let meta = format!("\"_meta\":{{{members}}}");
-            rewrite.remove(&[Slot::Meta]).insert_into(Slot::Params, &meta)
+        (true, false) if rewrite.message().has(Slot::Meta) => {
+            rewrite.replace(Slot::Meta, format!("{{{members}}}"))
         }
+        (true, false) => rewrite.insert_into(Slot::Params, &format!("\"_meta\":{{{members}}}")),
         (false, _) => rewrite.insert_at_top(&format!("\"params\":{{\"_meta\":{{{members}}}}}")),
     }
 }
@@ -161,7 +164,7 @@ pub fn with_responses(
     if let Some(state) = state {
         members += &format!(",\"requestState\":{}", String::from_utf8_lossy(state));
     }
-    request.clone().insert_into(Slot::Params, &members)
+    Rewrite::new(request.clone().into_message()).insert_into(Slot::Params, &members)
 }
 
 /// A notification of a modern subscription, for a legacy client.
@@ -213,6 +216,14 @@ mod tests {
                 r#"{"id":1,"params":{"a":2}}"#,
                 format!(r#"{{"id":1,"params":{{"_meta":{{{META}}},"a":2}}}}"#),
             ),
+            (
+                r#"{"id":1,"params":{"_meta":5}}"#,
+                format!(r#"{{"id":1,"params":{{"_meta":{{{META}}}}}}}"#),
+            ),
+            (
+                r#"{"id":1,"params":{"requestState":"s"}}"#,
+                format!(r#"{{"id":1,"params":{{"_meta":{{{META}}}}}}}"#),
+            ),
             (r#"{"id":1}"#, format!(r#"{{"params":{{"_meta":{{{META}}}}},"id":1}}"#)),
         ];
         for (legacy, modern) in cases {
@@ -254,6 +265,10 @@ mod tests {
             &questions[0].1,
             r#"{"jsonrpc":"2.0","id":null,"method":"elicitation/create","params":{"message":"?"}}"#,
         );
+        let empty =
+            Rewrite::new(message(r#"{"id":1,"params":{}}"#)).insert_into(Slot::Params, "\"a\":1");
+        let again = with_responses(&empty, &[], None);
+        check(&again.into_message(), r#"{"id":1,"params":{"inputResponses":{},"a":1}}"#);
         let request = Rewrite::new(message(r#"{"id":1,"params":{"name":"t"}}"#));
         let again = with_responses(
             &request,

@@ -55,6 +55,8 @@ struct Open<T> {
     token: Option<Bytes>,
     deadline: Option<Instant>,
     progress: f64,
+    /// Only a subscription can be ended by the server's `notifications/cancelled`.
+    is_subscription: bool,
 }
 
 /// One conversation with one server.
@@ -73,8 +75,14 @@ pub struct Peer<T> {
 impl<T> Peer<T> {
     /// A conversation in which nothing was said yet.
     pub fn new(mode: HealMode) -> Self {
+        Self::starting_at(mode, 1)
+    }
+
+    /// The same with a first id of the caller's choice. One that cannot be guessed keeps a client
+    /// from forging an answer to another through text that a server repeats on its output.
+    pub fn starting_at(mode: HealMode, first_id: u64) -> Self {
         Self {
-            next_id: 1,
+            next_id: first_id,
             open: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             outgoing: VecDeque::new(),
@@ -92,14 +100,24 @@ impl<T> Peer<T> {
         let client = request.message();
         let client_id = client.slice(Slot::Id).unwrap_or_default();
         let token = client.slice(Slot::MetaProgressToken);
+        let is_subscription = client.method() == method::LISTEN;
         let request =
             request.replace(Slot::Id, ours.clone()).replace(Slot::MetaProgressToken, ours);
         self.outgoing.push_back(request.finish());
         if let Some(deadline) = deadline {
             self.deadlines.insert((deadline, id));
         }
-        self.open
-            .insert(id, Open { waiting, client_id, token, deadline, progress: f64::NEG_INFINITY });
+        self.open.insert(
+            id,
+            Open {
+                waiting,
+                client_id,
+                token,
+                deadline,
+                progress: f64::NEG_INFINITY,
+                is_subscription,
+            },
+        );
         id
     }
 
@@ -203,10 +221,13 @@ impl<T> Peer<T> {
         }
         match message.method().as_ref() {
             method::PROGRESS => self.handle_progress(message),
-            method::CANCELLED => match message.raw(Slot::RequestId).and_then(|id| self.find(id)) {
-                Some((id, _)) => self.forget(id).map(|open| Event::Ended(open.waiting)),
-                None => Some(Event::Loose(message)),
-            },
+            // Any other id that it names is one of the server's own questions.
+            method::CANCELLED => {
+                let found = message.raw(Slot::RequestId).and_then(|id| self.find(id));
+                let ended = found
+                    .filter(|(id, _)| self.open.get(id).is_some_and(|open| open.is_subscription));
+                ended.and_then(|(id, _)| self.forget(id)).map(|open| Event::Ended(open.waiting))
+            }
             _ => Some(Event::Loose(message)),
         }
     }
@@ -448,6 +469,14 @@ mod tests {
         play.hears(&note("1"), &format!("note 1: {}", note("\"sub\"")));
         play.hears(&note("2"), "");
         play.hears(r#"{"method":"notifications/cancelled","params":{"requestId":1}}"#, "a ended");
+    }
+
+    #[test]
+    fn a_server_that_withdraws_its_own_question_ends_no_call() {
+        let mut play = Play::new();
+        play.ask("a", CALL);
+        play.hears(r#"{"method":"notifications/cancelled","params":{"requestId":1}}"#, "");
+        assert_eq!(play.peer.open_requests(), 1);
     }
 
     #[test]

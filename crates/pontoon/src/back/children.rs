@@ -28,6 +28,9 @@ const HANDSHAKE: Duration = Duration::from_secs(60);
 /// Up to this many children are kept for clients of one server.
 const MAX_KEPT: usize = 100;
 
+/// Up to this many children of one server may still be on their way out when another is started.
+const MAX_STOPPING: usize = 64;
+
 /// Why a child could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -62,6 +65,11 @@ pub struct Live {
     child: Option<Child>,
     pid: u32,
     heals: Arc<HealLog>,
+    stopping: Arc<AtomicUsize>,
+    /// Calls of this child that wait for a person.
+    parked: AtomicUsize,
+    /// Tells the catalogue when a list changes.
+    _watching: Option<Listening>,
     complaints: Complaints,
     /// What keeps the client's session hearing of changes.
     feeding: Mutex<Option<Feeding>>,
@@ -90,13 +98,30 @@ impl Drop for Live {
         let Some(child) = self.child.take() else { return };
         // Without a runtime the child's own handle kills it as it is dropped.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(stop(child, Arc::clone(&self.heals)));
+            let stopping = Stopping::new(&self.stopping);
+            runtime.spawn(stop(child, Arc::clone(&self.heals), stopping));
         }
     }
 }
 
+/// Counts a child that is on its way out.
+struct Stopping(Arc<AtomicUsize>);
+
+impl Stopping {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Stopping {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// Stops a child, and notes if its input's end was not enough (H27).
-async fn stop(child: Child, heals: Arc<HealLog>) {
+async fn stop(child: Child, heals: Arc<HealLog>, _stopping: Stopping) {
     let ladder = Ladder::default();
     let asked = now();
     child.stop(&ladder).await;
@@ -129,6 +154,13 @@ impl Live {
         self.child.iter().for_each(Child::kill);
     }
 
+    /// Says that a call of this child waits for a person until the guard is dropped. Meanwhile the
+    /// child gets no other client's calls: what it says could not be told apart.
+    pub fn park(&self) -> Waits<'_> {
+        self.parked.fetch_add(1, Ordering::AcqRel);
+        Waits(self)
+    }
+
     /// Whether a call can still be given to it.
     fn is_fit(&self) -> bool {
         !self.link.is_gone() && self.child.as_ref().is_some_and(|child| child.try_exit().is_none())
@@ -145,8 +177,12 @@ impl Live {
         loop {
             match asked.heard().await {
                 Heard::Answer(_) => return true,
-                Heard::TimedOut(_) | Heard::Gone | Heard::Unsent | Heard::Ended => return false,
-                _ => {}
+                Heard::Note(_)
+                | Heard::Log(_)
+                | Heard::Question(_)
+                | Heard::Resumed
+                | Heard::Release => {}
+                _ => return false,
             }
         }
     }
@@ -163,6 +199,11 @@ impl Live {
         self.say_and_forget(method::SET_LEVEL, &params);
     }
 
+    /// Whether it has a call that waits for a person, and `client` is one of several that share it.
+    fn is_waiting(&self, client: &Client) -> bool {
+        matches!(client.key, Key::Address(_)) && self.parked.load(Ordering::Acquire) > 0
+    }
+
     /// Subscribes a legacy child to a resource.
     pub fn subscribe(&self, uri: &str) {
         let params = format!("{{\"uri\":{}}}", quoted(uri));
@@ -176,7 +217,13 @@ impl Live {
         tokio::spawn(async move {
             while !matches!(
                 asked.heard().await,
-                Heard::Answer(_) | Heard::Gone | Heard::Unsent | Heard::Ended
+                Heard::Answer(_)
+                    | Heard::Gone
+                    | Heard::Unsent
+                    | Heard::Ended
+                    | Heard::TimedOut(_)
+                    | Heard::Lost(_)
+                    | Heard::Clogged
             ) {}
         });
     }
@@ -224,7 +271,7 @@ impl Live {
                     link.say(Rewrite::new(answer.clone()).replace(Slot::Id, id).finish());
                 }
             };
-            feed.question(question, Box::new(answerer))
+            feed.question(question, Box::new(answerer)).is_some()
         }));
     }
 }
@@ -244,6 +291,16 @@ async fn feed_from(mut asked: Asked, feed: Arc<Outbox>) {
             }
             _ => {}
         }
+    }
+}
+
+/// A call that waits for a person.
+#[derive(Debug)]
+pub struct Waits<'l>(&'l Live);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.parked.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -307,6 +364,13 @@ impl Back {
     pub async fn lease(&self, client: &Client, child_era: Era) -> Result<Lease, CallError> {
         let opening = opening_for(client, child_era);
         match self.server.mode {
+            Mode::Stateless if self.stopping.load(Ordering::Acquire) >= MAX_STOPPING => {
+                let what = format!(
+                    "{MAX_STOPPING} processes of the server `{}` will not end",
+                    self.server.name
+                );
+                Err(CallError::Busy { what, retry_after_seconds: 10 })
+            }
             Mode::Stateless => {
                 let live = self.start(&opening, client).await.map_err(|error| self.tell(&error))?;
                 Ok(Lease::Own(Box::new(live)))
@@ -319,10 +383,10 @@ impl Back {
         let slot = self.slot(PoolKey { key: client.key.clone(), opening: opening.clone() })?;
         let using = Using { slot: Arc::clone(&slot) };
         let mut live = slot.live.lock().await;
-        if let Some(live) = live.as_ref().filter(|live| live.is_fit()) {
+        if let Some(live) = live.as_ref().filter(|live| live.is_fit() && !live.is_waiting(client)) {
             return Ok(Lease::Kept(Arc::clone(live), using));
         }
-        if live.take().is_some() {
+        if live.take().is_some_and(|live| !live.is_fit()) {
             self.heals.note(Heal::H28);
             tracing::info!(server = %self.server.name, "a child had ended; starting another");
         }
@@ -335,7 +399,7 @@ impl Back {
     /// The client's slot, marked as in use.
     fn slot(&self, key: PoolKey) -> Result<Arc<PoolSlot>, CallError> {
         let mut slots = self.pool.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        if !slots.contains_key(&key) && slots.len() >= MAX_KEPT {
+        if !slots.contains_key(&key) && slots.len() >= MAX_KEPT && !evict_idle(&mut slots) {
             let what =
                 format!("all {MAX_KEPT} processes of the server `{}` are in use", self.server.name);
             return Err(CallError::Busy { what, retry_after_seconds: 60 });
@@ -417,6 +481,9 @@ impl Back {
             pid: child.id(),
             child: Some(child),
             heals: Arc::clone(&self.heals),
+            stopping: Arc::clone(&self.stopping),
+            parked: AtomicUsize::new(0),
+            _watching: None,
             complaints,
             feeding: Mutex::new(None),
             log_level: Mutex::new(None),
@@ -430,6 +497,12 @@ impl Back {
                 Err(error) => return Err(failed_handshake(&live, error).await),
             }
         }
+        let changed = Arc::clone(&self.changed);
+        live._watching = Some(live.link.listen(Box::new(move |note| {
+            if note.method().ends_with("/list_changed") {
+                changed.notify_one();
+            }
+        })));
         if let Some(level) = client.log_level.as_ref().filter(|_| client.era() == Era::Legacy) {
             live.set_log_level(level);
         }
@@ -483,9 +556,21 @@ fn opening_for(client: &Client, child_era: Era) -> Opening {
                 Era::Modern => Revision::NEWEST_LEGACY,
             },
             capabilities: client.capabilities.clone(),
-            info: client.info.clone(),
+            // Modern clients of one address share a child, whatever they call themselves.
+            info: match client.era() {
+                Era::Legacy => client.info.clone(),
+                Era::Modern => own_info(),
+            },
         },
     }
+}
+
+/// Makes room by letting go of the child that was idle longest. False if all are in use.
+fn evict_idle(slots: &mut HashMap<PoolKey, Arc<PoolSlot>>) -> bool {
+    let idle = slots.iter().filter(|(_, slot)| slot.in_use.load(Ordering::Acquire) == 0);
+    let since = |slot: &PoolSlot| *slot.idle_since.lock().unwrap_or_else(PoisonError::into_inner);
+    let oldest = idle.min_by_key(|(_, slot)| since(slot)).map(|(key, _)| key.clone());
+    oldest.is_some_and(|oldest| slots.remove(&oldest).is_some())
 }
 
 /// An error and its causes, in one line.

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pontoon_wire::error::{ErrorObject, code};
-use pontoon_wire::{Era, Message, Rewrite, Slot, era, json, method};
+use pontoon_wire::{Era, Message, Revision, Rewrite, Slot, era, json, method};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::Back;
@@ -22,6 +23,9 @@ use crate::call::{Call, CallError, Client, Reply};
 
 /// How long further questions of a legacy child are waited for, to put them together.
 const GATHER: Duration = Duration::from_millis(10);
+
+/// How many questions are put together at the most.
+const MAX_GATHERED: usize = 16;
 
 const NOT_OFFERED: &str = "the client did not offer to answer this";
 
@@ -62,30 +66,27 @@ impl Back {
                 }
             }
         };
-        let (mut lease, mut cancel, mut reply) = match lease {
+        let (lease, mut cancel, mut reply) = match lease {
             Ok(lease) => (lease, cancel, reply),
             Err(error) => return reply.fail(error),
         };
-        // A kept child may have died while nobody looked. If it never read the request, another may.
-        loop {
-            let is_kept = matches!(lease, Lease::Kept(..));
-            let exchange = Exchange {
-                back: self,
-                lease,
-                request: request.clone(),
-                client: Arc::clone(&client),
-            };
-            match exchange.run(cancel, reply, is_kept).await {
-                Some(unsent) => (cancel, reply) = unsent,
-                None => return,
+        let exchange = Exchange { back: self, lease, request, client };
+        // A kept child may have died while nobody looked. If it never read the request, another may
+        // try, once.
+        let may_retry = matches!(exchange.lease, Lease::Kept(..));
+        let (client, request) = (Arc::clone(&exchange.client), exchange.request.clone());
+        let Some(unsent) = exchange.run(cancel, reply, may_retry).await else { return };
+        (cancel, reply) = unsent;
+        let lease = tokio::select! {
+            () = cancel.cancelled() => return reply.forget(),
+            lease = self.lease(&client, child_era) => lease,
+        };
+        match lease {
+            Ok(lease) => {
+                let exchange = Exchange { back: self, lease, request, client };
+                exchange.run(cancel, reply, false).await;
             }
-            lease = tokio::select! {
-                () = cancel.cancelled() => return reply.forget(),
-                lease = self.lease(&client, child_era) => match lease {
-                    Ok(lease) => lease,
-                    Err(error) => return reply.fail(error),
-                },
-            };
+            Err(error) => reply.fail(error),
         }
     }
 
@@ -109,6 +110,11 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+fn nobody_answered() -> ErrorObject {
+    let text = format!("nobody answered the server's question within {} s", PATIENCE.as_secs());
+    ErrorObject::new(code::TIMED_OUT, text)
 }
 
 fn unknown_state() -> ErrorObject {
@@ -145,8 +151,14 @@ impl Exchange<'_> {
         let request = self.translated_request();
         let mut asked = self.ask(request.clone());
         let (mut cancel, mut reply) = (cancel, reply);
+        // Held while a legacy client is asked something: so many may wait and no more.
+        let mut waiting = None;
         loop {
             let heard = tokio::select! {
+                () = self.back.stop.cancelled(), if waiting.is_some() => {
+                    reply.fail(CallError::Stopping);
+                    return None;
+                }
                 () = cancel.cancelled() => {
                     reply.forget();
                     return None;
@@ -163,15 +175,17 @@ impl Exchange<'_> {
                     Step::GoOn(cancel, reply)
                 }
                 Heard::Question(question) => {
-                    self.handle_question(question, &mut asked, cancel, reply).await
+                    self.handle_question(question, &mut asked, &mut waiting, cancel, reply).await
                 }
                 Heard::Resumed => {
+                    waiting = None;
+                    reply.retake_permit().await;
                     asked.set_deadline(Some(now() + self.back.server.timeout));
                     Step::GoOn(cancel, reply)
                 }
                 Heard::Release => {
-                    // A modern client has no way to come back.
-                    if self.client.era() == Era::Legacy {
+                    // Older clients have no way to come back, and modern ones neither.
+                    if self.client.revision == Revision::V2025_11_25 {
                         reply.release();
                     }
                     Step::GoOn(cancel, reply)
@@ -184,8 +198,20 @@ impl Exchange<'_> {
                     self.answer(reply, &answer);
                     return None;
                 }
+                Heard::TimedOut(_) if waiting.is_some() => {
+                    reply.error(&nobody_answered());
+                    Step::Over
+                }
                 Heard::TimedOut(note) => {
                     self.time_out(reply, note).await;
+                    Step::Over
+                }
+                Heard::Lost(why) => {
+                    reply.fail(self.lost(&why));
+                    Step::Over
+                }
+                Heard::Clogged => {
+                    reply.fail(self.clogged());
                     Step::Over
                 }
                 Heard::Unsent if may_retry => return Some((cancel, reply)),
@@ -281,6 +307,7 @@ impl Exchange<'_> {
         &self,
         question: Message,
         asked: &mut Asked,
+        waiting: &mut Option<OwnedSemaphorePermit>,
         cancel: CancellationToken,
         mut reply: Reply,
     ) -> Step {
@@ -299,9 +326,9 @@ impl Exchange<'_> {
         if self.client.era() == Era::Modern {
             return self.ask_modern_client(question, asked, cancel, reply).await;
         }
-        // While a person thinks, the clock stands still and the permit is free.
-        asked.set_deadline(None);
-        reply.release_permit();
+        if waiting.is_none() {
+            *waiting = Arc::clone(&self.back.waiting).try_acquire_owned().ok();
+        }
         let (link, mailbox, id) =
             (self.lease.link.clone(), asked.mailbox(), question.slice(Slot::Id));
         let answerer = move |answer: &Message| {
@@ -310,14 +337,13 @@ impl Exchange<'_> {
             );
             mailbox.push(Heard::Resumed);
         };
-        if !reply.question(&question, Box::new(answerer)) {
-            self.back.refuse(
-                &self.lease.link,
-                &question,
-                "too many questions wait for this client",
-            );
-            asked.set_deadline(Some(now() + self.back.server.timeout));
+        if waiting.is_none() || !reply.question(&question, Box::new(answerer)) {
+            self.back.refuse(&self.lease.link, &question, "too many questions wait for an answer");
+            return Step::GoOn(cancel, reply);
         }
+        // While a person thinks, the call's clock stands still and its permit is free.
+        asked.set_deadline(Some(now() + PATIENCE));
+        reply.release_permit();
         Step::GoOn(cancel, reply)
     }
 
@@ -331,9 +357,10 @@ impl Exchange<'_> {
         mut reply: Reply,
     ) -> Step {
         let mut questions = vec![("q1".to_owned(), question)];
-        if self.gather(&mut questions, asked, &reply).await {
+        if self.gather(&mut questions, asked, &reply).await || cancel.is_cancelled() {
             return Step::GoOn(cancel, reply);
         }
+        let _waits = self.lease.park();
         asked.set_deadline(None);
         asked.set_purpose(Purpose::Parked);
         loop {
@@ -383,9 +410,13 @@ impl Exchange<'_> {
         asked: &mut Asked,
         reply: &Reply,
     ) -> bool {
-        while let Ok(heard) = tokio::time::timeout(GATHER, asked.heard()).await {
+        let until = tokio::time::Instant::now() + GATHER;
+        while let Ok(heard) = tokio::time::timeout_at(until, asked.heard()).await {
             match heard {
-                Heard::Question(question) if can_answer(&self.client, &question.method()) => {
+                Heard::Question(question)
+                    if can_answer(&self.client, &question.method())
+                        && questions.len() < MAX_GATHERED =>
+                {
                     questions.push((format!("q{}", questions.len() + 1), question));
                 }
                 Heard::Question(question) => {
@@ -394,12 +425,8 @@ impl Exchange<'_> {
                 Heard::Note(note) => reply.note(note),
                 Heard::Log(line) => self.log(reply, line),
                 Heard::Resumed | Heard::Release => {}
-                Heard::Answer(_)
-                | Heard::Ended
-                | Heard::TimedOut(_)
-                | Heard::Unsent
-                | Heard::Gone => {
-                    asked.put_back(heard);
+                end => {
+                    asked.put_back(end);
                     return true;
                 }
             }
@@ -438,12 +465,14 @@ impl Exchange<'_> {
             reply.release_permit();
             let responses = tokio::select! {
                 () = cancel.cancelled() => return reply.forget(),
+                () = self.back.stop.cancelled() => return reply.fail(CallError::Stopping),
                 responses = self.responses(&answer, &reply) => responses,
             };
             let responses = match responses {
                 Ok(responses) => responses,
                 Err(error) => return reply.error(&error),
             };
+            reply.retake_permit().await;
             let again = era::with_responses(request, &responses, answer.raw(Slot::ResultState));
             let mut asked = self.ask(again);
             answer = loop {
@@ -456,6 +485,8 @@ impl Exchange<'_> {
                     Heard::Log(line) => self.log(&reply, line),
                     Heard::Answer(answer) => break answer,
                     Heard::TimedOut(note) => return self.time_out(reply, note).await,
+                    Heard::Lost(why) => return reply.fail(self.lost(&why)),
+                    Heard::Clogged => return reply.fail(self.clogged()),
                     Heard::Gone | Heard::Unsent | Heard::Ended => return self.mourn(reply).await,
                     Heard::Question(question) => {
                         self.back.refuse(
@@ -502,10 +533,7 @@ impl Exchange<'_> {
             }
             let heard = tokio::time::timeout(PATIENCE, mailbox.next()).await;
             let Ok(Heard::Answer(response)) = heard else {
-                return Err(ErrorObject::new(
-                    code::INTERNAL,
-                    "nobody answered the server's question in time",
-                ));
+                return Err(nobody_answered());
             };
             match response.raw(Slot::Result) {
                 Some(result) => responses.push((key, String::from_utf8_lossy(result).into_owned())),
@@ -521,6 +549,19 @@ impl Exchange<'_> {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
         Ok(responses)
+    }
+
+    /// The server said something that could not be read, and it may have been this call's answer.
+    fn lost(&self, why: &str) -> CallError {
+        CallError::ServerFailed(format!(
+            "an answer of the server `{}` was dropped because {why} (MCPO_MAX_MESSAGE); it may have been this call's, so its outcome is unknown",
+            self.back.server.name,
+        ))
+    }
+
+    fn clogged(&self) -> CallError {
+        let what = format!("the server `{}` does not read its input", self.back.server.name);
+        CallError::Busy { what, retry_after_seconds: 5 }
     }
 
     async fn time_out(&self, reply: Reply, note: Option<String>) {

@@ -111,7 +111,9 @@ async fn initialize(
                 super::refuse(link, &question, "the handshake is not over")
             }
             Heard::TimedOut(_) => return Err(HandshakeError::Silent),
-            Heard::Gone | Heard::Unsent | Heard::Ended => return Err(HandshakeError::Gone),
+            Heard::Gone | Heard::Unsent | Heard::Clogged | Heard::Ended | Heard::Lost(_) => {
+                return Err(HandshakeError::Gone);
+            }
             Heard::Note(_) | Heard::Log(_) | Heard::Resumed | Heard::Release => {}
         }
     }

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 use pontoon_supervise::{ChildInput, ChildOutput};
@@ -25,6 +25,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::mailbox::{Heard, Mailbox};
 use crate::observe::heals::HealLog;
+
+/// How much may wait to be written to a server that does not read: calls, and everything else.
+const MAX_CALL_BYTES: usize = 32 * 1024 * 1024;
+const MAX_OTHER_BYTES: usize = 1024 * 1024;
+
+/// A call that was cancelled may still be at work in the server for a while. So long nothing that
+/// the server says can be taken for another call's, on a child that several clients share.
+const GHOST: Duration = Duration::from_secs(10);
 
 /// How a link behaves.
 #[derive(Debug, Clone)]
@@ -59,6 +67,9 @@ struct Shared {
 struct Inner {
     peer: Peer<Waiting>,
     outgoing: VecDeque<Bytes>,
+    outgoing_bytes: usize,
+    /// Until when a cancelled call may still be at work.
+    ghost_until: Option<Instant>,
     input: Option<Arc<ChildInput>>,
     listeners: Vec<(u64, Listener)>,
     next_listener: u64,
@@ -103,8 +114,10 @@ impl Link {
     /// Begins a conversation. The returned link is the only thing that keeps the input open.
     pub fn start(input: ChildInput, output: ChildOutput, options: &LinkOptions) -> Self {
         let inner = Inner {
-            peer: Peer::new(options.heal),
+            peer: Peer::starting_at(options.heal, first_id()),
             outgoing: VecDeque::new(),
+            outgoing_bytes: 0,
+            ghost_until: None,
             input: Some(Arc::new(input)),
             listeners: Vec::new(),
             next_listener: 0,
@@ -138,6 +151,10 @@ impl Link {
             mailbox.push(Heard::Unsent);
             return Asked { link: self.clone(), id: None, mailbox };
         }
+        if inner.outgoing_bytes > MAX_CALL_BYTES {
+            mailbox.push(Heard::Clogged);
+            return Asked { link: self.clone(), id: None, mailbox };
+        }
         let waiting = Waiting { mailbox: Arc::clone(&mailbox), purpose };
         let id = inner.peer.request(request, deadline, waiting);
         inner.write();
@@ -151,10 +168,10 @@ impl Link {
         Asked { link: self.clone(), id: Some(id), mailbox }
     }
 
-    /// Sends a notification, or the answer to a question.
+    /// Sends a notification, or the answer to a question. Dropped if the server reads nothing.
     pub fn say(&self, message: impl Into<Text>) {
         let mut inner = self.shared.lock();
-        inner.peer.say(message);
+        inner.say(message.into());
         self.shared.flush(inner);
     }
 
@@ -229,9 +246,9 @@ impl Asked {
     /// The next thing the server says about this request. Cancel safe, like the mailbox.
     pub async fn heard(&mut self) -> Heard {
         let heard = self.mailbox.next().await;
-        let is_over = matches!(
+        let is_over = !matches!(
             heard,
-            Heard::Answer(_) | Heard::Ended | Heard::TimedOut(_) | Heard::Gone | Heard::Unsent
+            Heard::Note(_) | Heard::Log(_) | Heard::Question(_) | Heard::Resumed | Heard::Release
         );
         if is_over {
             self.id = None;
@@ -271,6 +288,7 @@ impl Drop for Asked {
         if let Some(id) = self.id {
             let mut inner = self.link.shared.lock();
             inner.peer.cancel(id, "the client no longer wants the answer");
+            inner.ghost_until = Some(Instant::now() + GHOST);
             self.link.shared.flush(inner);
         }
     }
@@ -316,32 +334,34 @@ impl Shared {
                     waiting.mailbox.push(Heard::Note(note));
                 }
             }
-            Event::Ask(question) => self.handle_question(inner, question),
+            Event::Ask(question) => self.handle_question(inner, &question),
             Event::Loose(message) => self.handle_loose(inner, &message),
         }
     }
 
     /// A question goes to the only call it can belong to; one client may hear it on any of its calls.
-    fn handle_question(&self, inner: &mut Inner, question: Message) {
+    fn handle_question(&self, inner: &mut Inner, question: &Message) {
         let id = String::from_utf8_lossy(question.raw(Slot::Id).unwrap_or_default()).into_owned();
         if question.method() == method::PING {
             let pong = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}");
-            return inner.peer.say(Bytes::from(pong));
+            return inner.say(Bytes::from(pong).into());
         }
-        if let Some(mailbox) = inner.only_call(self.one_client) {
-            return mailbox.push(Heard::Question(question));
+        if let Some(mailbox) = inner.only_call(self.one_client)
+            && mailbox.offer(Heard::Question(question.clone()))
+        {
+            return;
         }
-        if inner.asker.as_ref().is_some_and(|asker| asker(&question)) {
+        if inner.asker.as_ref().is_some_and(|asker| asker(question)) {
             return;
         }
         if question.method() == method::LIST_ROOTS {
             // Servers ask this right after the handshake, whoever is there. Nobody has roots then.
             let none = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"roots\":[]}}}}");
-            return inner.peer.say(Bytes::from(none));
+            return inner.say(Bytes::from(none).into());
         }
         let why = "no call of a client is open that this question can belong to";
         let refusal = ErrorObject::new(code::METHOD_NOT_FOUND, why).answer(&id);
-        inner.peer.say(Bytes::from(refusal));
+        inner.say(Bytes::from(refusal).into());
         inner.peer.heals().note(Heal::H22);
     }
 
@@ -350,13 +370,14 @@ impl Shared {
         if method == method::LOG
             && let Some(mailbox) = inner.only_call(false)
         {
-            return mailbox.push(Heard::Log(message.clone()));
+            mailbox.push(Heard::Log(message.clone()));
+            return;
         }
         if method == RELEASE_STREAM {
-            return inner
-                .only_call(false)
-                .into_iter()
-                .for_each(|mailbox| mailbox.push(Heard::Release));
+            if let Some(mailbox) = inner.only_call(false) {
+                mailbox.push(Heard::Release);
+            }
+            return;
         }
         inner.lists_changed |= method.ends_with("/list_changed");
         inner.listeners.iter().for_each(|(_, listener)| listener(message));
@@ -364,25 +385,38 @@ impl Shared {
 }
 
 impl Inner {
-    /// The mailbox of the only open call, or of the newest when they are all one client's.
+    /// The mailbox of the only open call, or of the newest when they are all one client's. What
+    /// could also be about a call that waits or was cancelled belongs to nobody.
     fn only_call(&mut self, one_client: bool) -> Option<Arc<Mailbox>> {
-        let is_call = |waiting: &Waiting| matches!(waiting.purpose, Purpose::Call | Purpose::Own);
-        let mut calls = self.peer.all_waiting().filter(|(_, waiting)| is_call(waiting));
-        let first = calls.next().map(|(_, waiting)| Arc::clone(&waiting.mailbox));
-        match calls.last() {
-            None => first,
-            Some((_, waiting)) if one_client => Some(Arc::clone(&waiting.mailbox)),
-            Some(_) => None,
+        let is_haunted = self.ghost_until.is_some_and(|until| until > Instant::now());
+        let mut only: Option<Arc<Mailbox>> = None;
+        for (_, waiting) in self.peer.all_waiting() {
+            match waiting.purpose {
+                Purpose::Listen => {}
+                Purpose::Parked if one_client => {}
+                Purpose::Parked => return None,
+                Purpose::Call | Purpose::Own if only.is_some() && !one_client => return None,
+                Purpose::Call | Purpose::Own => only = Some(Arc::clone(&waiting.mailbox)),
+            }
+        }
+        only.filter(|_| one_client || !is_haunted)
+    }
+
+    /// Queues something that is no call, unless the server reads nothing.
+    fn say(&mut self, message: Text) {
+        if self.outgoing_bytes <= MAX_OTHER_BYTES {
+            self.peer.say(message);
         }
     }
 
     /// Writes until everything is written or the pipe is full.
     fn write(&mut self) {
         while let Some(text) = self.peer.poll_write() {
+            self.outgoing_bytes += text.len() + 1;
             self.outgoing.extend(text.pieces().iter().cloned());
             self.outgoing.push_back(Bytes::from_static(b"\n"));
         }
-        let Some(input) = &self.input else { return self.outgoing.clear() };
+        let Some(input) = &self.input else { return self.drop_outgoing() };
         while !self.outgoing.is_empty() {
             const NOTHING: &[u8] = &[];
             let mut slices = [IoSlice::new(NOTHING); 16];
@@ -391,17 +425,25 @@ impl Inner {
             }
             let used = self.outgoing.len().min(slices.len());
             match input.try_write_vectored(&slices[..used]) {
-                Ok(written) => advance(&mut self.outgoing, written),
+                Ok(written) => {
+                    self.outgoing_bytes -= written;
+                    advance(&mut self.outgoing, written);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The server closed its input. Its output tells how it ends.
                 Err(_) => {
                     self.input = None;
-                    return self.outgoing.clear();
+                    return self.drop_outgoing();
                 }
             }
         }
     }
+}
+
+/// An id to begin with that no client can guess, and that leaves room for every call to come.
+fn first_id() -> u64 {
+    uuid::Uuid::new_v4().as_u64_pair().0 >> 16
 }
 
 fn advance(outgoing: &mut VecDeque<Bytes>, mut written: usize) {
@@ -411,6 +453,13 @@ fn advance(outgoing: &mut VecDeque<Bytes>, mut written: usize) {
         }
         written -= first.len();
         outgoing.pop_front();
+    }
+}
+
+impl Inner {
+    fn drop_outgoing(&mut self) {
+        self.outgoing.clear();
+        self.outgoing_bytes = 0;
     }
 }
 
@@ -430,11 +479,13 @@ struct Reader {
 
 impl Reader {
     async fn run(mut self) {
-        let mut timer = std::pin::pin!(tokio::time::sleep(std::time::Duration::MAX / 4));
+        let mut timer = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
+        let mut is_armed = false;
         loop {
             let (blocked, deadline) = self.next_wait();
             if let Some(deadline) = deadline {
                 timer.as_mut().reset(deadline.into());
+                is_armed = true;
             }
             self.make_room();
             tokio::select! {
@@ -443,11 +494,14 @@ impl Reader {
                     Ok(_) => self.handle_lines(),
                 },
                 () = writable(blocked.as_deref()), if blocked.is_some() => self.shared.lock().write(),
-                () = timer.as_mut() => self.handle_timeout(),
+                // A timer that has fired stays ready, so it is not asked again until it is reset.
+                () = timer.as_mut(), if is_armed => {
+                    is_armed = false;
+                    self.handle_timeout();
+                }
                 () = self.shared.wake.notified() => {}
             }
         }
-        self.end();
     }
 
     /// What to wait for besides input: the pipe, if it was full, and a new earliest deadline.
@@ -482,11 +536,13 @@ impl Reader {
             match line {
                 Ok(line) => self.doctor.take(line, inner.peer.heals()),
                 Err(too_long) => {
-                    // Whose answer it was cannot be known, so whoever waits must hear that it is lost.
+                    // Whose answer it was cannot be known: whoever waits hears that it may be lost,
+                    // and the child is replaced.
                     tracing::warn!(server = %self.shared.heals.server(), %too_long, "message dropped");
                     for waiting in inner.peer.close() {
-                        waiting.mailbox.push(Heard::TimedOut(Some(too_long.to_string())));
+                        waiting.mailbox.push(Heard::Lost(too_long.to_string()));
                     }
+                    inner.input = None;
                 }
             }
             self.handle_found(&mut inner);
@@ -515,13 +571,16 @@ impl Reader {
         for event in inner.peer.handle_timeout(Instant::now()) {
             if let Event::TimedOut(waiting, note) = event {
                 waiting.mailbox.push(Heard::TimedOut(note));
+                inner.ghost_until = Some(Instant::now() + GHOST);
             }
         }
         inner.write();
     }
+}
 
+impl Drop for Reader {
     /// The output ended: the last line may lack its newline, and nobody may wait any longer.
-    fn end(mut self) {
+    fn drop(&mut self) {
         let shared = Arc::clone(&self.shared);
         let mut inner = shared.lock();
         self.doctor.finish(self.lines.finish(), inner.peer.heals());

@@ -16,6 +16,9 @@ use super::link::Purpose;
 use super::mailbox::{Heard, Mailbox};
 use crate::call::{Call, Reply};
 
+/// How many resources one subscription may name.
+pub const MAX_URIS: usize = 256;
+
 /// What a subscription wants to hear.
 #[derive(Debug, Default, Clone)]
 pub struct Filter {
@@ -39,7 +42,7 @@ impl Filter {
             tools: is_set("toolsListChanged"),
             prompts: is_set("promptsListChanged"),
             resources: is_set("resourcesListChanged"),
-            uris: json::elements(uris, 0..uris.len()).filter_map(uri).collect(),
+            uris: json::elements(uris, 0..uris.len()).filter_map(uri).take(MAX_URIS).collect(),
         }
     }
 
@@ -136,8 +139,8 @@ async fn relay(live: &Live, call: Call, stop: &CancellationToken) {
         match heard {
             Heard::Note(note) => reply.note(note),
             Heard::Answer(answer) => return reply.answer(&answer),
-            Heard::Ended | Heard::Unsent | Heard::Gone | Heard::TimedOut(_) => return end(reply),
             Heard::Log(_) | Heard::Question(_) | Heard::Resumed | Heard::Release => {}
+            _ => return end(reply),
         }
     }
 }

@@ -6,8 +6,13 @@ use std::task::{Poll, Waker};
 
 use pontoon_wire::{Message, Text};
 
-/// Notes beyond this many are dropped: a call that is so far behind shows the newest anyway.
+/// Notes beyond this many, or this many bytes, are dropped: a call that is so far behind, or waits
+/// for a person, shows the newest anyway.
 const MAX_NOTES: usize = 1024;
+const MAX_NOTE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Questions that nobody has looked at yet.
+const MAX_QUESTIONS: usize = 64;
 
 /// Something a server said that belongs to one request.
 #[derive(Debug)]
@@ -28,6 +33,10 @@ pub enum Heard {
     Ended,
     /// The deadline passed, and the server was told to stop; nothing comes after it.
     TimedOut(Option<String>),
+    /// The server said something too long to be read, so the answer may be lost; nothing comes after.
+    Lost(String),
+    /// Too much waits to be written to the server; nothing comes after it.
+    Clogged,
     /// The server was gone before it could read the request; nothing comes after it.
     Unsent,
     /// The server is gone; nothing comes after it.
@@ -43,27 +52,48 @@ pub struct Mailbox {
 #[derive(Debug, Default)]
 struct State {
     heard: VecDeque<Heard>,
+    note_bytes: usize,
     waker: Option<Waker>,
 }
 
 impl Mailbox {
-    /// Adds what was heard.
+    /// Adds what was heard, if there is room for it; for answers and ends there always is.
     pub fn push(&self, heard: Heard) {
+        self.offer(heard);
+    }
+
+    /// The same; false if there was no room.
+    pub fn offer(&self, heard: Heard) -> bool {
         let waker = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_note = matches!(heard, Heard::Note(_) | Heard::Log(_));
-            if is_note && state.heard.len() >= MAX_NOTES {
-                return;
+            let bytes = note_bytes(&heard);
+            let waiting = state.heard.len();
+            let has_room = match &heard {
+                Heard::Note(_) | Heard::Log(_) => {
+                    waiting < MAX_NOTES && state.note_bytes + bytes <= MAX_NOTE_BYTES
+                }
+                Heard::Release => !matches!(state.heard.back(), Some(Heard::Release)),
+                Heard::Question(_) => {
+                    let is_question = |heard: &&Heard| matches!(heard, Heard::Question(_));
+                    state.heard.iter().filter(is_question).count() < MAX_QUESTIONS
+                }
+                _ => true,
+            };
+            if !has_room {
+                return false;
             }
+            state.note_bytes += bytes;
             state.heard.push_back(heard);
             state.waker.take()
         };
         waker.into_iter().for_each(Waker::wake);
+        true
     }
 
     /// Puts something back to the front.
     pub fn put_back(&self, heard: Heard) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.note_bytes += note_bytes(&heard);
         state.heard.push_front(heard);
     }
 
@@ -72,7 +102,10 @@ impl Mailbox {
         std::future::poll_fn(|context| {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             match state.heard.pop_front() {
-                Some(heard) => Poll::Ready(heard),
+                Some(heard) => {
+                    state.note_bytes -= note_bytes(&heard);
+                    Poll::Ready(heard)
+                }
                 None => {
                     state.waker = Some(context.waker().clone());
                     Poll::Pending
@@ -80,5 +113,30 @@ impl Mailbox {
             }
         })
         .await
+    }
+}
+
+fn note_bytes(heard: &Heard) -> usize {
+    match heard {
+        Heard::Note(text) => text.len(),
+        Heard::Log(message) => message.text().len(),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    #[tokio::test]
+    async fn notes_are_bounded_by_their_bytes_and_an_answer_always_fits() {
+        let mailbox = Mailbox::default();
+        let large = || Heard::Note(Bytes::from(vec![b'x'; MAX_NOTE_BYTES / 2 + 1]).into());
+        assert!(mailbox.offer(large()));
+        assert!(!mailbox.offer(large()));
+        assert!(mailbox.offer(Heard::Gone));
+        assert!(matches!(mailbox.next().await, Heard::Note(_)));
+        assert!(mailbox.offer(large()), "what was read makes room");
     }
 }

@@ -20,6 +20,7 @@ use pontoon_supervise::Spawner;
 use pontoon_wire::error::{ErrorObject, code};
 use pontoon_wire::heal::Heal;
 use pontoon_wire::{Message, Slot};
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Server;
@@ -37,6 +38,12 @@ pub struct Back {
     pool: children::Pool,
     parking: parking::Parking,
     max_message: usize,
+    /// Children on their way out.
+    stopping: Arc<AtomicUsize>,
+    /// Calls that wait for a person, whoever asks them.
+    waiting: Arc<Semaphore>,
+    /// Told when a child says that one of its lists changed.
+    pub changed: Arc<Notify>,
     /// Fires when the bridge stops: subscriptions end then.
     pub stop: CancellationToken,
     running: AtomicUsize,
@@ -58,6 +65,9 @@ impl Back {
             pool: children::Pool::default(),
             parking: parking::Parking::default(),
             max_message,
+            stopping: Arc::default(),
+            waiting: Arc::new(Semaphore::new(parking::MAX_PARKED)),
+            changed: Arc::default(),
             stop,
             running: AtomicUsize::new(0),
         }

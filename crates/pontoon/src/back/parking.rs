@@ -16,24 +16,26 @@ use crate::call::{Call, Key};
 /// How long a person may think.
 pub const PATIENCE: Duration = Duration::from_secs(600);
 
-/// How many exchanges of one server may wait at once.
-const MAX_PARKED: usize = 256;
+/// How many exchanges of one server may wait at once, and how many of one client.
+pub const MAX_PARKED: usize = 256;
+const MAX_OF_CLIENT: usize = 32;
 
 /// The exchanges of one server that wait.
 #[derive(Debug, Default)]
 pub struct Parking {
-    places: Arc<Mutex<HashMap<String, Place>>>,
+    places: Arc<Mutex<HashMap<(Key, String), Place>>>,
 }
 
 #[derive(Debug)]
 struct Place {
-    key: Key,
     until: Instant,
     what: Parked,
 }
 
 #[derive(Debug)]
 enum Parked {
+    /// Two children gave out this name, so nobody can say which is meant.
+    Ambiguous,
     /// An exchange whose child has asked something; the client's next request goes to it.
     Exchange(oneshot::Sender<Call>),
     /// A child that will recognise its own state.
@@ -54,13 +56,13 @@ pub enum Found {
 /// A place that is given up when this is dropped.
 #[derive(Debug)]
 pub struct Ticket {
-    state: String,
-    places: Arc<Mutex<HashMap<String, Place>>>,
+    name: (Key, String),
+    places: Arc<Mutex<HashMap<(Key, String), Place>>>,
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.state);
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
     }
 }
 
@@ -72,7 +74,8 @@ impl Parking {
             format!("pontoon.{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
         let (sender, receiver) = oneshot::channel();
         self.put(state.clone(), key, Parked::Exchange(sender))?;
-        let ticket = Ticket { state: state.clone(), places: Arc::clone(&self.places) };
+        let name = (key.clone(), state.clone());
+        let ticket = Ticket { name, places: Arc::clone(&self.places) };
         Some((state, ticket, receiver))
     }
 
@@ -91,28 +94,42 @@ impl Parking {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let now = now();
         places.retain(|_, place| place.until > now);
+        let of_client = places.iter().filter(|((owner, _), _)| owner == key);
+        if of_client.clone().count() >= MAX_OF_CLIENT {
+            // A client that never comes back takes the place of nobody else.
+            let oldest =
+                of_client.min_by_key(|(_, place)| place.until).map(|(name, _)| name.clone());
+            oldest.and_then(|oldest| places.remove(&oldest));
+        }
         if places.len() >= MAX_PARKED {
             return None;
         }
-        places.insert(state, Place { key: key.clone(), until: now + PATIENCE, what });
+        let until = now + PATIENCE;
+        let what = match places.remove(&(key.clone(), state.clone())) {
+            Some(_) => Parked::Ambiguous,
+            None => what,
+        };
+        places.insert((key.clone(), state), Place { until, what });
         Some(())
     }
 
     /// What this client parked under a state. A state of another client is not found.
     pub fn find(&self, state: &str, key: &Key) -> Option<Found> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = places.get_mut(state)?;
-        if place.key != *key {
-            return None;
+        let name = (key.clone(), state.to_owned());
+        let place = places.get_mut(&name)?;
+        match &place.what {
+            Parked::Ambiguous => return None,
+            Parked::Task(live) if !live.link.is_gone() => {
+                place.until = now() + PATIENCE;
+                return Some(Found::Child(Lease::Task(Arc::clone(live))));
+            }
+            _ => {}
         }
-        if let Parked::Task(live) = &place.what {
-            place.until = now() + PATIENCE;
-            return Some(Found::Child(Lease::Task(Arc::clone(live))));
-        }
-        match places.remove(state)?.what {
+        match places.remove(&name)?.what {
             Parked::Exchange(sender) => Some(Found::Exchange(sender)),
             Parked::Child(lease) => Some(Found::Child(lease)),
-            Parked::Task(_) => None,
+            Parked::Task(_) | Parked::Ambiguous => None,
         }
     }
 
@@ -152,9 +169,20 @@ mod tests {
     fn a_ticket_gives_its_place_up() {
         let parking = Parking::default();
         let key = Key::Session("a".into());
-        let places: Vec<_> = (0..MAX_PARKED).map(|_| parking.park(&key).unwrap()).collect();
+        let keys: Vec<_> = (0..MAX_PARKED).map(|n| Key::Session(n.to_string().into())).collect();
+        let places: Vec<_> = keys.iter().map(|key| parking.park(key).unwrap()).collect();
         assert!(parking.park(&key).is_none());
         drop(places);
         assert!(parking.park(&key).is_some());
+    }
+
+    #[test]
+    fn a_client_that_never_comes_back_loses_its_own_oldest_place() {
+        let parking = Parking::default();
+        let key = Key::Session("a".into());
+        let mut places: Vec<_> = (0..=MAX_OF_CLIENT).map(|_| parking.park(&key).unwrap()).collect();
+        let (_, _, mut oldest) = places.remove(0);
+        assert!(oldest.try_recv().is_err(), "its exchange hears that nobody will come");
+        assert!(parking.find(&places[0].0, &key).is_some());
     }
 }

@@ -48,8 +48,8 @@ impl Guard {
         }
         for origin in headers.get_all(ORIGIN) {
             let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
-            let host = origin.split_once("://").map(|(_, host)| host);
-            let is_ours = host.is_some_and(|host| self.is_known(host));
+            let origin_host = origin.split_once("://").map(|(_, host)| host);
+            let is_ours = origin_host.is_some_and(|name| name == host || self.is_named(name));
             if !is_ours && !self.origins.contains(&origin) {
                 let text =
                     format!("the origin {origin:?} is foreign: name it in MCPO_ALLOWED_ORIGINS");
@@ -59,19 +59,27 @@ impl Guard {
         Ok(())
     }
 
-    /// Whether `host`, with or without a port, is one of ours.
+    /// Whether `host`, with or without a port, may be the one we are reached by.
     fn is_known(&self, host: &str) -> bool {
-        let (name, port) = match host.rfind(':') {
-            Some(colon) if !host.ends_with(']') => (&host[..colon], &host[colon + 1..]),
-            _ => (host, "0"),
-        };
-        if port.parse::<u16>().is_err() {
-            return false;
-        }
+        let Some(name) = name_of(host) else { return false };
         let is_address = || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
-        self.hosts.iter().any(|known| known == name || known == host)
-            || (self.any_address && is_address())
+        self.is_named(host) || (self.any_address && is_address())
     }
+
+    /// Whether `host`, with or without a port, is one of our names.
+    fn is_named(&self, host: &str) -> bool {
+        let Some(name) = name_of(host) else { return false };
+        self.hosts.iter().any(|known| known == name || known == host)
+    }
+}
+
+/// A host without its port; `None` if the port is none.
+fn name_of(host: &str) -> Option<&str> {
+    let (name, port) = match host.rfind(':') {
+        Some(colon) if !host.ends_with(']') => (&host[..colon], &host[colon + 1..]),
+        _ => (host, "0"),
+    };
+    port.parse::<u16>().is_ok().then_some(name)
 }
 
 #[cfg(test)]

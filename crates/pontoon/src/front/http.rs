@@ -92,6 +92,7 @@ async fn serve_connection(
 ) {
     // Answers are small and awaited: they must not wait for company.
     drop(stream.set_nodelay(true));
+    limit_silence(&stream);
     let service = service_fn(|request| {
         let site = Arc::clone(&site);
         async move { Ok::<_, Infallible>(handle(&site, request, peer.ip()).await) }
@@ -114,6 +115,19 @@ async fn serve_connection(
         tracing::trace!(%peer, error = &error as &dyn std::error::Error, "connection ended");
     }
 }
+
+/// A client that takes nothing off its connection for this long is cut off.
+#[cfg(target_os = "linux")]
+fn limit_silence(stream: &TcpStream) {
+    const LONGEST_MS: u32 = 60_000;
+    if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(stream, LONGEST_MS) {
+        tracing::debug!(%error, "a client that reads nothing cannot be cut off");
+    }
+}
+
+/// Elsewhere there is no such option, and the operating system's own patience holds.
+#[cfg(not(target_os = "linux"))]
+fn limit_silence(_stream: &TcpStream) {}
 
 async fn handle(site: &Arc<Site>, request: Request<Incoming>, peer: IpAddr) -> Answer {
     if let Err((status, why)) = site.guard.check(request.headers()) {

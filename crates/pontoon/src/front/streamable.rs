@@ -165,22 +165,21 @@ async fn legacy_request(
 ) -> Answer {
     session.touch();
     let id = request.slice(Slot::Id).unwrap_or_default();
+    if let Err(why) = site.sessions.known(entry).await {
+        return error(200, &why.to_error(), Some(&id));
+    }
     let stream = session.new_stream(id.clone());
     let reply = Reply::new(id, Arc::clone(&stream.outbox), Some(Arc::clone(&session.questions)));
     let call = Call { request, client: session.client(), cancel: CancellationToken::new(), reply };
     site.sessions.submit(entry, Some(Arc::clone(&session)), call);
     // A client that goes away now does not cancel: its call goes on, and it may come back.
     let can_poll = session.revision >= Revision::V2025_11_25;
-    let first = loop {
-        match tokio::time::timeout(KEEP_ALIVE, stream.outbox.next()).await {
-            Ok(Next::End(Some(outcome))) if !prefers_events => {
-                return json(200, &outcome_text(outcome, &stream.request_id));
-            }
-            // Only newer clients know how to come back.
-            Ok(Next::Release) if !can_poll => {}
-            Ok(next) => break Some(next),
-            Err(_) => break None,
+    let first = match tokio::time::timeout(KEEP_ALIVE, stream.outbox.next()).await {
+        Ok(Next::End(Some(outcome))) if !prefers_events => {
+            return json(200, &outcome_text(outcome, &stream.request_id));
         }
+        Ok(next) => Some(next),
+        Err(_) => None,
     };
     session.keep_stream(&stream);
     let options =
@@ -195,9 +194,13 @@ async fn modern_request(
     request: Message,
     peer: IpAddr,
 ) -> Result<Answer, Refused> {
-    check_params(entry, headers, &request)?;
     let id = request.slice(Slot::Id).unwrap_or_default();
     let is_probe = request.method() == method::DISCOVER;
+    // Nothing is held for a client that goes away meanwhile.
+    if let Err(why) = site.sessions.known(entry).await {
+        return Ok(modern_json(Outcome::Failed(why), &id, is_probe));
+    }
+    check_params(entry, headers, &request)?;
     let stream = Stream::new(0, id.clone());
     let reply = Reply::new(id, Arc::clone(&stream.outbox), None);
     let cancel = CancellationToken::new();
@@ -237,14 +240,15 @@ fn check_params(entry: &Entry, headers: &HeaderMap, request: &Message) -> Result
 }
 
 fn modern_client(request: &Message, peer: IpAddr) -> Arc<Client> {
+    // Copied, because a child that is kept for this client remembers them longer than the request.
+    let copy = |slot| request.raw(slot).map(Bytes::copy_from_slice);
     Arc::new(Client {
         revision: Revision::NEWEST_MODERN,
-        capabilities: request.slice(Slot::MetaCapabilities).unwrap_or_default(),
-        info: request
-            .slice(Slot::MetaClientInfo)
+        capabilities: copy(Slot::MetaCapabilities).unwrap_or_default(),
+        info: copy(Slot::MetaClientInfo)
             .filter(|info| info.first() == Some(&b'{'))
             .unwrap_or_else(crate::back::children::own_info),
-        log_level: request.slice(Slot::MetaLogLevel).filter(|level| level.first() == Some(&b'"')),
+        log_level: copy(Slot::MetaLogLevel).filter(|level| level.first() == Some(&b'"')),
         key: Key::Address(peer),
         feed: None,
         subscriptions: Vec::new(),

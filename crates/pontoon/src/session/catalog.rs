@@ -17,8 +17,10 @@ use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, watch};
 
 use crate::back::Back;
-use crate::back::children::{Live, chain, modern_request, now, own_info, own_request_with};
-use crate::back::handshake::Opening;
+use crate::back::children::{
+    Live, StartError, chain, modern_request, now, own_info, own_request_with,
+};
+use crate::back::handshake::{HandshakeError, Opening};
 use crate::back::link::Purpose;
 use crate::back::mailbox::Heard;
 use crate::call::{Client, Key, list_member};
@@ -28,6 +30,9 @@ const MAX_PAGES: usize = 1000;
 
 /// The pauses between tries grow up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// How long after a change the lists are read again.
+const SETTLE: Duration = Duration::from_secs(2);
 
 /// How old a catalogue may grow before it is learnt anew.
 const MAX_AGE: Duration = Duration::from_secs(3600);
@@ -110,7 +115,6 @@ pub struct Entry {
     /// The server's children.
     pub back: Arc<Back>,
     state: watch::Sender<State>,
-    renew: tokio::sync::Notify,
     file: Option<PathBuf>,
 }
 
@@ -123,7 +127,7 @@ impl Entry {
         });
         let kept = file.as_deref().and_then(read).map(|catalog| State::Ready(Arc::new(catalog)));
         let state = watch::Sender::new(kept.unwrap_or(State::Learning));
-        Self { back, state, renew: tokio::sync::Notify::new(), file }
+        Self { back, state, file }
     }
 
     /// Where the server stands now.
@@ -134,11 +138,6 @@ impl Entry {
     /// Told whenever the catalogue changes.
     pub fn changes(&self) -> watch::Receiver<State> {
         self.state.subscribe()
-    }
-
-    /// Has the catalogue learnt anew, because a list changed.
-    pub fn renew(&self) {
-        self.renew.notify_one();
     }
 
     /// The catalogue, once it is known, or why it is not.
@@ -173,9 +172,9 @@ impl Entry {
                 learn(&self.back).await
             };
             let wait = match learnt {
-                Ok(catalog) => {
+                Ok(learnt) => {
                     pause = Duration::from_secs(1);
-                    self.set(catalog);
+                    self.set(learnt);
                     MAX_AGE
                 }
                 Err(why) => {
@@ -195,12 +194,18 @@ impl Entry {
             };
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                () = self.renew.notified() => {}
+                // Changes come in bursts, and each is a reason to look only once.
+                () = self.back.changed.notified() => tokio::time::sleep(SETTLE).await,
             }
         }
     }
 
-    fn set(&self, catalog: Catalog) {
+    fn set(&self, learnt: Learnt) {
+        let before = match self.state() {
+            State::Ready(catalog) => Some(catalog),
+            _ => None,
+        };
+        let catalog = learnt.into_catalog(before.as_deref());
         let tools = |facts: &Option<Facts>| {
             facts.as_ref().map(|facts| facts.lists.get(method::LIST_TOOLS).map_or(0, Vec::len))
         };
@@ -238,18 +243,52 @@ fn write(file: &Path, catalog: &Catalog) -> std::io::Result<()> {
     std::fs::rename(&temporary, file)
 }
 
+/// What was learnt of each era, or why not.
+struct Learnt {
+    legacy: Result<Facts, LearnError>,
+    modern: Result<Facts, LearnError>,
+}
+
+/// Why an era could not be learnt.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum LearnError {
+    /// The server said that it does not speak it.
+    #[error("{0}")]
+    Refused(String),
+    /// Something went wrong, which says nothing about the server's eras.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Learnt {
+    /// The catalogue. An era that was known stays known if only something went wrong this time.
+    fn into_catalog(self, before: Option<&Catalog>) -> Catalog {
+        let keep = |learnt: Result<Facts, LearnError>, before: Option<&Facts>| match learnt {
+            Ok(facts) => Some(facts),
+            Err(LearnError::Refused(_)) => None,
+            Err(LearnError::Failed(_)) => before.cloned(),
+        };
+        let mut catalog = Catalog {
+            legacy: keep(self.legacy, before.and_then(|before| before.legacy.as_ref())),
+            modern: keep(self.modern, before.and_then(|before| before.modern.as_ref())),
+            rules: HashMap::new(),
+        };
+        catalog.read_rules();
+        catalog
+    }
+}
+
 /// Learns what a server offers, in both eras at once, each from a child of its own.
-async fn learn(back: &Back) -> Result<Catalog, String> {
+async fn learn(back: &Back) -> Result<Learnt, String> {
     let (legacy, modern) = tokio::join!(learn_legacy(back), learn_modern(back));
     if let (Err(legacy), Err(modern)) = (&legacy, &modern) {
+        let (legacy, modern) = (legacy.to_string(), modern.to_string());
         return Err(match legacy == modern {
-            true => legacy.clone(),
+            true => legacy,
             false => format!("{legacy} (and for the modern era: {modern})"),
         });
     }
-    let mut catalog = Catalog { legacy: legacy.ok(), modern: modern.ok(), rules: HashMap::new() };
-    catalog.read_rules();
-    Ok(catalog)
+    Ok(Learnt { legacy, modern })
 }
 
 /// The client that a throw-away child sees.
@@ -265,28 +304,35 @@ fn learner() -> Client {
     }
 }
 
-async fn learn_legacy(back: &Back) -> Result<Facts, String> {
+async fn learn_legacy(back: &Back) -> Result<Facts, LearnError> {
     let client = learner();
     let opening = Opening::Legacy {
         revision: client.revision,
         capabilities: client.capabilities.clone(),
         info: client.info.clone(),
     };
-    let live = back.start(&opening, &client).await.map_err(|error| chain(&error))?;
-    let hello = live.hello.clone().ok_or("it did not answer `initialize`")?;
+    let live = back.start(&opening, &client).await.map_err(|error| match &error {
+        StartError::Handshake { error: HandshakeError::Refused(_), .. } => {
+            LearnError::Refused(chain(&error))
+        }
+        _ => LearnError::Failed(chain(&error)),
+    })?;
+    let silent = || LearnError::Failed("it did not answer `initialize`".to_owned());
+    let hello = live.hello.clone().ok_or_else(silent)?;
     let result = hello.raw(Slot::Result).unwrap_or(b"{}");
     learn_lists(&live, result, json::find(result, "serverInfo")).await
 }
 
-async fn learn_modern(back: &Back) -> Result<Facts, String> {
-    let live = back.start(&Opening::Modern, &learner()).await.map_err(|error| chain(&error))?;
+async fn learn_modern(back: &Back) -> Result<Facts, LearnError> {
+    let live = back.start(&Opening::Modern, &learner()).await;
+    let live = live.map_err(|error| LearnError::Failed(chain(&error)))?;
     let discovered = ask(&live, method::DISCOVER, "{}").await?;
     let result = discovered.raw(Slot::Result).unwrap_or(b"{}");
     let versions = json::find(result, "supportedVersions").unwrap_or(b"[]");
     let mut versions = json::elements(versions, 0..versions.len()).map(|range| &versions[range]);
     let newest = format!("\"{}\"", Revision::NEWEST_MODERN);
     if !versions.any(|version| version == newest.as_bytes()) {
-        return Err(format!("it does not speak {}", Revision::NEWEST_MODERN));
+        return Err(LearnError::Refused(format!("it does not speak {}", Revision::NEWEST_MODERN)));
     }
     learn_lists(&live, result, discovered.raw(Slot::ResultServerInfo)).await
 }
@@ -295,7 +341,7 @@ async fn learn_lists(
     live: &Live,
     hello: &[u8],
     server_info: Option<&[u8]>,
-) -> Result<Facts, String> {
+) -> Result<Facts, LearnError> {
     let capabilities = json::find(hello, "capabilities").unwrap_or(b"{}");
     let mut facts = Facts {
         capabilities: raw(capabilities)?,
@@ -318,7 +364,7 @@ async fn learn_lists(
 }
 
 /// Reads all pages of a list.
-async fn learn_list(live: &Live, list: &str, facts: &mut Facts) -> Result<(), String> {
+async fn learn_list(live: &Live, list: &str, facts: &mut Facts) -> Result<(), LearnError> {
     let member = list_member(list).unwrap_or_default();
     let mut items = Vec::new();
     let mut cursor: Option<Bytes> = None;
@@ -330,8 +376,8 @@ async fn learn_list(live: &Live, list: &str, facts: &mut Facts) -> Result<(), St
         let page = match ask(live, list, &params).await {
             Ok(page) => page,
             // A server may lack a list that its capabilities promise; then it is empty.
-            Err(_) if cursor.is_none() && !live.link.is_gone() => break,
-            Err(why) => return Err(format!("{list}: {why}")),
+            Err(LearnError::Refused(_)) if cursor.is_none() => break,
+            Err(why) => return Err(LearnError::Failed(format!("{list}: {why}"))),
         };
         let result = page.raw(Slot::Result).unwrap_or(b"{}");
         let array = json::find(result, member).unwrap_or(b"[]");
@@ -361,13 +407,13 @@ fn note_hints(page: &Message, list: &str, facts: &mut Facts) {
     }
 }
 
-fn raw(text: &[u8]) -> Result<Box<RawValue>, String> {
+fn raw(text: &[u8]) -> Result<Box<RawValue>, LearnError> {
     RawValue::from_string(String::from_utf8_lossy(text).into_owned())
-        .map_err(|error| error.to_string())
+        .map_err(|error| LearnError::Failed(error.to_string()))
 }
 
 /// Asks a throw-away child, and gives its result or the reason why there is none.
-async fn ask(live: &Live, method: &str, params: &str) -> Result<Message, String> {
+async fn ask(live: &Live, method: &str, params: &str) -> Result<Message, LearnError> {
     let request = own_request_with(method, params);
     let request = match live.era {
         Era::Legacy => Rewrite::new(request),
@@ -380,13 +426,17 @@ async fn ask(live: &Live, method: &str, params: &str) -> Result<Message, String>
         match asked.heard().await {
             Heard::Answer(answer) if answer.has(Slot::Error) => {
                 let text = answer.string(Slot::ErrorMessage).unwrap_or_default();
-                return Err(format!("it answered `{method}` with an error: {text}"));
+                let text = format!("it answered `{method}` with an error: {text}");
+                return Err(LearnError::Refused(text));
             }
             Heard::Answer(answer) => return Ok(answer),
             Heard::TimedOut(_) => {
-                return Err(format!("it did not answer `{method}` within {patience} s"));
+                let text = format!("it did not answer `{method}` within {patience} s");
+                return Err(LearnError::Failed(text));
             }
-            Heard::Gone | Heard::Unsent | Heard::Ended => return Err(live.obituary().await),
+            Heard::Gone | Heard::Unsent | Heard::Clogged | Heard::Ended | Heard::Lost(_) => {
+                return Err(LearnError::Failed(live.obituary().await));
+            }
             Heard::Question(question) => {
                 crate::back::refuse(&live.link, &question, "nobody is there to be asked");
             }

@@ -12,7 +12,14 @@ use tokio_util::sync::CancellationToken;
 use super::catalog::Entry;
 use super::stream::Stream;
 use crate::back::children::now;
+use crate::back::listen::MAX_URIS;
 use crate::call::{Client, Feed, Key, Questions};
+
+/// The largest capabilities or client info that are kept, in bytes; larger ones count as none.
+const MAX_HELLO: usize = 64 * 1024;
+
+/// The longest address of a resource that can be subscribed to.
+const MAX_URI: usize = 4096;
 
 /// Streams that a session keeps for a client that may come back.
 const MAX_STREAMS: usize = 32;
@@ -42,7 +49,8 @@ pub struct Session {
 struct State {
     log_level: Option<Bytes>,
     subscriptions: BTreeSet<String>,
-    open: HashMap<Bytes, CancellationToken>,
+    open: HashMap<Bytes, (u64, CancellationToken)>,
+    next_open: u64,
     streams: VecDeque<Arc<Stream>>,
     last_used: Instant,
 }
@@ -51,7 +59,11 @@ impl Session {
     /// The session that an `initialize` request opens.
     pub fn open(entry: Arc<Entry>, initialize: &Message) -> Self {
         let asked = initialize.string(Slot::ProtocolVersion).unwrap_or_default();
-        let object = |slot| initialize.slice(slot).filter(|raw| raw.first() == Some(&b'{'));
+        // Copied, so that a small value does not keep a large body alive for as long as the session.
+        let object = |slot| {
+            let raw = initialize.raw(slot).filter(|raw| raw.first() == Some(&b'{'))?;
+            (raw.len() <= MAX_HELLO).then(|| Bytes::copy_from_slice(raw))
+        };
         let empty = || Bytes::from_static(b"{}");
         Self {
             id: uuid::Uuid::new_v4().to_string().into(),
@@ -67,6 +79,7 @@ impl Session {
                 log_level: None,
                 subscriptions: BTreeSet::new(),
                 open: HashMap::new(),
+                next_open: 0,
                 streams: VecDeque::new(),
                 last_used: now(),
             }),
@@ -115,34 +128,47 @@ impl Session {
     /// Notes a call as open under the client's id, for a later cancel.
     pub fn begin(self: &Arc<Self>, id: Bytes) -> Open {
         let cancel = CancellationToken::new();
-        self.lock().open.insert(id.clone(), cancel.clone());
-        Open { session: Arc::clone(self), id, cancel }
+        let mut state = self.lock();
+        state.next_open += 1;
+        let number = state.next_open;
+        state.open.insert(id.clone(), (number, cancel.clone()));
+        Open { session: Arc::clone(self), id, number, cancel }
     }
 
     /// Cancels the call that the client gave this id.
     pub fn cancel(&self, id: &[u8]) {
-        if let Some(cancel) = self.lock().open.get(id) {
+        if let Some((_, cancel)) = self.lock().open.get(id) {
             cancel.cancel();
         }
     }
 
     /// Sets the log level for all of the client's calls from now on.
-    pub fn set_log_level(&self, level: Bytes) {
-        self.lock().log_level = Some(level);
+    pub fn set_log_level(&self, level: &[u8]) {
+        self.lock().log_level = Some(Bytes::copy_from_slice(level));
     }
 
-    /// Notes what the client is subscribed to.
-    pub fn subscribe(&self, uri: String, is_wanted: bool) {
+    /// Notes what the client is subscribed to. False if that would be too much.
+    pub fn subscribe(&self, uri: String, is_wanted: bool) -> bool {
         let mut state = self.lock();
-        match is_wanted {
-            true => drop(state.subscriptions.insert(uri)),
-            false => drop(state.subscriptions.remove(&uri)),
+        if !is_wanted {
+            state.subscriptions.remove(&uri);
+            return true;
         }
+        let has_room = state.subscriptions.len() < MAX_URIS && uri.len() <= MAX_URI;
+        if has_room {
+            state.subscriptions.insert(uri);
+        }
+        has_room
     }
 
     /// Says that the client is there.
     pub fn touch(&self) {
         self.lock().last_used = now();
+    }
+
+    /// When the client was last heard of.
+    pub fn last_used(&self) -> Instant {
+        self.lock().last_used
     }
 
     /// Whether nothing was heard of the client for this long, and nothing is under way for it.
@@ -156,7 +182,7 @@ impl Session {
     /// Ends the session: open calls are cancelled, its streams end, its children stop.
     pub fn end(&self) {
         let open: Vec<_> = self.lock().open.values().cloned().collect();
-        open.iter().for_each(CancellationToken::cancel);
+        open.iter().for_each(|(_, cancel)| cancel.cancel());
         self.feed.outbox.finish(None);
         self.entry.back.end_session(&self.id);
     }
@@ -171,6 +197,7 @@ impl Session {
 pub struct Open {
     session: Arc<Session>,
     id: Bytes,
+    number: u64,
     /// Fires when the client cancels.
     pub cancel: CancellationToken,
 }
@@ -178,7 +205,10 @@ pub struct Open {
 impl Drop for Open {
     fn drop(&mut self) {
         let mut state = self.session.lock();
-        state.open.remove(&self.id);
+        // A client that uses an id twice at once has only the newer call to cancel.
+        if state.open.get(&self.id).is_some_and(|(number, _)| *number == self.number) {
+            state.open.remove(&self.id);
+        }
         state.last_used = now();
     }
 }

@@ -68,7 +68,7 @@ impl Sessions {
         let facts = catalog.facts(Era::Legacy).ok_or(CallError::Internal)?;
         let session = Arc::new(Session::open(Arc::clone(entry), initialize));
         let mut table = self.lock();
-        if table.len() >= MAX_SESSIONS {
+        if table.len() >= MAX_SESSIONS && !evict_stalest(&mut table) {
             let what = format!("all {MAX_SESSIONS} sessions are in use");
             return Err(CallError::Busy { what, retry_after_seconds: 60 });
         }
@@ -112,19 +112,22 @@ impl Sessions {
         self.entries.values().for_each(|entry| entry.back.sweep());
     }
 
-    /// Takes a call, and sees that it is answered. `session` is the legacy client's.
+    /// Waits until the server is known.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be used, to be told to the client.
+    pub async fn known(&self, entry: &Entry) -> Result<(), CallError> {
+        entry.catalog().await.map(drop).map_err(|why| failed(entry, &why))
+    }
+
+    /// Takes a call to a server that is known, and sees that it is answered. `session` is the legacy
+    /// client's.
     pub fn submit(self: &Arc<Self>, entry: &Arc<Entry>, session: Option<Arc<Session>>, call: Call) {
         match entry.state() {
             State::Ready(catalog) => self.route(&catalog, entry, session, call),
-            _ => {
-                let (sessions, entry) = (Arc::clone(self), Arc::clone(entry));
-                self.tasks.spawn(async move {
-                    match entry.catalog().await {
-                        Ok(catalog) => sessions.route(&catalog, &entry, session, call),
-                        Err(why) => call.reply.fail(failed(&entry, &why)),
-                    }
-                });
-            }
+            State::Failed(why) => call.reply.fail(failed(entry, &why)),
+            State::Learning => call.reply.fail(failed(entry, "it is not known yet")),
         }
     }
 
@@ -196,6 +199,17 @@ impl Sessions {
     }
 }
 
+/// Makes room by ending the session that was quiet longest. False if all are in use.
+fn evict_stalest(table: &mut HashMap<Arc<str>, Arc<Session>>) -> bool {
+    let idle = table.values().filter(|session| session.is_stale(Duration::ZERO));
+    let Some(stalest) = idle.min_by_key(|session| session.last_used()).cloned() else {
+        return false;
+    };
+    table.remove(&stalest.id);
+    stalest.end();
+    true
+}
+
 fn failed(entry: &Entry, why: &str) -> CallError {
     CallError::ServerFailed(format!(
         "the server `{}` does not start: {why}",
@@ -230,7 +244,7 @@ fn set_level(catalog: &Catalog, entry: &Entry, session: &Session, call: Call) {
             .reply
             .error(&ErrorObject::new(code::INVALID_PARAMS, "`level` must be a log level"));
     };
-    session.set_log_level(level.clone());
+    session.set_log_level(&level);
     if let Some(live) = entry.back.kept(&session.client(), catalog.child_era(Era::Legacy)) {
         live.set_log_level(&level);
     }
@@ -245,7 +259,11 @@ fn subscribe(catalog: &Catalog, entry: &Entry, session: &Session, call: Call) ->
         return None;
     }
     let uri = call.request.string(Slot::Uri).unwrap_or_default().into_owned();
-    session.subscribe(uri, call.request.method() == method::SUBSCRIBE);
+    if !session.subscribe(uri, call.request.method() == method::SUBSCRIBE) {
+        let text = "too many subscriptions in this session, or too long an address";
+        call.reply.error(&ErrorObject::new(code::INVALID_PARAMS, text));
+        return None;
+    }
     if catalog.child_era(Era::Legacy) == Era::Legacy {
         return Some(call);
     }

@@ -3,7 +3,6 @@
 //! A legacy client whose connection broke asks for what came after the last event it saw. So what
 //! was sent stays here for a while, bounded, and the next connection goes on from there.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -28,13 +27,13 @@ pub struct Stream {
     /// Where its messages come from.
     pub outbox: Arc<Outbox>,
     sent: Mutex<Sent>,
-    /// Each connection has a number; only the newest is served.
-    connection: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Sent {
     replay: Replay,
+    /// Each connection has a number; only the newest is served.
+    connection: u64,
     is_over: bool,
 }
 
@@ -59,8 +58,11 @@ impl Stream {
             number,
             request_id,
             outbox: Arc::default(),
-            sent: Mutex::new(Sent { replay: Replay::new(MAX_EVENTS, MAX_BYTES), is_over: false }),
-            connection: AtomicU64::new(0),
+            sent: Mutex::new(Sent {
+                replay: Replay::new(MAX_EVENTS, MAX_BYTES),
+                connection: 0,
+                is_over: false,
+            }),
         })
     }
 
@@ -70,15 +72,17 @@ impl Stream {
     ///
     /// [`TooLate`] when events were lost since.
     pub fn connect(self: &Arc<Self>, after: Option<u64>) -> Result<Connection, TooLate> {
+        let mut sent = self.lock();
         let again = match after {
             None => Vec::new(),
             Some(after) => {
-                let sent = self.lock();
                 let missed = sent.replay.after(after).map_err(|_| TooLate)?;
                 missed.map(|(number, pieces)| (number, Text::Pieces(pieces.to_vec()))).collect()
             }
         };
-        let number = self.connection.fetch_add(1, Ordering::AcqRel) + 1;
+        sent.connection += 1;
+        let number = sent.connection;
+        drop(sent);
         Ok(Connection { stream: Arc::clone(self), number, again: again.into(), is_done: false })
     }
 
@@ -107,19 +111,25 @@ impl Connection {
         if let Some((number, text)) = self.again.pop_front() {
             return Poll::Ready(Event::Message(number, text));
         }
-        let is_newest = self.stream.connection.load(Ordering::Acquire) == self.number;
-        if self.is_done || !is_newest || self.stream.lock().is_over {
+        let stream = Arc::clone(&self.stream);
+        // What is taken is also kept before a newer connection can ask what it missed.
+        let mut sent = stream.lock();
+        if self.is_done || sent.is_over || sent.connection != self.number {
             return Poll::Ready(Event::End);
         }
-        match self.stream.outbox.poll_next(context) {
+        match stream.outbox.poll_next(context) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(next) => Poll::Ready(self.take(next)),
+            Poll::Ready(next) => Poll::Ready(self.keep(&mut sent, next)),
         }
     }
 
     /// Sends something that was taken from the outbox before there was a connection.
     pub fn take(&mut self, next: Next) -> Event {
-        let mut sent = self.stream.lock();
+        let stream = Arc::clone(&self.stream);
+        self.keep(&mut stream.lock(), next)
+    }
+
+    fn keep(&mut self, sent: &mut Sent, next: Next) -> Event {
         let text = match next {
             Next::Message(text) => text,
             // This connection ends; what follows waits for the next one.
