@@ -7,6 +7,7 @@
 mod children;
 mod cli;
 mod eras;
+mod hostile;
 mod input;
 mod limits;
 mod sessions;

@@ -1,36 +1,23 @@
 //! One exchange: a call given to a child, and everything said until its answer goes home.
 //!
 //! It runs as one task from the lease to the answer; dropping it is cancelling the call. Between a
-//! client of one era and a child of the other it translates, a server's questions included: see
-//! `Exchange::ask_modern_client` and `Exchange::ask_legacy_client`.
+//! client of one era and a child of the other it translates. A server's questions in the middle of a
+//! call are the business of `questions`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use bytes::Bytes;
 use pontoon_wire::error::{ErrorObject, code};
 use pontoon_wire::{Era, Message, Revision, Rewrite, Slot, era, json, method};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::Back;
 use super::children::{Lease, now};
 use super::link::{Asked, Purpose};
-use super::mailbox::{Heard, Mailbox};
-use super::parking::{Found, PATIENCE};
+use super::mailbox::Heard;
+use super::parking::Found;
+use super::questions::nobody_answered;
 use crate::call::{Call, CallError, Client, Reply};
-
-/// How long further questions of a legacy child are waited for, to put them together.
-const GATHER: Duration = Duration::from_millis(10);
-
-/// How many questions are put together at the most.
-const MAX_GATHERED: usize = 16;
-
-const NOT_OFFERED: &str = "the client did not offer to answer this";
-
-/// How often a modern server may ask again before it answers a legacy client.
-const MAX_ROUNDS: usize = 32;
 
 impl Back {
     /// Takes a call to its end: answered, failed or forgotten.
@@ -112,11 +99,6 @@ impl Drop for Running<'_> {
     }
 }
 
-fn nobody_answered() -> ErrorObject {
-    let text = format!("nobody answered the server's question within {} s", PATIENCE.as_secs());
-    ErrorObject::new(code::TIMED_OUT, text)
-}
-
 fn unknown_state() -> ErrorObject {
     ErrorObject::new(
         code::INVALID_PARAMS,
@@ -124,15 +106,16 @@ fn unknown_state() -> ErrorObject {
     )
 }
 
-struct Exchange<'b> {
-    back: &'b Back,
-    lease: Lease,
-    request: Message,
-    client: Arc<Client>,
+/// A call, and the child it was given to.
+pub(super) struct Exchange<'b> {
+    pub(super) back: &'b Back,
+    pub(super) lease: Lease,
+    pub(super) request: Message,
+    pub(super) client: Arc<Client>,
 }
 
 /// Where an exchange stands after something was heard.
-enum Step {
+pub(super) enum Step {
     /// Go on listening, with the same or a new way home.
     GoOn(CancellationToken, Reply),
     /// It is over.
@@ -227,7 +210,7 @@ impl Exchange<'_> {
         }
     }
 
-    fn ask(&self, request: Rewrite) -> Asked {
+    pub(super) fn ask(&self, request: Rewrite) -> Asked {
         self.lease.link.ask(request, Some(now() + self.back.server.timeout), Purpose::Call)
     }
 
@@ -288,7 +271,7 @@ impl Exchange<'_> {
     }
 
     /// A modern client hears log lines only if it asked for them, and none below its level.
-    fn log(&self, reply: &Reply, line: Message) {
+    pub(super) fn log(&self, reply: &Reply, line: Message) {
         let is_wanted = match (self.client.era(), &self.client.log_level) {
             (Era::Legacy, _) => true,
             (Era::Modern, None) => false,
@@ -303,268 +286,20 @@ impl Exchange<'_> {
         }
     }
 
-    async fn handle_question(
-        &self,
-        question: Message,
-        asked: &mut Asked,
-        waiting: &mut Option<OwnedSemaphorePermit>,
-        cancel: CancellationToken,
-        mut reply: Reply,
-    ) -> Step {
-        if self.lease.era == Era::Modern {
-            self.back.refuse(
-                &self.lease.link,
-                &question,
-                "servers of this revision ask no questions",
-            );
-            return Step::GoOn(cancel, reply);
-        }
-        if !can_answer(&self.client, &question.method()) {
-            self.back.refuse(&self.lease.link, &question, NOT_OFFERED);
-            return Step::GoOn(cancel, reply);
-        }
-        if self.client.era() == Era::Modern {
-            return self.ask_modern_client(question, asked, cancel, reply).await;
-        }
-        if waiting.is_none() {
-            *waiting = Arc::clone(&self.back.waiting).try_acquire_owned().ok();
-        }
-        let (link, mailbox, id) =
-            (self.lease.link.clone(), asked.mailbox(), question.slice(Slot::Id));
-        let answerer = move |answer: &Message| {
-            link.say(
-                Rewrite::new(answer.clone()).replace(Slot::Id, id.unwrap_or_default()).finish(),
-            );
-            mailbox.push(Heard::Resumed);
-        };
-        if waiting.is_none() || !reply.question(&question, Box::new(answerer)) {
-            self.back.refuse(&self.lease.link, &question, "too many questions wait for an answer");
-            return Step::GoOn(cancel, reply);
-        }
-        // While a person thinks, the call's clock stands still and its permit is free.
-        asked.set_deadline(Some(now() + PATIENCE));
-        reply.release_permit();
-        Step::GoOn(cancel, reply)
-    }
-
-    /// Puts a legacy child's questions to a modern client: the client gets `input_required` as its
-    /// answer, and the child waits until the client sends its request again with the responses.
-    async fn ask_modern_client(
-        &self,
-        question: Message,
-        asked: &mut Asked,
-        cancel: CancellationToken,
-        mut reply: Reply,
-    ) -> Step {
-        let mut questions = vec![("q1".to_owned(), question)];
-        if self.gather(&mut questions, asked, &reply).await || cancel.is_cancelled() {
-            return Step::GoOn(cancel, reply);
-        }
-        let _waits = self.lease.park();
-        asked.set_deadline(None);
-        asked.set_purpose(Purpose::Parked);
-        loop {
-            let Some((state, ticket, retry)) = self.back.parking.park(&self.client.key) else {
-                let what = "too many calls wait for an answer of a person".to_owned();
-                reply.fail(CallError::Busy { what, retry_after_seconds: 30 });
-                return Step::Over;
-            };
-            let asking = questions.iter().map(|(key, question)| (key.as_str(), question));
-            reply.result(&era::input_required(asking, &state));
-            // While it waits for a person, the exchange is nobody's running call.
-            self.back.running.fetch_sub(1, Ordering::Relaxed);
-            let call = tokio::select! {
-                call = tokio::time::timeout(PATIENCE, retry) => call.ok(),
-                () = self.lease.link.gone() => None,
-                () = self.back.stop.cancelled() => None,
-            };
-            self.back.running.fetch_add(1, Ordering::Relaxed);
-            drop(ticket);
-            let Some(Ok(Call { request, cancel, reply: next, .. })) = call else {
-                tracing::info!(server = %self.back.server.name, "nobody answered a question");
-                return Step::Over;
-            };
-            if request.method() != self.request.method()
-                || request.raw(Slot::Name) != self.request.raw(Slot::Name)
-            {
-                let text = "`requestState` belongs to another request";
-                next.error(&ErrorObject::new(code::INVALID_PARAMS, text));
-                return Step::Over;
-            }
-            questions.retain(|(key, question)| !self.respond(&request, key, question));
-            if questions.is_empty() {
-                asked.set_purpose(Purpose::Call);
-                asked.set_deadline(Some(now() + self.back.server.timeout));
-                return Step::GoOn(cancel, next);
-            }
-            // A response is missing, so the question is put once more.
-            reply = next;
-        }
-    }
-
-    /// Waits a moment for further questions, so that the client hears them together. True if the
-    /// server went on without an answer.
-    async fn gather(
-        &self,
-        questions: &mut Vec<(String, Message)>,
-        asked: &mut Asked,
-        reply: &Reply,
-    ) -> bool {
-        let until = tokio::time::Instant::now() + GATHER;
-        while let Ok(heard) = tokio::time::timeout_at(until, asked.heard()).await {
-            match heard {
-                Heard::Question(question)
-                    if can_answer(&self.client, &question.method())
-                        && questions.len() < MAX_GATHERED =>
-                {
-                    questions.push((format!("q{}", questions.len() + 1), question));
-                }
-                Heard::Question(question) => {
-                    self.back.refuse(&self.lease.link, &question, NOT_OFFERED);
-                }
-                Heard::Note(note) => reply.note(note),
-                Heard::Log(line) => self.log(reply, line),
-                Heard::Resumed | Heard::Release => {}
-                end => {
-                    asked.put_back(end);
-                    return true;
-                }
-            }
-        }
-        false
-    }
-
-    /// Passes the client's response to a question on to the child. False if there is none.
-    fn respond(&self, request: &Message, key: &str, question: &Message) -> bool {
-        let responses = request.raw(Slot::InputResponses).unwrap_or(b"{}");
-        let Some(response) = json::find(responses, key) else { return false };
-        let id = String::from_utf8_lossy(question.raw(Slot::Id).unwrap_or(b"null"));
-        let response = String::from_utf8_lossy(response);
-        let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{response}}}");
-        self.lease.link.say(Bytes::from(answer));
-        true
-    }
-
-    fn must_ask_legacy_client(&self, answer: &Message) -> bool {
-        self.client.era() == Era::Legacy
-            && self.lease.era == Era::Modern
-            && answer.raw(Slot::ResultType) == Some(b"\"input_required\"")
-    }
-
-    /// Puts a modern child's questions to a legacy client, and sends the request again with what it
-    /// answers, until the child has a result.
-    async fn ask_legacy_client(
-        &self,
-        request: &Rewrite,
-        answer: Message,
-        cancel: CancellationToken,
-        mut reply: Reply,
-    ) {
-        let mut answer = answer;
-        for _ in 0..MAX_ROUNDS {
-            reply.release_permit();
-            let responses = tokio::select! {
-                () = cancel.cancelled() => return reply.forget(),
-                () = self.back.stop.cancelled() => return reply.fail(CallError::Stopping),
-                responses = self.responses(&answer, &reply) => responses,
-            };
-            let responses = match responses {
-                Ok(responses) => responses,
-                Err(error) => return reply.error(&error),
-            };
-            reply.retake_permit().await;
-            let again = era::with_responses(request, &responses, answer.raw(Slot::ResultState));
-            let mut asked = self.ask(again);
-            answer = loop {
-                let heard = tokio::select! {
-                    () = cancel.cancelled() => return reply.forget(),
-                    heard = asked.heard() => heard,
-                };
-                match heard {
-                    Heard::Note(note) => reply.note(note),
-                    Heard::Log(line) => self.log(&reply, line),
-                    Heard::Answer(answer) => break answer,
-                    Heard::TimedOut(note) => return self.time_out(reply, note).await,
-                    Heard::Lost(why) => return reply.fail(self.lost(&why)),
-                    Heard::Clogged => return reply.fail(self.clogged()),
-                    Heard::Gone | Heard::Unsent | Heard::Ended => return self.mourn(reply).await,
-                    Heard::Question(question) => {
-                        self.back.refuse(
-                            &self.lease.link,
-                            &question,
-                            "servers of this revision ask no questions",
-                        );
-                    }
-                    Heard::Resumed | Heard::Release => {}
-                }
-            };
-            if !self.must_ask_legacy_client(&answer) {
-                return reply.answer(&era::to_legacy_answer(&answer));
-            }
-        }
-        let error =
-            ErrorObject::new(code::INTERNAL, format!("the server asked {MAX_ROUNDS} times over"));
-        reply.error(&error);
-    }
-
-    /// What the client answers to the questions in `answer`, each under its key.
-    async fn responses(
-        &self,
-        answer: &Message,
-        reply: &Reply,
-    ) -> Result<Vec<(String, String)>, ErrorObject> {
-        let mut responses = Vec::new();
-        for (key, question) in era::questions_in(answer) {
-            if !can_answer(&self.client, &question.method()) {
-                let text = format!(
-                    "the server needs `{}`, which the client did not offer",
-                    question.method()
-                );
-                return Err(ErrorObject::new(code::INVALID_REQUEST, text));
-            }
-            let mailbox = Arc::new(Mailbox::default());
-            let home = Arc::clone(&mailbox);
-            let answerer = move |answer: &Message| home.push(Heard::Answer(answer.clone()));
-            if !reply.question(&question, Box::new(answerer)) {
-                return Err(ErrorObject::new(
-                    code::INTERNAL,
-                    "too many questions wait for this client",
-                ));
-            }
-            let heard = tokio::time::timeout(PATIENCE, mailbox.next()).await;
-            let Ok(Heard::Answer(response)) = heard else {
-                return Err(nobody_answered());
-            };
-            match response.raw(Slot::Result) {
-                Some(result) => responses.push((key, String::from_utf8_lossy(result).into_owned())),
-                None => {
-                    let text = response.string(Slot::ErrorMessage).unwrap_or_default();
-                    let text = format!("the client refused the server's question: {text}");
-                    return Err(ErrorObject::new(code::INVALID_REQUEST, text));
-                }
-            }
-        }
-        if responses.is_empty() {
-            // Only a state: the server asks for patience, not for input.
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-        Ok(responses)
-    }
-
     /// The server said something that could not be read, and it may have been this call's answer.
-    fn lost(&self, why: &str) -> CallError {
+    pub(super) fn lost(&self, why: &str) -> CallError {
         CallError::ServerFailed(format!(
             "an answer of the server `{}` was dropped because {why} (MCPO_MAX_MESSAGE); it may have been this call's, so its outcome is unknown",
             self.back.server.name,
         ))
     }
 
-    fn clogged(&self) -> CallError {
+    pub(super) fn clogged(&self) -> CallError {
         let what = format!("the server `{}` does not read its input", self.back.server.name);
         CallError::Busy { what, retry_after_seconds: 5 }
     }
 
-    async fn time_out(&self, reply: Reply, note: Option<String>) {
+    pub(super) async fn time_out(&self, reply: Reply, note: Option<String>) {
         let note = note.map(|note| format!("; it had said: {note}")).unwrap_or_default();
         let server = self.back.server.name.to_string();
         let seconds = self.back.server.timeout.as_secs();
@@ -578,24 +313,12 @@ impl Exchange<'_> {
         }
     }
 
-    async fn mourn(&self, reply: Reply) {
+    pub(super) async fn mourn(&self, reply: Reply) {
         let how = self.lease.obituary().await;
         let text = format!("the server `{}` {how}, before it answered", self.back.server.name);
         tracing::warn!(server = %self.back.server.name, pid = self.lease.id(), how, "a child ended early");
         reply.fail(CallError::ServerFailed(text));
     }
-}
-
-/// Whether the client offered to answer questions of this kind.
-fn can_answer(client: &Client, method: &str) -> bool {
-    let capability = match method {
-        method::ELICIT => "elicitation",
-        method::SAMPLE => "sampling",
-        method::LIST_ROOTS => "roots",
-        // An unknown question may be one the client understands.
-        _ => return client.era() == Era::Legacy,
-    };
-    json::find(&client.capabilities, capability).is_some()
 }
 
 fn severity(level: &str) -> usize {

@@ -1,29 +1,25 @@
 //! A link drives one conversation with one server over its input and output.
 //!
 //! [`Link::ask`] sends a request and gives an [`Asked`], which hears everything that belongs to it;
-//! dropped early, it cancels the request. Whoever asks writes at once if the pipe has room; one task
-//! does the rest: it reads, finishes writes that did not fit, and watches deadlines. Reading and
-//! writing share that task's loop, so a server that fills its output before it reads its input
-//! blocks nobody. What messages mean is decided by [`pontoon_wire::Peer`].
+//! dropped early, it cancels the request. Whoever asks writes at once if the pipe has room; the rest
+//! is done by one task, in `reader`. What messages mean is decided by [`pontoon_wire::Peer`].
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use pontoon_supervise::{ChildInput, ChildOutput};
 use pontoon_wire::error::{ErrorObject, code};
-use pontoon_wire::framing::lines::Lines;
-use pontoon_wire::heal::lines::{Found, LineDoctor};
 use pontoon_wire::heal::{Heal, HealMode};
 use pontoon_wire::peer::{Event, OurId};
 use pontoon_wire::{Message, Peer, Rewrite, Slot, Text, method};
-use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::mailbox::{Heard, Mailbox};
+use super::reader::Reader;
 use crate::observe::heals::HealLog;
 
 /// How much may wait to be written to a server that does not read: calls, and everything else.
@@ -32,7 +28,7 @@ const MAX_OTHER_BYTES: usize = 1024 * 1024;
 
 /// A call that was cancelled may still be at work in the server for a while. So long nothing that
 /// the server says can be taken for another call's, on a child that several clients share.
-const GHOST: Duration = Duration::from_secs(10);
+pub(super) const GHOST: Duration = Duration::from_secs(10);
 
 /// How a link behaves.
 #[derive(Debug, Clone)]
@@ -55,29 +51,29 @@ pub struct Link {
 }
 
 #[derive(Debug)]
-struct Shared {
+pub(super) struct Shared {
     inner: Mutex<Inner>,
     /// Tells the task that there is something to write, an earlier deadline, or nothing more to say.
-    wake: Notify,
-    gone: CancellationToken,
+    pub(super) wake: Notify,
+    pub(super) gone: CancellationToken,
     one_client: bool,
-    heals: Arc<HealLog>,
+    pub(super) heals: Arc<HealLog>,
 }
 
-struct Inner {
-    peer: Peer<Waiting>,
-    outgoing: VecDeque<Bytes>,
+pub(super) struct Inner {
+    pub(super) peer: Peer<Waiting>,
+    pub(super) outgoing: VecDeque<Bytes>,
     outgoing_bytes: usize,
     /// Until when a cancelled call may still be at work.
-    ghost_until: Option<Instant>,
-    input: Option<Arc<ChildInput>>,
-    listeners: Vec<(u64, Listener)>,
+    pub(super) ghost_until: Option<Instant>,
+    pub(super) input: Option<Arc<ChildInput>>,
+    pub(super) listeners: Vec<(u64, Listener)>,
     next_listener: u64,
-    asker: Option<Asker>,
+    pub(super) asker: Option<Asker>,
     /// When the task will look at the deadlines next.
-    armed: Option<Instant>,
+    pub(super) armed: Option<Instant>,
     lists_changed: bool,
-    is_gone: bool,
+    pub(super) is_gone: bool,
 }
 
 /// Hears what belongs to no request.
@@ -88,8 +84,8 @@ pub type Asker = Box<dyn Fn(&Message) -> bool + Send>;
 
 /// Who waits for an answer.
 #[derive(Debug)]
-struct Waiting {
-    mailbox: Arc<Mailbox>,
+pub(super) struct Waiting {
+    pub(super) mailbox: Arc<Mailbox>,
     purpose: Purpose,
 }
 
@@ -133,13 +129,7 @@ impl Link {
             one_client: options.one_client,
             heals: Arc::clone(&options.heals),
         });
-        let reader = Reader {
-            shared: Arc::clone(&shared),
-            output,
-            lines: Lines::new(options.max_message),
-            doctor: LineDoctor::new(options.heal, options.max_message),
-        };
-        tokio::spawn(reader.run());
+        tokio::spawn(Reader::new(Arc::clone(&shared), output, options).run());
         Self { shared }
     }
 
@@ -308,7 +298,7 @@ impl Drop for Listening {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -323,7 +313,7 @@ impl Shared {
         }
     }
 
-    fn handle(&self, inner: &mut Inner, message: Message) {
+    pub(super) fn handle(&self, inner: &mut Inner, message: Message) {
         let Some(event) = inner.peer.handle(message) else { return };
         match event {
             Event::Answer(waiting, answer) => waiting.mailbox.push(Heard::Answer(answer)),
@@ -410,7 +400,7 @@ impl Inner {
     }
 
     /// Writes until everything is written or the pipe is full.
-    fn write(&mut self) {
+    pub(super) fn write(&mut self) {
         while let Some(text) = self.peer.poll_write() {
             self.outgoing_bytes += text.len() + 1;
             self.outgoing.extend(text.pieces().iter().cloned());
@@ -439,6 +429,11 @@ impl Inner {
             }
         }
     }
+
+    fn drop_outgoing(&mut self) {
+        self.outgoing.clear();
+        self.outgoing_bytes = 0;
+    }
 }
 
 /// An id to begin with that no client can guess, and that leaves room for every call to come.
@@ -456,153 +451,8 @@ fn advance(outgoing: &mut VecDeque<Bytes>, mut written: usize) {
     }
 }
 
-impl Inner {
-    fn drop_outgoing(&mut self) {
-        self.outgoing.clear();
-        self.outgoing_bytes = 0;
-    }
-}
-
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Inner").field("open", &self.peer.open_requests()).finish_non_exhaustive()
-    }
-}
-
-/// The task of a link.
-struct Reader {
-    shared: Arc<Shared>,
-    output: ChildOutput,
-    lines: Lines,
-    doctor: LineDoctor,
-}
-
-impl Reader {
-    async fn run(mut self) {
-        let mut timer = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
-        let mut is_armed = false;
-        loop {
-            let (blocked, deadline) = self.next_wait();
-            if let Some(deadline) = deadline {
-                timer.as_mut().reset(deadline.into());
-                is_armed = true;
-            }
-            self.make_room();
-            tokio::select! {
-                read = self.output.read_buf(self.lines.buffer()) => match read {
-                    Ok(0) | Err(_) => break,
-                    Ok(_) => self.handle_lines(),
-                },
-                () = writable(blocked.as_deref()), if blocked.is_some() => self.shared.lock().write(),
-                // A timer that has fired stays ready, so it is not asked again until it is reset.
-                () = timer.as_mut(), if is_armed => {
-                    is_armed = false;
-                    self.handle_timeout();
-                }
-                () = self.shared.wake.notified() => {}
-            }
-        }
-    }
-
-    /// What to wait for besides input: the pipe, if it was full, and a new earliest deadline.
-    fn next_wait(&self) -> (Option<Arc<ChildInput>>, Option<Instant>) {
-        let mut inner = self.shared.lock();
-        inner.write();
-        let blocked = inner.input.clone().filter(|_| !inner.outgoing.is_empty());
-        let earliest = inner.peer.poll_timeout();
-        let is_new = earliest.is_some() && (inner.armed.is_none() || inner.armed > earliest);
-        if is_new {
-            inner.armed = earliest;
-        }
-        (blocked, earliest.filter(|_| is_new))
-    }
-
-    /// Room to read into: little while little comes, more while a long line grows.
-    fn make_room(&mut self) {
-        let buffer = self.lines.buffer();
-        if buffer.capacity() - buffer.len() < 1024 {
-            let more = buffer.len().clamp(8 * 1024, 4 * 1024 * 1024);
-            buffer.reserve(more);
-        }
-    }
-
-    fn handle_lines(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        let mut inner = shared.lock();
-        while let Some(line) = self.lines.next_line() {
-            if self.lines.take_return() {
-                inner.peer.heals().note(Heal::H04);
-            }
-            match line {
-                Ok(line) => self.doctor.take(line, inner.peer.heals()),
-                Err(too_long) => {
-                    // Whose answer it was cannot be known: whoever waits hears that it may be lost,
-                    // and the child is replaced.
-                    tracing::warn!(server = %self.shared.heals.server(), %too_long, "message dropped");
-                    for waiting in inner.peer.close() {
-                        waiting.mailbox.push(Heard::Lost(too_long.to_string()));
-                    }
-                    inner.input = None;
-                }
-            }
-            self.handle_found(&mut inner);
-        }
-        inner.write();
-        self.shared.heals.add(inner.peer.heals());
-    }
-
-    fn handle_found(&mut self, inner: &mut Inner) {
-        while let Some(found) = self.doctor.next_found() {
-            match found {
-                Found::Message(message) => self.shared.handle(inner, message),
-                Found::Noise(noise) => self.log_noise(&noise),
-            }
-        }
-    }
-
-    fn log_noise(&self, noise: &BytesMut) {
-        let line = String::from_utf8_lossy(&noise[..noise.len().min(500)]);
-        tracing::debug!(server = %self.shared.heals.server(), ?line, "text on stdout that is no message");
-    }
-
-    fn handle_timeout(&mut self) {
-        let mut inner = self.shared.lock();
-        inner.armed = None;
-        for event in inner.peer.handle_timeout(Instant::now()) {
-            if let Event::TimedOut(waiting, note) = event {
-                waiting.mailbox.push(Heard::TimedOut(note));
-                inner.ghost_until = Some(Instant::now() + GHOST);
-            }
-        }
-        inner.write();
-    }
-}
-
-impl Drop for Reader {
-    /// The output ended: the last line may lack its newline, and nobody may wait any longer.
-    fn drop(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        let mut inner = shared.lock();
-        self.doctor.finish(self.lines.finish(), inner.peer.heals());
-        self.handle_found(&mut inner);
-        self.shared.heals.add(inner.peer.heals());
-        inner.is_gone = true;
-        inner.input = None;
-        for waiting in inner.peer.close() {
-            waiting.mailbox.push(Heard::Gone);
-        }
-        inner.listeners.clear();
-        inner.asker = None;
-        drop(inner);
-        self.shared.gone.cancel();
-    }
-}
-
-/// Waits until the pipe has room, or is broken.
-async fn writable(input: Option<&ChildInput>) {
-    match input {
-        // An error here shows again at the next write, which then gives up.
-        Some(input) => drop(input.writable().await),
-        None => std::future::pending().await,
     }
 }

@@ -11,8 +11,8 @@ use pontoon_wire::{Era, Message, Rewrite, Slot, era, json, method, quoted};
 use tokio_util::sync::CancellationToken;
 
 use super::Back;
-use super::children::Live;
 use super::link::Purpose;
+use super::live::Live;
 use super::mailbox::{Heard, Mailbox};
 use crate::call::{Call, Reply};
 

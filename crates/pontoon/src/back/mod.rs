@@ -9,8 +9,11 @@ pub mod exchange;
 pub mod handshake;
 pub mod link;
 pub mod listen;
+pub mod live;
 pub mod mailbox;
 pub mod parking;
+mod questions;
+mod reader;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::children::{Lease, Live, now};
+use super::children::{Lease, now};
+use super::live::Live;
 use crate::call::{Call, Key};
 
 /// How long a person may think.

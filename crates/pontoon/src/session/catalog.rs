@@ -17,11 +17,10 @@ use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, watch};
 
 use crate::back::Back;
-use crate::back::children::{
-    Live, StartError, chain, modern_request, now, own_info, own_request_with,
-};
+use crate::back::children::{StartError, chain, modern_request, now, own_info, own_request_with};
 use crate::back::handshake::{HandshakeError, Opening};
 use crate::back::link::Purpose;
+use crate::back::live::Live;
 use crate::back::mailbox::Heard;
 use crate::call::{Client, Key, list_member};
 

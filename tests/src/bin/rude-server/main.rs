@@ -8,11 +8,14 @@
 //! hangs then does so from the first byte on.
 //!
 //! This file has the table and the correct server; `answers` spoils what is said, `framing` how
-//! it is written, and `process` is rude as a process.
+//! it is written, and `process` is rude as a process. `play` says in a call what a test wrote, and
+//! `tasks` is the one corner of the modern era.
 
 mod answers;
 mod framing;
+mod play;
 mod process;
+mod tasks;
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, Write};
@@ -68,6 +71,8 @@ behaviours! {
     WritesBeforeReads = "writes-before-reads",
     /// Exits with 1 if the first message is a notification, as rmcp's servers do.
     ExitOnNotificationFirst = "exit-on-notification-first",
+    /// Closes its input before it answers `initialize`, and lives on.
+    CloseStdin = "close-stdin",
 
     // The framing.
     /// Prints a banner first, and log text before every answer, once on the same line.
@@ -158,6 +163,10 @@ behaviours! {
     AsksUnasked = "asks-unasked",
     /// Lists its tools, and two more, on three pages.
     Pages = "pages",
+    /// Has a third tool, `play {steps}`, which says and does what a test wrote: see `play`.
+    Plays = "plays",
+    /// Speaks the modern era alone, and answers every call with a task whose id is 1.
+    TaskOne = "task-one",
 }
 
 /// What the command line asked for, and what this process did so far.
@@ -168,6 +177,7 @@ struct Rude {
     bytes: Option<usize>,
     pids: Option<String>,
     cancelled: Mutex<HashSet<String>>,
+    heard: play::Heard,
 }
 
 impl Rude {
@@ -201,8 +211,10 @@ fn main() -> ExitCode {
         has_request = true;
         match method {
             "" => {
+                rude.heard.put(&message);
                 process::complain(&format!("answered: {message}"));
             }
+            _ if rude.is(How::TaskOne) => tasks::answer(&rude, id, method, &message["params"]),
             "initialize" => {
                 initialize(&rude, id, &message, has_handshake);
                 has_handshake = true;
@@ -295,6 +307,9 @@ fn initialize(rude: &Rude, id: &Value, message: &Value, is_second: bool) {
         result["_meta"] = Value::Null;
         result["capabilities"]["prompts"] = Value::Null;
     }
+    if rude.is(How::CloseStdin) {
+        process::close_input(&json!({ "jsonrpc": "2.0", "id": id, "result": result }));
+    }
     answers::send(rude, id, &json!({ "result": result }));
 }
 
@@ -305,6 +320,9 @@ fn list(rude: &Rude, params: &Value) -> Value {
         json!({ "name": name, "description": "For tests.", "inputSchema": schema })
     };
     let mut tools = vec![tool("echo", "text", "string"), tool("wait", "ms", "integer")];
+    if rude.is(How::Plays) {
+        tools.push(tool("play", "steps", "array"));
+    }
     if rude.is(How::NoStructured) {
         let properties = json!({ "text": { "type": "string" } });
         tools[0]["outputSchema"] =
@@ -335,6 +353,7 @@ fn call(rude: &Arc<Rude>, id: &Value, params: &Value) {
     let arguments = &params["arguments"];
     let text = match params["name"].as_str() {
         Some("wait") => return wait(rude, id, arguments["ms"].as_u64().unwrap_or_default()),
+        Some("play") if rude.is(How::Plays) => return play::play(rude, id, &arguments["steps"]),
         Some("echo" | "extra1" | "extra2") => arguments["text"].as_str().unwrap_or_default(),
         _ => return answers::send(rude, id, &error(-32602, "no such tool")),
     };
@@ -366,6 +385,7 @@ fn command_line(mut arguments: impl Iterator<Item = String>) -> Result<Option<Ru
         bytes: None,
         pids: None,
         cancelled: Mutex::default(),
+        heard: play::Heard::default(),
     };
     while let Some(option) = arguments.next() {
         if option == "--list" {

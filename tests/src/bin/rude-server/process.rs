@@ -115,6 +115,16 @@ fn ignore_signals() {
     complain(&format!("rude-server: not deaf: {error}"));
 }
 
+/// Closes the input, says `answer`, and neither reads nor says anything more for ten minutes.
+pub(crate) fn close_input(answer: &Value) {
+    // As above: a shell closes it without unsafe code of ours, and the pid stays the same.
+    let script = r#"exec 0<&-; printf '%s\n' "$0"; exec sleep 600"#;
+    #[expect(clippy::disallowed_methods, reason = "this replaces the process and starts none")]
+    let mut shell = Command::new("sh");
+    let error = shell.args(["-c", script]).arg(answer.to_string()).exec();
+    complain(&format!("rude-server: the input is open: {error}"));
+}
+
 /// Starts one child in this process's group, and one that left group, session and parent.
 ///
 /// Both write their pid to the file, and end by themselves after ten minutes at the latest.

@@ -1,0 +1,271 @@
+//! A child that is ready for calls: its conversation, its process, and what it does for a session.
+//!
+//! Dropping it closes its input and lets it climb down the stop ladder in the background.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use pontoon_supervise::{Child, Complaints, Ladder};
+use pontoon_wire::heal::Heal;
+use pontoon_wire::{Era, Message, Rewrite, Slot, era, method, quoted};
+
+use super::children::{modern_request, now, own_request, own_request_with, said};
+use super::link::{Asked, Link, Listening, Purpose};
+use super::mailbox::Heard;
+use crate::call::{Client, Feed, Key};
+use crate::observe::heals::HealLog;
+use crate::outbox::{Item, Outbox};
+
+/// A child that is ready for calls.
+#[derive(Debug)]
+pub struct Live {
+    /// The conversation with it.
+    pub link: Link,
+    /// The era it was opened in.
+    pub era: Era,
+    /// What it answered to `initialize`, in the legacy era.
+    pub hello: Option<Message>,
+    /// Taken when the child is stopped.
+    pub(super) child: Option<Child>,
+    pub(super) pid: u32,
+    pub(super) heals: Arc<HealLog>,
+    pub(super) stopping: Arc<AtomicUsize>,
+    /// Calls of this child that wait for a person.
+    pub(super) parked: AtomicUsize,
+    /// Tells the catalogue when a list changes.
+    pub(super) _watching: Option<Listening>,
+    pub(super) complaints: Complaints,
+    /// What keeps the client's session hearing of changes.
+    pub(super) feeding: Mutex<Option<Feeding>>,
+    /// The log level the child was last told.
+    pub(super) log_level: Mutex<Option<Bytes>>,
+}
+
+#[derive(Debug)]
+pub(super) enum Feeding {
+    Listener { _listening: Listening },
+    Subscription { task: tokio::task::JoinHandle<()> },
+}
+
+impl Drop for Feeding {
+    fn drop(&mut self) {
+        if let Self::Subscription { task } = self {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        // Input closes first: a well-behaved server exits at its end.
+        self.link.close_input();
+        let Some(child) = self.child.take() else { return };
+        // Without a runtime the child's own handle kills it as it is dropped.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let stopping = Stopping::new(&self.stopping);
+            runtime.spawn(stop(child, Arc::clone(&self.heals), stopping));
+        }
+    }
+}
+
+/// Counts a child that is on its way out.
+struct Stopping(Arc<AtomicUsize>);
+
+impl Stopping {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Stopping {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Stops a child, and notes if its input's end was not enough (H27).
+async fn stop(child: Child, heals: Arc<HealLog>, _stopping: Stopping) {
+    let ladder = Ladder::default();
+    let asked = now();
+    child.stop(&ladder).await;
+    if asked.elapsed() >= ladder.after_close {
+        heals.note(Heal::H27);
+    }
+}
+
+impl Live {
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.pid
+    }
+
+    /// How the child ended and what it last complained of, waiting a moment for its exit.
+    pub async fn obituary(&self) -> String {
+        let how = self.exit_within(Duration::from_secs(1)).await;
+        let how = how.unwrap_or_else(|| "closed its output".to_owned());
+        format!("{how}{}", said(&self.complaints.last_lines()))
+    }
+
+    /// How the child ended, if it does within this time.
+    pub(super) async fn exit_within(&self, patience: Duration) -> Option<String> {
+        let exited = self.child.as_ref()?.exited();
+        tokio::time::timeout(patience, exited).await.ok().map(|exit| exit.to_string())
+    }
+
+    /// Kills the child and all it started, now.
+    pub fn kill(&self) {
+        self.child.iter().for_each(Child::kill);
+    }
+
+    /// Says that a call of this child waits for a person until the guard is dropped. Meanwhile the
+    /// child gets no other client's calls: what it says could not be told apart.
+    pub fn park(&self) -> Waits<'_> {
+        self.parked.fetch_add(1, Ordering::AcqRel);
+        Waits(self)
+    }
+
+    /// Whether a call can still be given to it.
+    pub(super) fn is_fit(&self) -> bool {
+        !self.link.is_gone() && self.child.as_ref().is_some_and(|child| child.try_exit().is_none())
+    }
+
+    /// Whether it answers a small question within two seconds: a child whose tool hung may be well.
+    pub async fn is_responsive(&self) -> bool {
+        let request = match self.era {
+            Era::Legacy => Rewrite::new(own_request(method::PING)),
+            Era::Modern => modern_request(own_request(method::DISCOVER)),
+        };
+        let deadline = now() + Duration::from_secs(2);
+        let mut asked = self.link.ask(request, Some(deadline), Purpose::Listen);
+        loop {
+            match asked.heard().await {
+                Heard::Answer(_) => return true,
+                Heard::Note(_)
+                | Heard::Log(_)
+                | Heard::Question(_)
+                | Heard::Resumed
+                | Heard::Release => {}
+                _ => return false,
+            }
+        }
+    }
+
+    /// Tells a legacy child which log level the client wants, if it was told another.
+    pub fn set_log_level(&self, level: &Bytes) {
+        let mut told = self.log_level.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.era == Era::Modern || told.as_ref() == Some(level) || !self.offers("logging") {
+            return;
+        }
+        *told = Some(level.clone());
+        let level = String::from_utf8_lossy(level);
+        let params = format!("{{\"level\":{level}}}");
+        self.say_and_forget(method::SET_LEVEL, &params);
+    }
+
+    /// Whether it has a call that waits for a person, and `client` is one of several that share it.
+    pub(super) fn is_waiting(&self, client: &Client) -> bool {
+        matches!(client.key, Key::Address(_)) && self.parked.load(Ordering::Acquire) > 0
+    }
+
+    /// Subscribes a legacy child to a resource.
+    pub fn subscribe(&self, uri: &str) {
+        let params = format!("{{\"uri\":{}}}", quoted(uri));
+        self.say_and_forget(method::SUBSCRIBE, &params);
+    }
+
+    /// Sends a request whose answer changes nothing.
+    fn say_and_forget(&self, method: &str, params: &str) {
+        let request = Rewrite::new(own_request_with(method, params));
+        let mut asked = self.link.ask(request, None, Purpose::Listen);
+        tokio::spawn(async move {
+            while !matches!(
+                asked.heard().await,
+                Heard::Answer(_)
+                    | Heard::Gone
+                    | Heard::Unsent
+                    | Heard::Ended
+                    | Heard::TimedOut(_)
+                    | Heard::Lost(_)
+                    | Heard::Clogged
+            ) {}
+        });
+    }
+
+    fn offers(&self, capability: &str) -> bool {
+        let hello = self.hello.as_ref().and_then(|hello| hello.raw(Slot::Result));
+        let capabilities = hello.and_then(|hello| pontoon_wire::json::find(hello, "capabilities"));
+        capabilities.is_some_and(|raw| pontoon_wire::json::find(raw, capability).is_some())
+    }
+
+    /// Lets a legacy client's session hear what belongs to no call of its.
+    pub fn feed(&self, feed: &Feed, subscriptions: &[String]) {
+        let outbox = Arc::clone(&feed.outbox);
+        let feeding = match self.era {
+            Era::Legacy => {
+                subscriptions.iter().for_each(|uri| self.subscribe(uri));
+                self.ask_through(feed);
+                let listener =
+                    move |message: &Message| outbox.push(Item::Note(message.clone().into()));
+                Feeding::Listener { _listening: self.link.listen(Box::new(listener)) }
+            }
+            Era::Modern => {
+                let uris: Vec<_> = subscriptions.iter().map(|uri| quoted(uri)).collect();
+                let filter = format!(
+                    "{{\"notifications\":{{\"toolsListChanged\":true,\"promptsListChanged\":true,\
+                     \"resourcesListChanged\":true,\"resourceSubscriptions\":[{}]}}}}",
+                    uris.join(",")
+                );
+                let request = modern_request(own_request_with(method::LISTEN, &filter));
+                let asked = self.link.ask(request, None, Purpose::Listen);
+                Feeding::Subscription { task: tokio::spawn(feed_from(asked, outbox)) }
+            }
+        };
+        *self.feeding.lock().unwrap_or_else(PoisonError::into_inner) = Some(feeding);
+    }
+
+    /// Puts questions that belong to no call to the session.
+    fn ask_through(&self, feed: &Feed) {
+        // The link must not keep itself alive through what it calls.
+        let (feed, link) = (feed.clone(), self.link.weak());
+        self.link.ask_through(Box::new(move |question| {
+            let (link, id) = (link.clone(), question.slice(Slot::Id).unwrap_or_default());
+            let answerer = move |answer: &Message| {
+                if let Some(link) = link.upgrade() {
+                    link.say(Rewrite::new(answer.clone()).replace(Slot::Id, id).finish());
+                }
+            };
+            feed.question(question, Box::new(answerer)).is_some()
+        }));
+    }
+}
+
+/// Passes what a modern subscription hears on to a legacy client.
+async fn feed_from(mut asked: Asked, feed: Arc<Outbox>) {
+    loop {
+        match asked.heard().await {
+            Heard::Note(note) => {
+                let Ok(note) = Message::parse(note.to_bytes().as_ref()) else { continue };
+                if note.method() != method::ACKNOWLEDGED {
+                    feed.push(Item::Note(era::to_legacy_note(&note).into()));
+                }
+            }
+            Heard::Answer(_) | Heard::Ended | Heard::Unsent | Heard::Gone | Heard::TimedOut(_) => {
+                return;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A call that waits for a person.
+#[derive(Debug)]
+pub struct Waits<'l>(&'l Live);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.parked.fetch_sub(1, Ordering::AcqRel);
+    }
+}

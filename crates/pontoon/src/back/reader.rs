@@ -1,0 +1,161 @@
+//! The task of a link: it reads what the server says, finishes writes, and watches deadlines.
+//!
+//! Reading and writing share one loop, so a server that fills its output before it reads its input
+//! blocks nobody.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use pontoon_supervise::{ChildInput, ChildOutput};
+use pontoon_wire::framing::lines::Lines;
+use pontoon_wire::heal::Heal;
+use pontoon_wire::heal::lines::{Found, LineDoctor};
+use pontoon_wire::peer::Event;
+use tokio::io::AsyncReadExt;
+
+use super::link::{GHOST, Inner, LinkOptions, Shared};
+use super::mailbox::Heard;
+
+/// The task of a link.
+pub(super) struct Reader {
+    shared: Arc<Shared>,
+    output: ChildOutput,
+    lines: Lines,
+    doctor: LineDoctor,
+}
+
+impl Reader {
+    pub(super) fn new(shared: Arc<Shared>, output: ChildOutput, options: &LinkOptions) -> Self {
+        let lines = Lines::new(options.max_message);
+        Self { shared, output, lines, doctor: LineDoctor::new(options.heal, options.max_message) }
+    }
+
+    pub(super) async fn run(mut self) {
+        let mut timer = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
+        let mut is_armed = false;
+        loop {
+            let (blocked, deadline) = self.next_wait();
+            if let Some(deadline) = deadline {
+                timer.as_mut().reset(deadline.into());
+                is_armed = true;
+            }
+            self.make_room();
+            tokio::select! {
+                read = self.output.read_buf(self.lines.buffer()) => match read {
+                    Ok(0) | Err(_) => break,
+                    Ok(_) => self.handle_lines(),
+                },
+                () = writable(blocked.as_deref()), if blocked.is_some() => self.shared.lock().write(),
+                // A timer that has fired stays ready, so it is not asked again until it is reset.
+                () = timer.as_mut(), if is_armed => {
+                    is_armed = false;
+                    self.handle_timeout();
+                }
+                () = self.shared.wake.notified() => {}
+            }
+        }
+    }
+
+    /// What to wait for besides input: the pipe, if it was full, and a new earliest deadline.
+    fn next_wait(&self) -> (Option<Arc<ChildInput>>, Option<Instant>) {
+        let mut inner = self.shared.lock();
+        inner.write();
+        let blocked = inner.input.clone().filter(|_| !inner.outgoing.is_empty());
+        let earliest = inner.peer.poll_timeout();
+        let is_new = earliest.is_some() && (inner.armed.is_none() || inner.armed > earliest);
+        if is_new {
+            inner.armed = earliest;
+        }
+        (blocked, earliest.filter(|_| is_new))
+    }
+
+    /// Room to read into: little while little comes, more while a long line grows.
+    fn make_room(&mut self) {
+        let buffer = self.lines.buffer();
+        if buffer.capacity() - buffer.len() < 1024 {
+            let more = buffer.len().clamp(8 * 1024, 4 * 1024 * 1024);
+            buffer.reserve(more);
+        }
+    }
+
+    fn handle_lines(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let mut inner = shared.lock();
+        while let Some(line) = self.lines.next_line() {
+            if self.lines.take_return() {
+                inner.peer.heals().note(Heal::H04);
+            }
+            match line {
+                Ok(line) => self.doctor.take(line, inner.peer.heals()),
+                Err(too_long) => {
+                    // Whose answer it was cannot be known: whoever waits hears that it may be lost,
+                    // and the child is replaced.
+                    tracing::warn!(server = %self.shared.heals.server(), %too_long, "message dropped");
+                    for waiting in inner.peer.close() {
+                        waiting.mailbox.push(Heard::Lost(too_long.to_string()));
+                    }
+                    inner.input = None;
+                }
+            }
+            self.handle_found(&mut inner);
+        }
+        inner.write();
+        self.shared.heals.add(inner.peer.heals());
+    }
+
+    fn handle_found(&mut self, inner: &mut Inner) {
+        while let Some(found) = self.doctor.next_found() {
+            match found {
+                Found::Message(message) => self.shared.handle(inner, message),
+                Found::Noise(noise) => self.log_noise(&noise),
+            }
+        }
+    }
+
+    fn log_noise(&self, noise: &BytesMut) {
+        let line = String::from_utf8_lossy(&noise[..noise.len().min(500)]);
+        tracing::debug!(server = %self.shared.heals.server(), ?line, "text on stdout that is no message");
+    }
+
+    fn handle_timeout(&mut self) {
+        let mut inner = self.shared.lock();
+        inner.armed = None;
+        for event in inner.peer.handle_timeout(Instant::now()) {
+            if let Event::TimedOut(waiting, note) = event {
+                waiting.mailbox.push(Heard::TimedOut(note));
+                inner.ghost_until = Some(Instant::now() + GHOST);
+            }
+        }
+        inner.write();
+    }
+}
+
+impl Drop for Reader {
+    /// The output ended: the last line may lack its newline, and nobody may wait any longer.
+    fn drop(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let mut inner = shared.lock();
+        self.doctor.finish(self.lines.finish(), inner.peer.heals());
+        self.handle_found(&mut inner);
+        self.shared.heals.add(inner.peer.heals());
+        inner.is_gone = true;
+        inner.input = None;
+        for waiting in inner.peer.close() {
+            waiting.mailbox.push(Heard::Gone);
+        }
+        inner.listeners.clear();
+        inner.asker = None;
+        drop(inner);
+        self.shared.gone.cancel();
+    }
+}
+
+/// Waits until the pipe has room, or is broken.
+async fn writable(input: Option<&ChildInput>) {
+    match input {
+        // An error here shows again at the next write, which then gives up.
+        Some(input) => drop(input.writable().await),
+        None => std::future::pending().await,
+    }
+}
