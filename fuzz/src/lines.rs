@@ -16,8 +16,8 @@ pub(crate) const SEEDS: &[&str] = &[
 
 /// The lines of `data`, each or `None` when it is too long, found the simple way.
 fn expected(data: &[u8], limit: usize) -> Vec<Option<Vec<u8>>> {
-    let mut lines: Vec<_> = data.split(|byte| *byte == b'\n').collect();
-    // What follows the last newline is a line only if there is something in it.
+    let mut lines: Vec<_> = data.split(|byte| matches!(byte, b'\n' | b'\r')).collect();
+    // What follows the last line end is a line only if there is something in it.
     if lines.last().is_some_and(|last| last.is_empty()) {
         lines.pop();
     }

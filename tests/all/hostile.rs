@@ -172,7 +172,11 @@ fn check_private(alice_before: impl FnOnce(&Rig, &mut Modern, &Value) -> Option<
             "requestState": asked["result"]["requestState"],
         });
         let response = alice.ask(2, "tools/call", params);
-        assert!(response.tool_text().is_some_and(|it| it.contains("accept")), "{}", response.text());
+        assert!(
+            response.tool_text().is_some_and(|it| it.contains("accept")),
+            "{}",
+            response.text()
+        );
     }
     drop((alice, bob));
     rig.stop();
@@ -208,7 +212,8 @@ fn what_one_of_two_calls_says_reaches_neither() {
     let end = file(&rig, "end");
     let bobs = play(&bob, 1, &json!([{"until": end}]));
     rig.wait_for_gauge("running", 1);
-    let response = whole(play(&alice, 1, &json!([log("SECRET"), question(1, "SECRET"), {"hear": 1}])));
+    let response =
+        whole(play(&alice, 1, &json!([log("SECRET"), question(1, "SECRET"), {"hear": 1}])));
     assert!(response.tool_text().is_some_and(|it| it.contains("error")), "{}", response.text());
     open_gate(&end);
     let response = whole(bobs);

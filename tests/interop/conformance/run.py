@@ -1,17 +1,11 @@
 #!/usr/bin/env python3
 """Runs the MCP conformance suite against a server at a URL, and judges what it says.
 
-The suite (`@modelcontextprotocol/conformance`) speaks HTTP only and needs Node 22. Install both
-once, from the network, and keep them:
-
-    npm install --prefix ~/.cache/pontoon-test/conformance \\
-        node@22 @modelcontextprotocol/conformance@0.2.0-alpha.12
-
-Then, with a bridge in front of the fixture server:
+The suite (`@modelcontextprotocol/conformance`) speaks HTTP only and needs Node 22.
+`scripts/setup-tests.sh node22 conformance` installs both. `all.py` runs every set-up; for one:
 
     run.py --url http://127.0.0.1:PORT/mcp/fixture \\
-        --node ~/.cache/pontoon-test/conformance/node_modules/node/bin/node \\
-        --suite ~/.cache/pontoon-test/conformance \\
+        --node ~/.cache/pontoon-test/node22/bin/node --suite ~/.cache/pontoon-test/conformance \\
         --requirements 2025-11-25 --expected expected-both.toml
 
 A failed check must be expected, with a written reason, and an expected one must fail: otherwise
