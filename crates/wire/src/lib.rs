@@ -7,6 +7,36 @@
 //!
 //! Payloads are never parsed into values and written again. What the bridge does not read, it
 //! does not touch: numbers of any size, the order of keys and unknown members survive.
+//!
+//! A whole conversation: two clients that use the same id, and one server.
+//!
+//! ```
+//! use pontoon_wire::heal::HealMode;
+//! use pontoon_wire::peer::Event;
+//! use pontoon_wire::{Message, Peer, Rewrite, Slot};
+//!
+//! let mut peer = Peer::new(HealMode::Repair);
+//! for client in ["ada", "bob"] {
+//!     let call = br#"{"jsonrpc":"2.0","id":"1","method":"tools/call","params":{"name":"echo"}}"#;
+//!     let call = Message::parse(call.as_slice())?;
+//!     peer.request(Rewrite::new(call), None, client);
+//! }
+//! // Toward the server each call has an id of ours.
+//! let written = peer.poll_write().expect("the first call").to_bytes();
+//! assert!(written.starts_with(br#"{"jsonrpc":"2.0","id":1,"#));
+//!
+//! // The server answers the second call first, with a number no float could hold.
+//! let line = br#"{"result":{"n":123456789012345678901234567890},"jsonrpc":"2.0","id":2}"#;
+//! let Some(Event::Answer(client, answer)) = peer.handle(Message::parse(line.as_slice())?) else {
+//!     panic!("an answer")
+//! };
+//! assert_eq!(client, "bob");
+//!
+//! // Its own id goes back on, and the rest keeps its text.
+//! let home = Rewrite::new(answer).replace(Slot::Id, "\"1\"").finish().to_bytes();
+//! assert_eq!(home, br#"{"result":{"n":123456789012345678901234567890},"jsonrpc":"2.0","id":"1"}"#.as_slice());
+//! # Ok::<(), pontoon_wire::ScanError>(())
+//! ```
 
 #![forbid(unsafe_code)]
 
