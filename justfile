@@ -17,9 +17,9 @@ test:
 fuzz seconds="10":
     ./scripts/fuzz-smoke.sh {{ seconds }}
 
-# Speed, compared with the last run.
+# Speed, as ratios against floors measured in the same run.
 bench:
-    cargo bench --workspace
+    cargo bench -p pontoon --bench calls
 
 # The demo server on this terminal.
 demo:
