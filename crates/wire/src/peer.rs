@@ -38,7 +38,7 @@ pub enum Event<T> {
     Note(OurId, Text),
     /// The server ended a subscription without answering it.
     Ended(T),
-    /// A request of the server to the client. Answer it with [`Peer::reply`].
+    /// A request of the server to the client. Answer it with [`Peer::say`].
     Ask(Message),
     /// A notification that belongs to no request.
     Loose(Message),
