@@ -26,7 +26,8 @@ pub(crate) fn in_runtime<F: Future<Output = ()>>(
         let spawner = starting.attach().expect("attached");
         tokio::time::timeout(2 * DEADLINE, test(spawner.clone())).await.expect("in time");
         eventually("all children ended", || spawner.living() == 0).await;
-        assert_eq!(children_of(pid), [], "left below the spawner");
+        // An orphan that came to us last may still have to be reaped.
+        eventually("nothing left below the spawner", || children_of(pid).is_empty()).await;
     });
     drop(runtime);
     // Its handles are gone, so it must be as well.
