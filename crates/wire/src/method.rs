@@ -57,6 +57,10 @@ pub const SAMPLE: &str = "sampling/createMessage";
 /// `roots/list`
 pub const LIST_ROOTS: &str = "roots/list";
 
+/// The log levels, least severe first.
+pub const LOG_LEVELS: [&str; 8] =
+    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
 /// Methods of the modern era that a server may not know in the legacy one, and the other way round.
 pub fn is_modern(method: &str) -> bool {
     const MODERN: [&str; 11] = [

@@ -122,7 +122,8 @@ slots! {
 impl Slot {
     /// The slot of the member spelt `key` (without its quotes) in `context`.
     pub(crate) fn find(context: Context, key: &[u8]) -> Option<Self> {
-        let is_spelt = |name: &str| match key.contains(&b'\\') {
+        let is_escaped = memchr::memchr(b'\\', key).is_some();
+        let is_spelt = |name: &str| match is_escaped {
             false => key == name.as_bytes(),
             true => unescaped_is(key, name),
         };

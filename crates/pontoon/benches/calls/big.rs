@@ -1,4 +1,5 @@
-//! Big results, beside a plain HTTP server that sends as many bytes, and beside the pipe alone.
+//! Big results, beside a plain HTTP server that sends as many bytes, a native server that writes them
+//! as JSON, and the pipe.
 
 use crate::Plan;
 use crate::bridge::Bridge;
@@ -21,23 +22,28 @@ pub(crate) fn measure(plan: &Plan, table: &mut Table) {
         let length = ours.answer().len();
         assert!(length >= bytes, "the answer is too short: {length}");
         let http = HttpCaller::new(Http::connect(address), &format!("/{length}"), &body);
+        let mut native = HttpCaller::new(Http::connect(address), "/mcp", &body);
+        assert_eq!(native.answer().len(), length, "the native server answers the same");
         let pipe = PipeCaller::start(&mut process::command(&program, &[native::STDIO]), &body);
-        ([ours], [http], [pipe])
+        ([ours], [http], [pipe], [native])
     });
-    let mut sides: [[Side; 3]; 2] = Default::default();
+    let mut sides: [[Side; 4]; 2] = Default::default();
     let (rounds, length) = plan.rounds();
     for _ in 0..rounds {
-        for ((ours, http, pipe), sides) in callers.iter_mut().zip(&mut sides) {
+        for ((ours, http, pipe, native), sides) in callers.iter_mut().zip(&mut sides) {
             sides[0].turn(ours, length);
             sides[1].turn(http, length);
             sides[2].turn(pipe, length);
+            sides[3].turn(native, length);
         }
     }
     let p50 = |side: &Side| side.quantiles(0.5);
-    for (size, [ours, http, pipe]) in ["1 MiB", "8 MiB"].into_iter().zip(&sides) {
+    for (size, [ours, http, pipe, native]) in ["1 MiB", "8 MiB"].into_iter().zip(&sides) {
         let goal = if size == "8 MiB" { Goal::AtMost(1.43) } else { Goal::None };
         let what = format!("{size} result: p50 beside HTTP alone");
         table.compare(&what, &p50(ours), &p50(http), millis, goal);
+        let what = format!("{size} result: p50 beside a native server");
+        table.compare(&what, &p50(ours), &p50(native), millis, goal);
         let floor = zip(&p50(http), &p50(pipe), |http, pipe| http + pipe);
         let what = format!("{size} result: p50 beside HTTP and pipe");
         table.compare(&what, &p50(ours), &floor, millis, Goal::None);

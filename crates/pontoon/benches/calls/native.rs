@@ -1,6 +1,5 @@
 //! The floors as processes of their own: a plain HTTP server, and a stdio server with long answers.
 
-use std::convert::Infallible;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -37,9 +36,11 @@ pub(crate) fn start_http() -> (Running, SocketAddr) {
 }
 
 /// What the HTTP server answers with: the beginning of this.
-static WHOLE: LazyLock<Bytes> = LazyLock::new(|| text(16 * 1024 * 1024).into());
+static WHOLE: LazyLock<Bytes> = LazyLock::new(|| WRITTEN.clone().into());
+static WRITTEN: LazyLock<String> = LazyLock::new(|| text(16 * 1024 * 1024));
 
-/// A plain HTTP server: reads each body and answers with as many bytes as its path `/N` says.
+/// A plain HTTP server: reads each body and answers with as many bytes as its path `/N` says. At
+/// `/mcp` it is a native server of MCP: tools that greet and tell much, and no bridge.
 pub(crate) fn serve_http() -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let serving = async {
@@ -58,22 +59,60 @@ pub(crate) fn serve_http() -> ExitCode {
 async fn serve_connection(stream: TcpStream) {
     stream.set_nodelay(true).expect("a TCP socket");
     let service = service_fn(|request: Request<Incoming>| async move {
-        let length: usize = request.uri().path()[1..].parse().unwrap_or(0);
-        drop(request.into_body().collect().await);
-        let mut response = Response::new(Full::new(WHOLE.slice(..length)));
+        let length: Option<usize> = request.uri().path()[1..].parse().ok();
+        let body = request.into_body().collect().await?.to_bytes();
+        let answer = length.map_or_else(|| answer_natively(&body), |length| WHOLE.slice(..length));
+        let mut response = Response::new(Full::new(answer));
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(CONTENT_TYPE, json);
-        Ok::<_, Infallible>(response)
+        Ok::<_, hyper::Error>(response)
     });
     let http = hyper::server::conn::http1::Builder::new();
     drop(http.serve_connection(TokioIo::new(stream), service).await);
 }
 
-/// Text like that of tools: lines, with their ends escaped as JSON wants it.
-fn text(length: usize) -> String {
-    let line = format!("{}\\n", "a word and the next".repeat(3));
-    line.repeat(length / line.len() + 1)
+/// What the native server tells at length: the same text before JSON escapes it.
+static LONG: LazyLock<String> = LazyLock::new(|| WRITTEN.replace("\\n", "\n"));
+
+/// Answers a call of `greet` like the demo server does, and a call of `big` like [`serve_stdio`].
+fn answer_natively(body: &[u8]) -> Bytes {
+    #[derive(serde::Serialize)]
+    struct Content<'t> {
+        r#type: &'static str,
+        text: &'t str,
+    }
+    #[derive(serde::Serialize)]
+    struct ToolResult<'t> {
+        content: [Content<'t>; 1],
+    }
+    #[derive(serde::Serialize)]
+    struct Response<'t> {
+        jsonrpc: &'static str,
+        id: &'t Value,
+        result: ToolResult<'t>,
+    }
+    let message: Value = serde_json::from_slice(body).unwrap_or_default();
+    let arguments = &message["params"]["arguments"];
+    let hello = format!("Hello, {}!", arguments["name"].as_str().unwrap_or_default());
+    let text = match arguments["bytes"].as_u64() {
+        // Written as JSON it is longer: each line has an escape of two bytes for one.
+        Some(bytes) => &LONG[..usize::try_from(bytes).unwrap_or(0) / LINE * (LINE - 1)],
+        None => &hello,
+    };
+    let result = ToolResult { content: [Content { r#type: "text", text }] };
+    let response = Response { jsonrpc: "2.0", id: &message["id"], result };
+    serde_json::to_vec(&response).expect("plain text").into()
 }
+
+/// Text like that of tools: lines, with their ends escaped as JSON wants it. `length` bytes, in whole lines.
+fn text(length: usize) -> String {
+    let line = "a line of words as tools write them, with its end escaped.....\\n";
+    assert_eq!(line.len(), LINE, "a whole number of lines is asked for");
+    line.repeat(length / LINE)
+}
+
+/// How long a line of [`text`] is.
+const LINE: usize = 64;
 
 /// A stdio server of the legacy era with one tool, whose answer is as long as is asked. The answer is
 /// made once, so that giving it costs little more than writing it.

@@ -148,6 +148,11 @@ pub(crate) fn processor_time_of_ended(pid: u32) -> Duration {
     stat(pid).map_or(Duration::ZERO, |stat| stat.ended)
 }
 
+/// User and system time of this process, its threads and its children that have ended.
+pub(crate) fn processor_time_here() -> Duration {
+    stat(std::process::id()).map_or(Duration::ZERO, |stat| stat.own + stat.ended)
+}
+
 /// A size in bytes from `/proc/PID/status`, such as `VmRSS`.
 pub(crate) fn size(pid: u32, field: &str) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

@@ -1,12 +1,13 @@
 //! A process for each request, beside starting, opening, calling and ending the same server directly.
 
 use std::process::Command;
+use std::time::Duration;
 
 use crate::Plan;
 use crate::bridge::Bridge;
 use crate::client::{Caller, Http, HttpCaller, PipeCaller, tool_call};
 use crate::load::{self, Side};
-use crate::process::{self, processor_time, processor_time_of_ended};
+use crate::process::{self, processor_time, processor_time_here, processor_time_of_ended};
 use crate::table::{Goal, Table, a_second, millis};
 
 /// Measures so many clients at once.
@@ -26,13 +27,16 @@ pub(crate) fn measure(plan: &Plan, clients: usize, table: &mut Table) {
         [own[0], own[1], processor_time_of_ended(spawner)]
     };
     let (mut bridged, mut floor) = (Side::default(), Side::default());
+    let mut used_directly = Duration::ZERO;
     let before = used();
     let (rounds, length) = plan.rounds();
     for _ in 0..rounds {
         bridged.turn(&mut ours, length * 2);
         // The last children end after their answers; the floor must not pay for them.
         bridge.wait_for_no_child();
+        let before = processor_time_here();
         floor.turn(&mut direct, length * 2);
+        used_directly += processor_time_here() - before;
     }
     let after = used();
 
@@ -43,8 +47,12 @@ pub(crate) fn measure(plan: &Plan, clients: usize, table: &mut Table) {
     table.compare(&format!("{name}: p99"), &ours, &direct, millis, Goal::None);
     let (ours, direct) = (bridged.rates(), floor.rates());
     table.compare(&format!("{name}: calls"), &ours, &direct, a_second, Goal::AtLeast(0.8));
-    for (at, who) in ["bridge", "its helper", "child"].into_iter().enumerate() {
-        let used = (after[at] - before[at]).as_secs_f64() / bridged.calls() as f64;
+    let per_call = |used: Duration, side: &Side| used.as_secs_f64() / side.calls() as f64;
+    let used: [f64; 3] = std::array::from_fn(|at| per_call(after[at] - before[at], &bridged));
+    let direct = per_call(used_directly, &floor);
+    let what = format!("{name}: CPU a call, all");
+    table.compare(&what, &[used.iter().sum()], &[direct], millis, Goal::None);
+    for (used, who) in used.into_iter().zip(["bridge", "its helper", "child"]) {
         table.tell(&format!("{name}: CPU a call, {who}"), used, millis, Goal::None);
     }
 }

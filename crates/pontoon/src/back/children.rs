@@ -118,7 +118,9 @@ impl Back {
                 Err(CallError::Busy { what, retry_after_seconds: 10 })
             }
             Mode::Stateless => {
-                let live = self.start(&opening, client).await.map_err(|error| self.tell(&error))?;
+                let live = Box::pin(self.start(&opening, client))
+                    .await
+                    .map_err(|error| self.tell(&error))?;
                 Ok(Lease::Own(Box::new(live)))
             }
             Mode::Stateful { .. } => self.lease_kept(client, opening).await,
@@ -136,7 +138,8 @@ impl Back {
             self.heals.note(Heal::H28);
             tracing::info!(server = %self.server.name, "a child had ended; starting another");
         }
-        let started = self.start(&opening, client).await.map_err(|error| self.tell(&error))?;
+        let started =
+            Box::pin(self.start(&opening, client)).await.map_err(|error| self.tell(&error))?;
         let started = Arc::new(started);
         *live = Some(Arc::clone(&started));
         Ok(Lease::Kept(started, using))
@@ -260,6 +263,9 @@ impl Back {
 
     /// Logs what the child writes to its standard error.
     fn log_complaints(&self, child: &Child) {
+        if !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
+        }
         let (sender, mut lines) = tokio::sync::mpsc::channel(64);
         child.complaints().set_listener(sender);
         let (server, pid) = (self.server.name.to_string(), child.id());

@@ -16,7 +16,7 @@ use super::children::{Lease, now};
 use super::link::{Asked, Purpose};
 use super::mailbox::Heard;
 use super::parking::Found;
-use super::questions::nobody_answered;
+use super::questions::{Waiting, nobody_answered};
 use crate::call::{Call, CallError, Client, Reply};
 
 impl Back {
@@ -25,7 +25,7 @@ impl Back {
         self.running.fetch_add(1, Ordering::Relaxed);
         let _running = Running(self);
         if call.request.method() == method::LISTEN {
-            return self.take_listen(call, child_era).await;
+            return Box::pin(self.take_listen(call, child_era)).await;
         }
         let Call { request, client, cancel, reply } = call;
         let state = request.string(Slot::RequestState).map(|state| state.into_owned());
@@ -42,6 +42,7 @@ impl Back {
                 return;
             }
             Some(Found::Child(lease)) => Ok(lease),
+            Some(Found::Ambiguous) => return reply.error(&unknown_state()),
             // A legacy child never gave out a state, so this one is forged or out of date.
             None if state.is_some() && child_era == Era::Legacy => {
                 return reply.error(&unknown_state());
@@ -102,7 +103,8 @@ impl Drop for Running<'_> {
 fn unknown_state() -> ErrorObject {
     ErrorObject::new(
         code::INVALID_PARAMS,
-        "`requestState` is unknown here, was used already or has expired: send the request again without it",
+        "this `requestState` or `taskId` is unknown here, was used already, has expired, or was given \
+         out twice: begin anew without it",
     )
 }
 
@@ -135,7 +137,8 @@ impl Exchange<'_> {
         let mut asked = self.ask(request.clone());
         let (mut cancel, mut reply) = (cancel, reply);
         // Held while a legacy client is asked something: so many may wait and no more.
-        let mut waiting = None;
+        let mut waiting: Option<Waiting> = None;
+        // Rare roads are boxed, so that the usual call stays small: it is moved more than once.
         loop {
             let heard = tokio::select! {
                 () = self.back.stop.cancelled(), if waiting.is_some() => {
@@ -158,13 +161,17 @@ impl Exchange<'_> {
                     Step::GoOn(cancel, reply)
                 }
                 Heard::Question(question) => {
-                    self.handle_question(question, &mut asked, &mut waiting, cancel, reply).await
+                    Box::pin(self.handle_question(
+                        question,
+                        &mut asked,
+                        &mut waiting,
+                        cancel,
+                        reply,
+                    ))
+                    .await
                 }
-                Heard::Resumed => {
-                    waiting = None;
-                    reply.retake_permit().await;
-                    asked.set_deadline(Some(now() + self.back.server.timeout));
-                    Step::GoOn(cancel, reply)
+                Heard::Resumed(answer) => {
+                    self.resume(answer, &mut asked, &mut waiting, cancel, reply).await
                 }
                 Heard::Release => {
                     // Older clients have no way to come back, and modern ones neither.
@@ -174,7 +181,7 @@ impl Exchange<'_> {
                     Step::GoOn(cancel, reply)
                 }
                 Heard::Answer(answer) if self.must_ask_legacy_client(&answer) => {
-                    self.ask_legacy_client(&request, answer, cancel, reply).await;
+                    Box::pin(self.ask_legacy_client(&request, answer, cancel, reply)).await;
                     Step::Over
                 }
                 Heard::Answer(answer) => {
@@ -186,7 +193,7 @@ impl Exchange<'_> {
                     Step::Over
                 }
                 Heard::TimedOut(note) => {
-                    self.time_out(reply, note).await;
+                    Box::pin(self.time_out(reply, note)).await;
                     Step::Over
                 }
                 Heard::Lost(why) => {
@@ -199,7 +206,7 @@ impl Exchange<'_> {
                 }
                 Heard::Unsent if may_retry => return Some((cancel, reply)),
                 Heard::Unsent | Heard::Ended | Heard::Gone => {
-                    self.mourn(reply).await;
+                    Box::pin(self.mourn(reply)).await;
                     Step::Over
                 }
             };
@@ -322,7 +329,6 @@ impl Exchange<'_> {
 }
 
 fn severity(level: &str) -> usize {
-    const LEVELS: [&str; 8] =
-        ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
-    LEVELS.iter().position(|known| *known == level).unwrap_or(LEVELS.len())
+    let levels = method::LOG_LEVELS;
+    levels.iter().position(|known| *known == level).unwrap_or(levels.len())
 }

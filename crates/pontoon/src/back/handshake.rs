@@ -114,7 +114,7 @@ async fn initialize(
             Heard::Gone | Heard::Unsent | Heard::Clogged | Heard::Ended | Heard::Lost(_) => {
                 return Err(HandshakeError::Gone);
             }
-            Heard::Note(_) | Heard::Log(_) | Heard::Resumed | Heard::Release => {}
+            Heard::Note(_) | Heard::Log(_) | Heard::Resumed(_) | Heard::Release => {}
         }
     }
 }

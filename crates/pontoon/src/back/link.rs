@@ -238,7 +238,11 @@ impl Asked {
         let heard = self.mailbox.next().await;
         let is_over = !matches!(
             heard,
-            Heard::Note(_) | Heard::Log(_) | Heard::Question(_) | Heard::Resumed | Heard::Release
+            Heard::Note(_)
+                | Heard::Log(_)
+                | Heard::Question(_)
+                | Heard::Resumed(_)
+                | Heard::Release
         );
         if is_over {
             self.id = None;

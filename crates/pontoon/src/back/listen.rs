@@ -139,7 +139,7 @@ async fn relay(live: &Live, call: Call, stop: &CancellationToken) {
         match heard {
             Heard::Note(note) => reply.note(note),
             Heard::Answer(answer) => return reply.answer(&answer),
-            Heard::Log(_) | Heard::Question(_) | Heard::Resumed | Heard::Release => {}
+            Heard::Log(_) | Heard::Question(_) | Heard::Resumed(_) | Heard::Release => {}
             _ => return end(reply),
         }
     }

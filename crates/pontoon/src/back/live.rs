@@ -105,7 +105,7 @@ impl Live {
     /// How the child ended and what it last complained of, waiting a moment for its exit.
     pub async fn obituary(&self) -> String {
         let how = self.exit_within(Duration::from_secs(1)).await;
-        let how = how.unwrap_or_else(|| "closed its output".to_owned());
+        let how = how.unwrap_or_else(|| "closed its pipes".to_owned());
         format!("{how}{}", said(&self.complaints.last_lines()))
     }
 
@@ -146,7 +146,7 @@ impl Live {
                 Heard::Note(_)
                 | Heard::Log(_)
                 | Heard::Question(_)
-                | Heard::Resumed
+                | Heard::Resumed(_)
                 | Heard::Release => {}
                 _ => return false,
             }

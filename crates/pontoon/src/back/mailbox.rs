@@ -23,8 +23,8 @@ pub enum Heard {
     Log(Message),
     /// A question to the client. It must be answered or refused.
     Question(Message),
-    /// The client answered a question, so the server is at work again.
-    Resumed,
+    /// The client answered a question; this is for the server, once it may work again.
+    Resumed(Text),
     /// The client may hang up and come back for the answer.
     Release,
     /// The answer; nothing comes after it.

@@ -52,6 +52,8 @@ pub enum Found {
     Exchange(oneshot::Sender<Call>),
     /// Give the request to this child.
     Child(Lease),
+    /// Two children gave out this name.
+    Ambiguous,
 }
 
 /// A place that is given up when this is dropped.
@@ -120,7 +122,7 @@ impl Parking {
         let name = (key.clone(), state.to_owned());
         let place = places.get_mut(&name)?;
         match &place.what {
-            Parked::Ambiguous => return None,
+            Parked::Ambiguous => return Some(Found::Ambiguous),
             Parked::Task(live) if !live.link.is_gone() => {
                 place.until = now() + PATIENCE;
                 return Some(Found::Child(Lease::Task(Arc::clone(live))));

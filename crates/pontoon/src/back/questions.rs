@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pontoon_wire::error::{ErrorObject, code};
-use pontoon_wire::{Era, Message, Rewrite, Slot, era, json, method};
-use tokio::sync::OwnedSemaphorePermit;
+use pontoon_wire::{Era, Message, Rewrite, Slot, Text, era, json, method};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::children::now;
@@ -32,12 +32,29 @@ const NOT_OFFERED: &str = "the client did not offer to answer this";
 /// How often a modern server may ask again before it answers a legacy client.
 const MAX_ROUNDS: usize = 32;
 
+const TOO_MANY: &str = "too many questions wait for an answer";
+
+/// A call that waits for a legacy client to answer. So many may wait and no more.
+pub(super) struct Waiting {
+    _place: OwnedSemaphorePermit,
+    /// The questions that are open.
+    questions: usize,
+}
+
+impl Waiting {
+    /// A place among those who wait, if one is free.
+    fn begin(places: &Arc<Semaphore>) -> Option<Self> {
+        let place = Arc::clone(places).try_acquire_owned().ok()?;
+        Some(Self { _place: place, questions: 0 })
+    }
+}
+
 impl Exchange<'_> {
     pub(super) async fn handle_question(
         &self,
         question: Message,
         asked: &mut Asked,
-        waiting: &mut Option<OwnedSemaphorePermit>,
+        waiting: &mut Option<Waiting>,
         cancel: CancellationToken,
         mut reply: Reply,
     ) -> Step {
@@ -57,24 +74,59 @@ impl Exchange<'_> {
             return self.ask_modern_client(question, asked, cancel, reply).await;
         }
         if waiting.is_none() {
-            *waiting = Arc::clone(&self.back.waiting).try_acquire_owned().ok();
+            *waiting = Waiting::begin(&self.back.waiting);
         }
-        let (link, mailbox, id) =
-            (self.lease.link.clone(), asked.mailbox(), question.slice(Slot::Id));
+        let (mailbox, id) = (asked.mailbox(), question.slice(Slot::Id).unwrap_or_default());
         let answerer = move |answer: &Message| {
-            link.say(
-                Rewrite::new(answer.clone()).replace(Slot::Id, id.unwrap_or_default()).finish(),
-            );
-            mailbox.push(Heard::Resumed);
+            let answer = Rewrite::new(answer.clone()).replace(Slot::Id, id).finish();
+            mailbox.push(Heard::Resumed(answer));
         };
-        if waiting.is_none() || !reply.question(&question, Box::new(answerer)) {
-            self.back.refuse(&self.lease.link, &question, "too many questions wait for an answer");
+        let Some(waits) =
+            waiting.as_mut().filter(|_| reply.question(&question, Box::new(answerer)))
+        else {
+            self.back.refuse(&self.lease.link, &question, TOO_MANY);
             return Step::GoOn(cancel, reply);
-        }
+        };
         // While a person thinks, the call's clock stands still and its permit is free.
+        waits.questions += 1;
         asked.set_deadline(Some(now() + PATIENCE));
         reply.release_permit();
         Step::GoOn(cancel, reply)
+    }
+
+    /// Goes on after a legacy client has answered a question: the child hears the answer once the
+    /// call may work again.
+    pub(super) async fn resume(
+        &self,
+        answer: Text,
+        asked: &mut Asked,
+        waiting: &mut Option<Waiting>,
+        cancel: CancellationToken,
+        mut reply: Reply,
+    ) -> Step {
+        if !self.retake_permit(&cancel, &mut reply).await {
+            reply.forget();
+            return Step::Over;
+        }
+        self.lease.link.say(answer);
+        let is_last = waiting.as_mut().is_none_or(|waits| {
+            waits.questions -= 1;
+            waits.questions == 0
+        });
+        if is_last {
+            *waiting = None;
+            asked.set_deadline(Some(now() + self.back.server.timeout));
+        }
+        Step::GoOn(cancel, reply)
+    }
+
+    /// Takes a permit again. False if the call ended meanwhile.
+    async fn retake_permit(&self, cancel: &CancellationToken, reply: &mut Reply) -> bool {
+        tokio::select! {
+            () = cancel.cancelled() => false,
+            () = self.back.stop.cancelled() => false,
+            () = reply.retake_permit() => true,
+        }
     }
 
     /// Puts a legacy child's questions to a modern client: the client gets `input_required` as its
@@ -154,7 +206,7 @@ impl Exchange<'_> {
                 }
                 Heard::Note(note) => reply.note(note),
                 Heard::Log(line) => self.log(reply, line),
-                Heard::Resumed | Heard::Release => {}
+                Heard::Resumed(_) | Heard::Release => {}
                 end => {
                     asked.put_back(end);
                     return true;
@@ -192,6 +244,9 @@ impl Exchange<'_> {
     ) {
         let mut answer = answer;
         for _ in 0..MAX_ROUNDS {
+            let Some(waits) = Waiting::begin(&self.back.waiting) else {
+                return reply.error(&ErrorObject::new(code::BUSY, TOO_MANY));
+            };
             reply.release_permit();
             let responses = tokio::select! {
                 () = cancel.cancelled() => return reply.forget(),
@@ -202,7 +257,10 @@ impl Exchange<'_> {
                 Ok(responses) => responses,
                 Err(error) => return reply.error(&error),
             };
-            reply.retake_permit().await;
+            drop(waits);
+            if !self.retake_permit(&cancel, &mut reply).await {
+                return reply.forget();
+            }
             let again = era::with_responses(request, &responses, answer.raw(Slot::ResultState));
             let mut asked = self.ask(again);
             answer = loop {
@@ -225,7 +283,7 @@ impl Exchange<'_> {
                             "servers of this revision ask no questions",
                         );
                     }
-                    Heard::Resumed | Heard::Release => {}
+                    Heard::Resumed(_) | Heard::Release => {}
                 }
             };
             if !self.must_ask_legacy_client(&answer) {
@@ -256,10 +314,7 @@ impl Exchange<'_> {
             let home = Arc::clone(&mailbox);
             let answerer = move |answer: &Message| home.push(Heard::Answer(answer.clone()));
             if !reply.question(&question, Box::new(answerer)) {
-                return Err(ErrorObject::new(
-                    code::INTERNAL,
-                    "too many questions wait for this client",
-                ));
+                return Err(ErrorObject::new(code::BUSY, TOO_MANY));
             }
             let heard = tokio::time::timeout(PATIENCE, mailbox.next()).await;
             let Ok(Heard::Answer(response)) = heard else {

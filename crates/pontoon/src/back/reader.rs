@@ -17,18 +17,23 @@ use tokio::io::AsyncReadExt;
 use super::link::{GHOST, Inner, LinkOptions, Shared};
 use super::mailbox::Heard;
 
+/// From this length on a line is worth a wider pipe.
+const LONG_LINE: usize = 256 * 1024;
+
 /// The task of a link.
 pub(super) struct Reader {
     shared: Arc<Shared>,
     output: ChildOutput,
     lines: Lines,
     doctor: LineDoctor,
+    has_wide_pipe: bool,
 }
 
 impl Reader {
     pub(super) fn new(shared: Arc<Shared>, output: ChildOutput, options: &LinkOptions) -> Self {
         let lines = Lines::new(options.max_message);
-        Self { shared, output, lines, doctor: LineDoctor::new(options.heal, options.max_message) }
+        let doctor = LineDoctor::new(options.heal, options.max_message);
+        Self { shared, output, lines, doctor, has_wide_pipe: false }
     }
 
     pub(super) async fn run(mut self) {
@@ -76,6 +81,10 @@ impl Reader {
         if buffer.capacity() - buffer.len() < 1024 {
             let more = buffer.len().clamp(8 * 1024, 4 * 1024 * 1024);
             buffer.reserve(more);
+            if more >= LONG_LINE && !self.has_wide_pipe {
+                self.has_wide_pipe = true;
+                widen(&self.output);
+            }
         }
     }
 
@@ -159,3 +168,16 @@ async fn writable(input: Option<&ChildInput>) {
         None => std::future::pending().await,
     }
 }
+
+/// Lets a server write a long line in fewer turns. Where that is not allowed, nothing changes.
+#[cfg(target_os = "linux")]
+fn widen(output: &ChildOutput) {
+    const WIDE: usize = 1024 * 1024;
+    if let Err(error) = rustix::pipe::fcntl_setpipe_size(output, WIDE) {
+        tracing::trace!(%error, "the pipe keeps its size");
+    }
+}
+
+/// Elsewhere pipes have the size they have.
+#[cfg(not(target_os = "linux"))]
+fn widen(_output: &ChildOutput) {}

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::terminal::{begin, fail, source, tell, with_spawner};
@@ -17,6 +18,7 @@ pub fn run(options: &Options) -> ExitCode {
         Err(code) => return code,
     };
     log::start(config.log_level);
+    raise_descriptor_limit();
     with_spawner(starting, async |spawner| {
         let app = match App::start(&config, spawner).await {
             Ok(app) => app,
@@ -26,6 +28,16 @@ pub fn run(options: &Options) -> ExitCode {
         app.run(stop_signal()).await;
         ExitCode::SUCCESS
     })
+}
+
+/// Allows as many descriptors as the system lets us have: each child needs four, each client one.
+/// Children keep the limit they had, for they are started by a process that was forked before.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::debug!(%error, "the limit on open descriptors stays as it is");
+    }
 }
 
 /// Tells where the bridge listens and how to use it.

@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::again::Again;
 use super::guard::Guard;
 use super::health::health;
 use super::respond::{Answer, empty, error};
@@ -103,11 +104,11 @@ async fn serve_connection(
         .max_buf_size(64 * 1024)
         .max_headers(64)
         .serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
+    let mut connection = Again::new(connection);
     let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
+        ended = &mut connection => ended,
         () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
+            connection.inner().graceful_shutdown();
             connection.await
         }
     };
@@ -190,7 +191,9 @@ pub async fn read_body(request: Request<Incoming>, max_body: usize) -> Result<By
     let mut body = request.into_body();
     let mut whole = BytesMut::with_capacity(usize::try_from(hint.lower()).unwrap_or(0));
     let reading = async {
-        while let Some(frame) = body.frame().await {
+        while !body.is_end_stream()
+            && let Some(frame) = body.frame().await
+        {
             let Ok(frame) = frame else {
                 return Err(refuse(400, "the body broke off".to_owned()));
             };

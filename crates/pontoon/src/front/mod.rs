@@ -2,6 +2,7 @@
 //!
 //! Every front keeps one promise: a call for each request, an answer for each call.
 
+pub mod again;
 pub mod body;
 pub mod guard;
 pub mod health;

@@ -14,6 +14,9 @@ pub const VERSION: &str = "mcp-protocol-version";
 /// The header of a client that comes back to a stream.
 pub const LAST_EVENT: &str = "last-event-id";
 
+/// The longest thing a request may say of its client, in bytes: a child may be kept under it.
+const MAX_META: usize = 64 * 1024;
+
 /// A message that is refused: the status and the error to answer with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
@@ -142,6 +145,11 @@ pub fn check_modern(headers: &HeaderMap, request: &Message) -> Result<(), Refusa
     if request.raw(Slot::MetaCapabilities).is_none_or(|raw| raw.first() != Some(&b'{')) {
         let name = Slot::MetaCapabilities.name();
         return Err(invalid(&format!("`params._meta` must hold \"{name}\", an object")));
+    }
+    for slot in [Slot::MetaCapabilities, Slot::MetaClientInfo, Slot::MetaLogLevel] {
+        if request.raw(slot).is_some_and(|raw| raw.len() > MAX_META) {
+            return Err(invalid(&format!("\"{}\" is longer than {MAX_META} bytes", slot.name())));
+        }
     }
     Ok(())
 }

@@ -439,7 +439,7 @@ async fn ask(live: &Live, method: &str, params: &str) -> Result<Message, LearnEr
             Heard::Question(question) => {
                 crate::back::refuse(&live.link, &question, "nobody is there to be asked");
             }
-            Heard::Note(_) | Heard::Log(_) | Heard::Resumed | Heard::Release => {}
+            Heard::Note(_) | Heard::Log(_) | Heard::Resumed(_) | Heard::Release => {}
         }
     }
 }

@@ -13,8 +13,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use pontoon_wire::error::{ErrorObject, code};
-use pontoon_wire::{Era, Kind, Message, Slot, method};
+use pontoon_wire::{Era, Kind, Message, Slot, method, quoted};
 use tokio_util::task::TaskTracker;
 
 use self::admit::Admission;
@@ -238,12 +239,12 @@ fn set_level(catalog: &Catalog, entry: &Entry, session: &Session, call: Call) {
     if !answers::offers(catalog, Era::Legacy, "logging") {
         return call.reply.error(&answers::no_such_method(method::SET_LEVEL));
     }
-    let Some(level) = call.request.slice(Slot::Level).filter(|level| level.first() == Some(&b'"'))
-    else {
-        return call
-            .reply
-            .error(&ErrorObject::new(code::INVALID_PARAMS, "`level` must be a log level"));
-    };
+    let level = call.request.string(Slot::Level).unwrap_or_default();
+    if !method::LOG_LEVELS.contains(&level.as_ref()) {
+        let text = format!("`level` must be one of {}", method::LOG_LEVELS.join(", "));
+        return call.reply.error(&ErrorObject::new(code::INVALID_PARAMS, text));
+    }
+    let level = Bytes::from(quoted(&level));
     session.set_log_level(&level);
     if let Some(live) = entry.back.kept(&session.client(), catalog.child_era(Era::Legacy)) {
         live.set_log_level(&level);
