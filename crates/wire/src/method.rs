@@ -48,8 +48,6 @@ pub const PROMPTS_CHANGED: &str = "notifications/prompts/list_changed";
 pub const RESOURCES_CHANGED: &str = "notifications/resources/list_changed";
 /// `notifications/resources/updated`
 pub const RESOURCE_UPDATED: &str = "notifications/resources/updated";
-/// `notifications/roots/list_changed`
-pub const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
 /// `elicitation/create`
 pub const ELICIT: &str = "elicitation/create";
 /// `sampling/createMessage`
@@ -60,24 +58,6 @@ pub const LIST_ROOTS: &str = "roots/list";
 /// The log levels, least severe first.
 pub const LOG_LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
-
-/// Methods of the modern era that a server may not know in the legacy one, and the other way round.
-pub fn is_modern(method: &str) -> bool {
-    const MODERN: [&str; 11] = [
-        DISCOVER,
-        LISTEN,
-        LIST_TOOLS,
-        CALL_TOOL,
-        LIST_PROMPTS,
-        GET_PROMPT,
-        LIST_RESOURCES,
-        LIST_TEMPLATES,
-        READ_RESOURCE,
-        COMPLETE,
-        CANCELLED,
-    ];
-    MODERN.contains(&method)
-}
 
 /// Methods that left the protocol in the modern era.
 pub fn is_legacy_only(method: &str) -> bool {

@@ -43,9 +43,6 @@ impl Revision {
     /// The newest revision without one.
     pub const NEWEST_MODERN: Self = Self::V2026_07_28;
 
-    /// The revision a client without the version header is taken to speak.
-    pub const ASSUMED: Self = Self::V2025_03_26;
-
     /// The date that names it.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -190,11 +190,6 @@ impl Link {
         self.shared.wake.notify_one();
     }
 
-    /// How many calls are open.
-    pub fn open_calls(&self) -> usize {
-        self.shared.lock().peer.open_requests()
-    }
-
     /// Whether the server said that one of its lists changed.
     pub fn lists_changed(&self) -> bool {
         self.shared.lock().lists_changed

@@ -1,7 +1,7 @@
 //! What the bridge answers itself, from the catalogue, without starting a child.
 
 use pontoon_wire::error::{ErrorObject, code};
-use pontoon_wire::{Era, Message, Revision, Slot, json, method, quoted};
+use pontoon_wire::{Era, Message, Revision, Slot, json, quoted};
 
 use super::catalog::{Catalog, Facts};
 use crate::call::list_member;
@@ -14,7 +14,7 @@ pub fn initialize(facts: &Facts, revision: Revision, mode: Mode) -> String {
     let instructions = member("instructions", facts.instructions.as_ref().map(|raw| raw.get()));
     format!(
         "{{\"protocolVersion\":\"{revision}\",\"capabilities\":{},\"serverInfo\":{info}{instructions}}}",
-        capabilities(facts, Era::Legacy, mode),
+        capabilities(facts, mode),
     )
 }
 
@@ -27,7 +27,7 @@ pub fn discover(facts: &Facts, mode: Mode) -> String {
         "{{\"resultType\":\"complete\",\"supportedVersions\":[\"{}\"],\"capabilities\":{}{instructions},\
          \"ttlMs\":0,\"cacheScope\":\"private\",\"_meta\":{{{}:{info}}}}}",
         Revision::NEWEST_MODERN,
-        capabilities(facts, Era::Modern, mode),
+        capabilities(facts, mode),
         quoted(Slot::ResultServerInfo.name()),
     )
 }
@@ -42,7 +42,7 @@ fn member(name: &str, value: Option<&str>) -> String {
 
 /// The capabilities the bridge can keep: with a process for each request nobody is left to notice
 /// that a resource changed.
-fn capabilities(facts: &Facts, _era: Era, mode: Mode) -> String {
+fn capabilities(facts: &Facts, mode: Mode) -> String {
     let text = facts.capabilities.get();
     if mode != Mode::Stateless {
         return text.to_owned();
@@ -105,14 +105,10 @@ pub fn no_such_method(method: &str) -> ErrorObject {
     ErrorObject::new(code::METHOD_NOT_FOUND, format!("nobody here answers `{method}`"))
 }
 
-/// Whether a method exists in the modern era at all: unknown ones are passed on, gone ones are not.
-pub fn is_gone_in_modern_era(name: &str) -> bool {
-    method::is_legacy_only(name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pontoon_wire::method;
     use serde_json::value::RawValue;
 
     fn facts(capabilities: &str) -> Facts {

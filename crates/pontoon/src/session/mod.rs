@@ -296,7 +296,7 @@ fn answer_modern(catalog: &Catalog, entry: &Entry, call: Call) -> Option<Call> {
         }
         return None;
     }
-    if answers::is_gone_in_modern_era(&method) {
+    if method::is_legacy_only(&method) {
         call.reply.error(&answers::no_such_method(&method));
         return None;
     }
