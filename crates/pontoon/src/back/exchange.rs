@@ -27,36 +27,15 @@ impl Back {
         if call.request.method() == method::LISTEN {
             return Box::pin(self.take_listen(call, child_era)).await;
         }
-        let Call { request, client, cancel, reply } = call;
-        let state = request.string(Slot::RequestState).map(|state| state.into_owned());
-        let task = request.string(Slot::TaskId).map(|task| task.into_owned());
-        let parked =
-            state.iter().chain(&task).find_map(|name| self.parking.find(name, &client.key));
+        let Some((call, parked)) = self.find_parked(call, child_era) else { return };
+        let Call { request, client, mut cancel, mut reply } = call;
         let lease = match parked {
-            Some(Found::Exchange(exchange)) => {
-                let call = Call { request, client, cancel, reply };
-                // If the exchange ended meanwhile, dropping the call would report a fault of ours.
-                if let Err(call) = exchange.send(call) {
-                    call.reply.error(&unknown_state());
-                }
-                return;
-            }
-            Some(Found::Child(lease)) => Ok(lease),
-            Some(Found::Ambiguous) => return reply.error(&unknown_state()),
-            // A legacy child never gave out a state, so this one is forged or out of date.
-            None if state.is_some() && child_era == Era::Legacy => {
-                return reply.error(&unknown_state());
-            }
-            None => {
-                tokio::select! {
-                    () = cancel.cancelled() => return reply.forget(),
-                    lease = self.lease(&client, child_era) => lease,
-                }
-            }
-        };
-        let (lease, mut cancel, mut reply) = match lease {
-            Ok(lease) => (lease, cancel, reply),
-            Err(error) => return reply.fail(error),
+            Some(lease) => lease,
+            None => match self.lease_unless(&cancel, &client, child_era).await {
+                Some(Ok(lease)) => lease,
+                Some(Err(error)) => return reply.fail(error),
+                None => return reply.forget(),
+            },
         };
         let exchange = Exchange { back: self, lease, request, client };
         // A kept child may have died while nobody looked. If it never read the request, another may
@@ -65,16 +44,53 @@ impl Back {
         let (client, request) = (Arc::clone(&exchange.client), exchange.request.clone());
         let Some(unsent) = exchange.run(cancel, reply, may_retry).await else { return };
         (cancel, reply) = unsent;
-        let lease = tokio::select! {
-            () = cancel.cancelled() => return reply.forget(),
-            lease = self.lease(&client, child_era) => lease,
-        };
-        match lease {
-            Ok(lease) => {
+        match self.lease_unless(&cancel, &client, child_era).await {
+            Some(Ok(lease)) => {
                 let exchange = Exchange { back: self, lease, request, client };
                 exchange.run(cancel, reply, false).await;
             }
-            Err(error) => reply.fail(error),
+            Some(Err(error)) => reply.fail(error),
+            None => reply.forget(),
+        }
+    }
+
+    /// A child for the call, or nothing if it is cancelled first.
+    async fn lease_unless(
+        &self,
+        cancel: &CancellationToken,
+        client: &Client,
+        child_era: Era,
+    ) -> Option<Result<Lease, CallError>> {
+        tokio::select! {
+            () = cancel.cancelled() => None,
+            lease = self.lease(client, child_era) => Some(lease),
+        }
+    }
+
+    /// What the call goes on with, by the state or task it names: `None` if that has taken it over.
+    fn find_parked(&self, call: Call, child_era: Era) -> Option<(Call, Option<Lease>)> {
+        let name = |slot| call.request.string(slot).map(|name| name.into_owned());
+        let (state, task) = (name(Slot::RequestState), name(Slot::TaskId));
+        let key = &call.client.key;
+        match state.iter().chain(&task).find_map(|name| self.parking.find(name, key)) {
+            Some(Found::Child(lease)) => Some((call, Some(lease))),
+            Some(Found::Exchange(exchange)) => {
+                // If the exchange ended meanwhile, dropping the call would report a fault of ours.
+                if let Err(call) = exchange.send(call) {
+                    call.reply.error(&unknown_state());
+                }
+                None
+            }
+            Some(Found::Ambiguous) => {
+                call.reply.error(&unknown_state());
+                None
+            }
+            // A legacy child never gave out a state, so this one is forged or out of date.
+            None if state.is_some() && child_era == Era::Legacy => {
+                call.reply.error(&unknown_state());
+                None
+            }
+            None => Some((call, None)),
         }
     }
 
