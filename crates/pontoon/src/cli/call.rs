@@ -106,10 +106,13 @@ async fn make_call(
         feed: None,
         subscriptions: Vec::new(),
     };
+    let cancel = CancellationToken::new();
+    // Whoever stops waiting here, by Ctrl-C for one, cancels the call at the server.
+    let _guard = cancel.clone().drop_guard();
     let call = Call {
         request,
         client: Arc::new(client),
-        cancel: CancellationToken::new(),
+        cancel,
         reply: Reply::new(id.clone(), Arc::clone(&outbox), Some(Arc::clone(&questions))),
     };
     let back = Arc::clone(&entry.back);
