@@ -22,6 +22,8 @@ pub mod code {
     pub const UNSUPPORTED_VERSION: i64 = -32022;
     /// The server could not be reached or failed; outside the reserved range, as the protocol asks.
     pub const SERVER_FAILED: i64 = -31502;
+    /// There is no room left to work in.
+    pub const DISK_FULL: i64 = -31507;
     /// Too busy; try again.
     pub const BUSY: i64 = -31429;
     /// It took too long.

@@ -125,6 +125,23 @@ impl Rewrite {
         self
     }
 
+    /// Puts `items`, a JSON text like `1,2`, at the end of the array in `slot`. Does nothing if there
+    /// is no array.
+    pub fn append_to(mut self, slot: Slot, items: &str) -> Self {
+        let Some(member) = self.message.member(slot) else { return self };
+        let text = self.message.text();
+        let (start, end) = (member.start as usize, member.end as usize);
+        if items.is_empty() || text.get(start) != Some(&b'[') {
+            return self;
+        }
+        let inside = &text[start + 1..end - 1];
+        let is_empty = inside.iter().all(|byte| matches!(byte, b' ' | b'\t'));
+        let comma = if is_empty { "" } else { "," };
+        let new = Bytes::from(format!("{comma}{items}"));
+        self.edit(end - 1, end - 1, new);
+        self
+    }
+
     /// Takes members out, each with its comma.
     pub fn remove(self, slots: &[Slot]) -> Self {
         let members = slots.iter().filter_map(|slot| self.message.member(*slot)).collect();

@@ -97,6 +97,8 @@ slots! {
     ResultState = Result "requestState",
     /// `result.inputRequests`
     InputRequests = Result "inputRequests",
+    /// `result.content`: of a tool call
+    ResultContent = Result "content",
     /// `result.ttlMs`
     TtlMs = Result "ttlMs",
     /// `result.cacheScope`
