@@ -1,19 +1,26 @@
-//! How long it takes to start a child and see it end: `spawn_time [PROGRAM [ROUNDS [LIVING]]]`.
+//! How long it takes to start a child and see it end:
+//! `spawn_time [PROGRAM [ROUNDS [LIVING [RESTRICTION,...]]]]`.
 //!
-//! `LIVING` children sleep meanwhile, to show what a crowded spawner costs.
+//! `LIVING` children sleep meanwhile, to show what a crowded spawner costs. The restrictions are
+//! `files`, `calls`, `network`, `user` and `cgroup`.
 
 use std::time::{Duration, Instant};
 
-use pontoon_supervise::{Child, Command, SpawnError, Spawner};
+use pontoon_supervise::{
+    Cgroup, Child, Command, Confinement, FileRules, Limits, Network, SpawnError, Spawner, User,
+};
 
 const AT_ONCE: usize = 32;
 
 fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let began = Instant::now();
     let starting = Spawner::start()?;
+    print("start of the spawner", vec![began.elapsed()]);
     let mut arguments = std::env::args().skip(1);
     let program = arguments.next().unwrap_or("/bin/true".into());
     let rounds = arguments.next().map_or(Ok(2000), |rounds: String| rounds.parse())?;
     let living: usize = arguments.next().map_or(Ok(0), |living| living.parse())?;
+    let restrictions = arguments.next().unwrap_or_default();
     let runtime = tokio::runtime::Runtime::new()?;
     // In a task, as a server would: the thread of `block_on` costs another hop.
     let measure = async move {
@@ -22,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         for _ in 0..living {
             crowd.push(spawner.spawn(&Command::new("/bin/cat")).await?);
         }
-        let command = Command::new(program);
+        let command = restrict(Command::new(program), &restrictions);
         let (mut started, mut ended) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
             let began = Instant::now();
@@ -60,6 +67,20 @@ fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
     };
     runtime.block_on(runtime.spawn(measure))?
+}
+
+fn restrict(command: Command, restrictions: &str) -> Command {
+    let has = |word: &str| restrictions.split(',').any(|it| it == word);
+    let confinement = Confinement {
+        files: has("files").then(FileRules::system),
+        deny_calls: has("calls"),
+        network: if has("network") { Network::None } else { Network::Open },
+        user: has("user").then_some(User { uid: 61_000, gid: 61_000 }),
+        cgroup: has("cgroup").then(Cgroup::default),
+    };
+    let most = |count: u64| has("cgroup").then_some(count);
+    let limits = Limits { memory_bytes: most(1 << 30), processes: most(100), ..Limits::default() };
+    Command { limits, confinement, ..command }
 }
 
 #[expect(clippy::print_stdout, reason = "the point of the program")]

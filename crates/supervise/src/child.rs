@@ -1,6 +1,9 @@
 //! A running child: its streams, its end, and the ways to bring it about.
 
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
@@ -30,6 +33,7 @@ pub struct Child {
     exit: watch::Receiver<Option<Exit>>,
     /// The stop that has begun, so that one that was cancelled goes on where it was.
     descent: Option<Descent>,
+    has_outlived: Arc<AtomicBool>,
 }
 
 impl Child {
@@ -41,7 +45,16 @@ impl Child {
         complaints: Complaints,
         exit: watch::Receiver<Option<Exit>>,
     ) -> Self {
-        Self { spawner, number, pid, streams: Some(streams), complaints, exit, descent: None }
+        Self {
+            spawner,
+            number,
+            pid,
+            streams: Some(streams),
+            complaints,
+            exit,
+            descent: None,
+            has_outlived: Arc::default(),
+        }
     }
 
     /// Its pid. Once the child has ended, another process may have the same.
@@ -74,6 +87,23 @@ impl Child {
     /// Kills it and all it started, now.
     pub fn kill(&self) {
         self.spawner.signal(self.number, libc::SIGKILL);
+    }
+
+    /// Kills it and all it started once it has lived for this long from now.
+    pub fn limit_life(&self, life: Duration) {
+        let (exited, spawner, number) = (self.exited(), self.spawner.clone(), self.number);
+        let has_outlived = Arc::clone(&self.has_outlived);
+        tokio::spawn(async move {
+            if tokio::time::timeout(life, exited).await.is_err() {
+                has_outlived.store(true, Ordering::Release);
+                spawner.signal(number, libc::SIGKILL);
+            }
+        });
+    }
+
+    /// Whether it was killed because it had lived as long as it may.
+    pub fn has_outlived(&self) -> bool {
+        self.has_outlived.load(Ordering::Acquire)
     }
 
     /// Asks its process group to end.

@@ -1,12 +1,14 @@
 //! What to run, as plain data, and its packed form on the way to the spawner.
 //!
-//! Packed, a command is two numbers and then strings, each ended by a zero byte, so that the
+//! Packed, a command is a few numbers and then strings, each ended by a zero byte, so that the
 //! spawner can point `execve` at them without copying.
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+
+use crate::confinement::{Cgroup, Confinement, Network, User};
 
 /// What to run. Nothing is inherited and nothing is looked up.
 #[derive(Clone, Default)]
@@ -21,6 +23,8 @@ pub struct Command {
     pub directory: Option<PathBuf>,
     /// What it may use.
     pub limits: Limits,
+    /// What it is kept from.
+    pub confinement: Confinement,
 }
 
 impl Command {
@@ -40,22 +44,46 @@ impl fmt::Debug for Command {
             .field("env", &names)
             .field("directory", &self.directory)
             .field("limits", &self.limits)
+            .field("confinement", &self.confinement)
             .finish()
     }
 }
 
 /// What a child may use. `None` leaves the limit of the program that started the spawner.
+///
+/// How long a child may live is not in here: whoever holds its [`Child`](crate::Child) stops it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// How many descriptors it may have open.
+    /// How many descriptors each process may have open.
     pub open_files: Option<u64>,
+    /// How much memory. With a cgroup: the child and all it started together, page cache and
+    /// shared memory included, and at its end the kernel kills ([`Exit::OutOfMemory`]).
+    ///
+    /// Without one: the private data of each process (`RLIMIT_DATA`), and at its end an allocation
+    /// fails. That guards against accidents only, as shared memory is not counted. The limit of
+    /// the address space would count it, but Node, Go and Java reserve far more than they use.
+    ///
+    /// [`Exit::OutOfMemory`]: crate::Exit::OutOfMemory
+    pub memory_bytes: Option<u64>,
+    /// How many processes and threads. With a cgroup: of the child and all it started. Without
+    /// one: of all children of its [`User`](crate::User), which it must then have.
+    pub processes: Option<u64>,
+    /// How many seconds of computing each process may use. Then it gets SIGXCPU, and one that does
+    /// not end by that is killed a second later.
+    pub cpu_seconds: Option<u64>,
+    /// How large a file may grow. A write beyond that ends the process with SIGXFSZ, or fails
+    /// where that signal is ignored.
+    pub file_size_bytes: Option<u64>,
 }
 
 /// More than any kernel lets through to a program; what is larger is refused before it is sent.
 pub(crate) const MAX_PACKED_BYTES: usize = 8 << 20;
 
-/// Stands for a limit that is not set. As a limit it would mean the same.
-const NO_LIMIT: u64 = u64::MAX;
+/// How many numbers a packed command begins with.
+const NUMBERS: usize = 15;
+
+/// Stands for a number that is not set. As a limit it would mean the same.
+const NONE: u64 = u64::MAX;
 
 /// Why a command cannot be packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,16 +100,37 @@ pub(crate) fn pack(command: &Command, bytes: &mut Vec<u8>) -> Result<(), Unpacka
         return Err(Unpackable::RelativeProgram);
     }
     let start = bytes.len();
-    bytes.extend(command.limits.open_files.unwrap_or(NO_LIMIT).to_ne_bytes());
-    let arguments = u32::try_from(command.args.len()).unwrap_or(u32::MAX);
-    bytes.extend(arguments.to_ne_bytes());
-    push_string(bytes, &[command.program.as_os_str()])?;
-    let directory = command.directory.as_ref().map_or(OsStr::new(""), |path| path.as_os_str());
-    push_string(bytes, &[directory])?;
-    for argument in &command.args {
+    let Command { program, args, env, directory, limits, confinement } = command;
+    let Confinement { files, deny_calls, network, user, cgroup } = confinement;
+    let rules = files.as_ref();
+    let cpu_percent = cgroup.as_ref().map(|cgroup| cgroup.cpu_percent.map_or(NONE, u64::from));
+    let numbers: [u64; NUMBERS] = [
+        limits.open_files.unwrap_or(NONE),
+        limits.memory_bytes.unwrap_or(NONE),
+        limits.processes.unwrap_or(NONE),
+        limits.cpu_seconds.unwrap_or(NONE),
+        limits.file_size_bytes.unwrap_or(NONE),
+        u64::from(files.is_some()),
+        u64::from(*deny_calls),
+        u64::from(*network == Network::None),
+        user.map_or(NONE, |user| u64::from(user.uid)),
+        user.map_or(NONE, |user| u64::from(user.gid)),
+        u64::from(cgroup.is_some()),
+        cpu_percent.unwrap_or(NONE),
+        args.len() as u64,
+        rules.map_or(0, |rules| rules.read.len()) as u64,
+        rules.map_or(0, |rules| rules.write.len()) as u64,
+    ];
+    bytes.extend(numbers.iter().flat_map(|number| number.to_ne_bytes()));
+    push_string(bytes, &[program.as_os_str()])?;
+    push_string(bytes, &[directory.as_ref().map_or(OsStr::new(""), |path| path.as_os_str())])?;
+    for argument in args {
         push_string(bytes, &[argument])?;
     }
-    for (name, value) in &command.env {
+    for path in rules.iter().flat_map(|rules| rules.read.iter().chain(&rules.write)) {
+        push_string(bytes, &[path.as_os_str()])?;
+    }
+    for (name, value) in env {
         if name.is_empty() || name.as_bytes().contains(&b'=') {
             return Err(Unpackable::VariableName);
         }
@@ -112,29 +161,70 @@ pub(crate) struct Packed<'a> {
     pub(crate) args: Vec<&'a CStr>,
     pub(crate) env: Vec<&'a CStr>,
     pub(crate) limits: Limits,
+    /// Without file rules, whose paths are in `files`.
+    pub(crate) confinement: Confinement,
+    pub(crate) files: Option<PackedFiles<'a>>,
+}
+
+/// File rules as the spawner sees them.
+#[derive(Debug)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nobody keeps to them"))]
+pub(crate) struct PackedFiles<'a> {
+    pub(crate) read: Vec<&'a CStr>,
+    pub(crate) write: Vec<&'a CStr>,
 }
 
 impl<'a> Packed<'a> {
     /// `None` for bytes that [`pack`] does not make.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
-        let (open_files, bytes) = bytes.split_first_chunk::<8>()?;
-        let (arguments, mut bytes) = bytes.split_first_chunk::<4>()?;
-        let open_files = u64::from_ne_bytes(*open_files);
-        let arguments = usize::try_from(u32::from_ne_bytes(*arguments)).ok()?;
-        let program = next_string(&mut bytes)?;
-        let directory = next_string(&mut bytes)?;
-        let args = (0..arguments).map(|_| next_string(&mut bytes)).collect::<Option<_>>()?;
+        let (numbers, mut bytes) = bytes.split_first_chunk::<{ NUMBERS * 8 }>()?;
+        let mut numbers = numbers.as_chunks::<8>().0.iter().map(|it| u64::from_ne_bytes(*it));
+        let mut number = || numbers.next();
+        let some = |number: u64| (number != NONE).then_some(number);
+        let limits = Limits {
+            open_files: some(number()?),
+            memory_bytes: some(number()?),
+            processes: some(number()?),
+            cpu_seconds: some(number()?),
+            file_size_bytes: some(number()?),
+        };
+        let has_files = number()? == 1;
+        let deny_calls = number()? == 1;
+        let network = if number()? == 1 { Network::None } else { Network::Open };
+        let user = (some(number()?), some(number()?));
+        let user = match user {
+            (Some(uid), Some(gid)) => {
+                Some(User { uid: uid.try_into().ok()?, gid: gid.try_into().ok()? })
+            }
+            _ => None,
+        };
+        let has_cgroup = number()? == 1;
+        let cpu_percent = some(number()?).and_then(|percent| u32::try_from(percent).ok());
+        let (arguments, read, write) = (number()?, number()?, number()?);
+        let mut strings =
+            |count| (0..count).map(|_| next_string(&mut bytes)).collect::<Option<Vec<&CStr>>>();
+        let (program, directory) = (strings(1)?[0], strings(1)?[0]);
+        let args = strings(arguments)?;
+        let (read, write) = (strings(read)?, strings(write)?);
         let mut env = Vec::new();
         while !bytes.is_empty() {
             env.push(next_string(&mut bytes)?);
         }
+        let cgroup = has_cgroup.then_some(Cgroup { cpu_percent });
         Some(Self {
             program,
             directory: (!directory.is_empty()).then_some(directory),
             args,
             env,
-            limits: Limits { open_files: (open_files != NO_LIMIT).then_some(open_files) },
+            limits,
+            confinement: Confinement { files: None, deny_calls, network, user, cgroup },
+            files: has_files.then_some(PackedFiles { read, write }),
         })
+    }
+
+    /// Whether the child keeps the capabilities of the spawner, if that has any.
+    pub(crate) fn keeps_capabilities(&self) -> bool {
+        self.files.is_none() && self.confinement.keeps_capabilities()
     }
 }
 
@@ -147,6 +237,7 @@ fn next_string<'a>(bytes: &mut &'a [u8]) -> Option<&'a CStr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FileRules;
 
     fn check(command: &Command, refusal: Unpackable) {
         assert_eq!(pack(command, &mut Vec::new()), Err(refusal));
@@ -159,7 +250,23 @@ mod tests {
             args: vec!["".into(), "two words".into()],
             env: vec![("A".into(), "b=c".into()), ("EMPTY".into(), "".into())],
             directory: Some("/srv".into()),
-            limits: Limits { open_files: Some(64) },
+            limits: Limits {
+                open_files: Some(64),
+                memory_bytes: Some(1 << 40),
+                processes: Some(20),
+                cpu_seconds: None,
+                file_size_bytes: Some(0),
+            },
+            confinement: Confinement {
+                files: Some(FileRules {
+                    read: vec!["/usr".into(), "/opt".into()],
+                    write: vec!["/srv".into()],
+                }),
+                deny_calls: true,
+                network: Network::None,
+                user: Some(User { uid: 61_234, gid: 61_235 }),
+                cgroup: Some(Cgroup { cpu_percent: Some(150) }),
+            },
         };
         let mut bytes = Vec::new();
         pack(&command, &mut bytes).unwrap();
@@ -169,6 +276,24 @@ mod tests {
         assert_eq!(packed.args, [c"", c"two words"]);
         assert_eq!(packed.env, [c"A=b=c", c"EMPTY="]);
         assert_eq!(packed.limits, command.limits);
+        let files = packed.files.unwrap();
+        assert_eq!((files.read, files.write), (vec![c"/usr", c"/opt"], vec![c"/srv"]));
+        assert_eq!(packed.confinement, Confinement { files: None, ..command.confinement });
+    }
+
+    #[test]
+    fn a_packed_command_asks_for_no_more_than_the_command() {
+        let mut bytes = Vec::new();
+        pack(&Command::new("/bin/true"), &mut bytes).unwrap();
+        let packed = Packed::parse(&bytes).unwrap();
+        assert_eq!(packed.limits, Limits::default());
+        assert_eq!(packed.confinement, Confinement::default());
+        assert!(packed.files.is_none() && packed.keeps_capabilities());
+        let rules = Some(FileRules::default());
+        let confinement = Confinement { files: rules, ..Confinement::default() };
+        pack(&Command { confinement, ..Command::new("/bin/true") }, &mut bytes).unwrap();
+        let packed = Packed::parse(&bytes[bytes.len() / 2..]).unwrap();
+        assert!(packed.files.is_some() && !packed.keeps_capabilities());
     }
 
     #[test]

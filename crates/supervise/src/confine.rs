@@ -1,41 +1,218 @@
 //! What a child may not do: set once in the spawner where children inherit it, else in each child
 //! between fork and exec.
 //!
-//! Further restrictions (another user, Landlock, seccomp, a cgroup) belong in [`confine_child`].
+//! In a child the order matters: what needs privileges comes before they are given up, and what
+//! would hinder a later step comes after it.
+
+mod limits;
+
+#[cfg(target_os = "linux")]
+mod calls;
+#[cfg(target_os = "linux")]
+mod landlock;
+#[cfg(target_os = "linux")]
+mod network;
+#[cfg(target_os = "linux")]
+mod probe;
+#[cfg(target_os = "linux")]
+mod proc;
+#[cfg(target_os = "linux")]
+mod user;
 
 use libc::c_int;
 
-use crate::command::Limits;
-use crate::frame::Step;
-use crate::unix::errno;
+use crate::cgroup::Fresh;
+use crate::command::Packed;
+#[cfg(target_os = "linux")]
+use crate::confinement::Restriction;
+use crate::frame::{Number, Step};
+use crate::support::Support;
 
-/// Restricts the spawner, and so every child to come.
-pub(crate) fn confine_spawner() {
+#[cfg(target_os = "linux")]
+use self::linux::Tools;
+
+/// What the system gives to confine children with, and what was prepared for it.
+#[derive(Debug, Default)]
+pub(crate) struct Means {
+    pub(crate) support: Support,
+    #[cfg(target_os = "linux")]
+    tools: Tools,
+}
+
+impl Means {
+    /// The cgroup for a child, if it is to have one.
+    pub(crate) fn fresh_cgroup(
+        &mut self,
+        child: Number,
+        command: &Packed<'_>,
+    ) -> Result<Option<Fresh>, (Step, c_int)> {
+        #[cfg(target_os = "linux")]
+        if let Some(cgroup) = &command.confinement.cgroup {
+            let made = self
+                .tools
+                .cgroups
+                .as_mut()
+                .ok_or((Restriction::Cgroup, libc::ENODEV))
+                .and_then(|place| Fresh::make(place, child, &command.limits, cgroup));
+            return match made {
+                Ok(fresh) => Ok(Some(fresh)),
+                Err((restriction, error)) => Err((Step::Restrict(restriction), error)),
+            };
+        }
+        let _ = (child, command);
+        Ok(None)
+    }
+
+    /// Removes the cgroups of spawners that were killed.
+    pub(crate) fn sweep(&self) {
+        #[cfg(target_os = "linux")]
+        if let Some(place) = &self.tools.cgroups {
+            place.sweep();
+        }
+    }
+
+    /// Looks what there is, by trying. Forks for a moment, so there must be no threads yet.
+    pub(crate) fn look() -> Self {
+        #[cfg(target_os = "linux")]
+        return probe::look();
+        #[cfg(not(target_os = "linux"))]
+        return Self::default();
+    }
+}
+
+/// Keeps other users' processes, and other processes of this user, from looking into this one.
+///
+/// To be called first in a program that holds secrets and starts children: a child of the same
+/// user could otherwise read the environment and memory of the program through `/proc`. There are
+/// no core dumps then, and no debugger can be attached but by root.
+///
+/// Outside of Linux it only turns off core dumps.
+pub fn harden_worker() {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: plain calls without memory but `none`, which they only read. None of them can fail
     // in a way that is worth not starting for: lowering a limit is always allowed.
     unsafe {
-        libc::umask(0o077);
-        // A core dump would write the secrets of a child into its directory.
+        // A core dump would write secrets into a file.
         libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
         #[cfg(target_os = "linux")]
-        {
-            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-            // A child of the same user can otherwise read and change the memory of the spawner.
-            libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
-        }
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
     }
 }
 
-/// Restricts a child. Runs between fork and exec: system calls only, no allocation, no locks.
-pub(crate) fn confine_child(limits: &Limits) -> Result<(), (Step, c_int)> {
-    if let Some(open_files) = limits.open_files {
-        let open_files = open_files as libc::rlim_t;
-        let limit = libc::rlimit { rlim_cur: open_files, rlim_max: open_files };
-        // SAFETY: the call only reads `limit`.
-        if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } == -1 {
-            return Err((Step::Limits, errno()));
-        }
+/// Restricts the spawner, and so every child to come.
+pub(crate) fn confine_spawner() {
+    harden_worker();
+    // SAFETY: plain calls without memory, which cannot fail.
+    unsafe {
+        libc::umask(0o077);
+        #[cfg(target_os = "linux")]
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     }
+}
+
+/// The first half of restricting a child, which has its streams: where it is and whose. Runs
+/// between fork and exec: system calls only, no allocation, no locks.
+pub(crate) fn settle_child(
+    command: &Packed<'_>,
+    means: &Means,
+    cgroup: Option<&Fresh>,
+) -> Result<(), (Step, c_int)> {
+    #[cfg(target_os = "linux")]
+    return linux::settle_child(command, means, cgroup);
+    #[cfg(not(target_os = "linux"))]
+    {
+        // What is not supported is refused before it gets here; this is the second lock.
+        let _ = (means, cgroup);
+        if command.keeps_capabilities() {
+            return Ok(());
+        }
+        Err((Step::Restrict(crate::Restriction::Files), libc::ENOSYS))
+    }
+}
+
+/// The second half, which leaves it little: what it may use, reach and call.
+pub(crate) fn confine_child(command: &Packed<'_>, means: &Means) -> Result<(), (Step, c_int)> {
+    #[cfg(target_os = "linux")]
+    linux::keep_to_files(command, means)?;
+    limits::limit(&command.limits, command.confinement.cgroup.is_some())?;
+    #[cfg(target_os = "linux")]
+    linux::refuse_calls(command, means)?;
+    #[cfg(not(target_os = "linux"))]
+    let _ = means;
     Ok(())
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use libc::c_int;
+
+    use super::calls::Filters;
+    use super::network::Namespace;
+    use super::{Means, landlock, proc, user};
+    use crate::cgroup::{Fresh, Place};
+    use crate::command::Packed;
+    use crate::confinement::{Network, Restriction};
+    use crate::frame::Step;
+
+    /// What was prepared before any child.
+    #[derive(Debug, Default)]
+    pub(super) struct Tools {
+        pub(super) cgroups: Option<Place>,
+        pub(super) namespace: Option<Namespace>,
+        pub(super) filters: Option<Filters>,
+    }
+
+    pub(super) fn settle_child(
+        command: &Packed<'_>,
+        means: &Means,
+        cgroup: Option<&Fresh>,
+    ) -> Result<(), (Step, c_int)> {
+        let failed = |restriction| move |error| (Step::Restrict(restriction), error);
+        if let Some(cgroup) = cgroup {
+            cgroup.enter().map_err(failed(Restriction::Cgroup))?;
+        }
+        if command.confinement.network == Network::None
+            && let Some(namespace) = &means.tools.namespace
+        {
+            namespace.enter().map_err(failed(Restriction::Network))?;
+        }
+        if command.files.is_some() && means.support.own_proc {
+            proc::mount_own().map_err(failed(Restriction::Files))?;
+        }
+        if command.keeps_capabilities() {
+            return Ok(());
+        }
+        if let Some(user) = command.confinement.user {
+            user::give_streams(user);
+            user::become_user(user).map_err(failed(Restriction::User))?;
+        }
+        user::drop_capabilities().map_err(failed(Restriction::Capabilities))
+    }
+
+    pub(super) fn keep_to_files(command: &Packed<'_>, means: &Means) -> Result<(), (Step, c_int)> {
+        let Some(files) = &command.files else { return Ok(()) };
+        let Some(abi) = means.support.landlock_abi else {
+            return Err((Step::Restrict(Restriction::Files), libc::ENOSYS));
+        };
+        // All of a `/proc` that has nobody else in it.
+        let all_of_proc = means.support.own_proc;
+        landlock::keep_to(files, all_of_proc, abi, is_offline_by_filter(command, means))
+    }
+
+    pub(super) fn refuse_calls(command: &Packed<'_>, means: &Means) -> Result<(), (Step, c_int)> {
+        let deny_calls = command.confinement.deny_calls;
+        let offline = is_offline_by_filter(command, means);
+        if !deny_calls && !offline {
+            return Ok(());
+        }
+        let restriction = if deny_calls { Restriction::Calls } else { Restriction::Network };
+        let filter = means.tools.filters.as_ref().and_then(|it| it.choose(deny_calls, offline));
+        let installed = filter.ok_or(libc::ENOSYS).and_then(|filter| filter.install());
+        installed.map_err(|error| (Step::Restrict(restriction), error))
+    }
+
+    /// Whether the child has no network because it can open no sockets for one.
+    fn is_offline_by_filter(command: &Packed<'_>, means: &Means) -> bool {
+        command.confinement.network == Network::None && means.tools.namespace.is_none()
+    }
 }

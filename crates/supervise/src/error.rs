@@ -3,9 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::Command;
 use crate::command::Unpackable;
 use crate::frame::Step;
+use crate::{Command, Restriction};
 
 /// Why no child could be started: one variant for each step that can fail.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +74,47 @@ pub enum SpawnError {
         /// What the system said.
         source: io::Error,
     },
+    /// This system, or this user of it, cannot give a restriction that was asked for. Nothing was
+    /// tried.
+    #[error(
+        "this system cannot {restriction}, as asked for `{}`: {}, or allow less \
+         (`isolation.best_effort`)",
+        program.display(), restriction.remedy()
+    )]
+    Impossible {
+        /// The program that was to run.
+        program: PathBuf,
+        /// What cannot be given.
+        restriction: Restriction,
+    },
+    /// A restriction could not be applied, though this system should know how.
+    #[error("could not {restriction}, so `{}` was not run", program.display())]
+    Restrict {
+        /// The program that was to run.
+        program: PathBuf,
+        /// What was not given.
+        restriction: Restriction,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A path the child may reach is missing, or out of its reach for another reason.
+    #[error("`{}`, which `{}` may reach, could not be opened", path.display(), program.display())]
+    FilePath {
+        /// The program that was to run.
+        program: PathBuf,
+        /// The path of the rule.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The program, or its interpreter, is outside of the files it may read.
+    #[error("`{}` could not be executed with only the files it may reach", program.display())]
+    ExecConfined {
+        /// The program that was to run.
+        program: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The working directory could not be entered.
     #[error("`{}` could not be entered to run `{}`", directory.display(), program.display())]
     Directory {
@@ -117,7 +158,17 @@ impl SpawnError {
         let source = io::Error::from_raw_os_error(errno);
         match step {
             Step::Exec if errno == libc::E2BIG => Self::TooLarge { program, bytes, source },
+            Step::Exec if errno == libc::EACCES && command.confinement.files.is_some() => {
+                Self::ExecConfined { program, source }
+            }
             Step::Exec => Self::Exec { program, source },
+            Step::Restrict(restriction) => Self::Restrict { program, restriction, source },
+            Step::FilePath(place) => {
+                let rules = command.confinement.files.iter();
+                let mut paths = rules.flat_map(|rules| rules.read.iter().chain(&rules.write));
+                let path = usize::try_from(place).ok().and_then(|place| paths.nth(place));
+                Self::FilePath { program, path: path.cloned().unwrap_or_default(), source }
+            }
             Step::Directory => {
                 let directory = command.directory.clone().unwrap_or_default();
                 Self::Directory { program, directory, source }

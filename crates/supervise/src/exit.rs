@@ -9,6 +9,9 @@ pub enum Exit {
     Code(i32),
     /// A signal ended it.
     Signal(i32),
+    /// The kernel killed it, or a process below it that it could not do without, because the
+    /// memory of its cgroup was used up.
+    OutOfMemory,
     /// Nobody could tell: the spawner process ended first.
     Unknown,
 }
@@ -24,10 +27,17 @@ impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Code(code) => write!(f, "exited with code {code}"),
+            Self::Signal(libc::SIGXCPU) => {
+                f.write_str("was killed when its processor time was used up (SIGXCPU)")
+            }
+            Self::Signal(libc::SIGXFSZ) => {
+                f.write_str("was killed when a file grew over its limit (SIGXFSZ)")
+            }
             Self::Signal(signal) => match name(*signal) {
                 Some(name) => write!(f, "was killed by signal {signal} ({name})"),
                 None => write!(f, "was killed by signal {signal}"),
             },
+            Self::OutOfMemory => f.write_str("was killed when its memory was used up"),
             Self::Unknown => f.write_str("ended in an unknown way"),
         }
     }
@@ -51,8 +61,6 @@ fn name(signal: i32) -> Option<&'static str> {
         libc::SIGPIPE => "SIGPIPE",
         libc::SIGALRM => "SIGALRM",
         libc::SIGTERM => "SIGTERM",
-        libc::SIGXCPU => "SIGXCPU",
-        libc::SIGXFSZ => "SIGXFSZ",
         libc::SIGSYS => "SIGSYS",
         _ => return None,
     })
@@ -68,6 +76,12 @@ mod tests {
         check(Exit::Code(3), "exited with code 3");
         check(Exit::Signal(9), "was killed by signal 9 (SIGKILL)");
         check(Exit::Signal(63), "was killed by signal 63");
+        check(
+            Exit::Signal(libc::SIGXCPU),
+            "was killed when its processor time was used up (SIGXCPU)",
+        );
+        check(Exit::Signal(libc::SIGXFSZ), "was killed when a file grew over its limit (SIGXFSZ)");
+        check(Exit::OutOfMemory, "was killed when its memory was used up");
         check(Exit::Unknown, "ended in an unknown way");
     }
 }

@@ -3,7 +3,7 @@
 //! A frame has a fixed size, so that a reader never takes bytes, or descriptors, of the next one.
 //! Only the order to spawn is followed by more: as many bytes as it says, a packed command.
 
-use crate::Exit;
+use crate::{Exit, Restriction};
 
 /// The size of every frame.
 pub(crate) const FRAME_BYTES: usize = 24;
@@ -35,28 +35,57 @@ pub(crate) enum Report {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Taking over the order and its descriptors.
-    Receive = 1,
+    Receive,
     Fork,
     Group,
     Limits,
     Streams,
     Directory,
     Exec,
+    /// Applying a restriction.
+    Restrict(Restriction),
+    /// Opening one of the paths it may reach: its place among those to read, then to write.
+    FilePath(u32),
 }
 
+/// The steps without an own number, in the order of their numbers.
+const STEPS: [Step; 16] = [
+    Step::Receive,
+    Step::Fork,
+    Step::Group,
+    Step::Limits,
+    Step::Streams,
+    Step::Directory,
+    Step::Exec,
+    Step::Restrict(Restriction::Files),
+    Step::Restrict(Restriction::Calls),
+    Step::Restrict(Restriction::Network),
+    Step::Restrict(Restriction::User),
+    Step::Restrict(Restriction::Memory),
+    Step::Restrict(Restriction::Processes),
+    Step::Restrict(Restriction::Cpu),
+    Step::Restrict(Restriction::Cgroup),
+    Step::Restrict(Restriction::Capabilities),
+];
+
+/// Added to the place of a path.
+const FIRST_PATH: u32 = 1000;
+
 impl Step {
+    /// Its number on the way. Neither allocates nor panics: it is called between fork and exec.
+    pub(crate) fn number(self) -> i32 {
+        match self {
+            Self::FilePath(place) => FIRST_PATH.saturating_add(place).cast_signed(),
+            step => (0..).zip(STEPS).find_map(|(n, it)| (it == step).then_some(n)).unwrap_or(-1),
+        }
+    }
+
     pub(crate) fn from_number(number: i32) -> Option<Self> {
-        [
-            Self::Receive,
-            Self::Fork,
-            Self::Group,
-            Self::Limits,
-            Self::Streams,
-            Self::Directory,
-            Self::Exec,
-        ]
-        .into_iter()
-        .find(|step| *step as i32 == number)
+        let number = u32::try_from(number).ok()?;
+        match number.checked_sub(FIRST_PATH) {
+            Some(place) => Some(Self::FilePath(place)),
+            None => STEPS.get(usize::try_from(number).ok()?).copied(),
+        }
     }
 }
 
@@ -82,10 +111,11 @@ impl Report {
     pub(crate) fn encode(self) -> [u8; FRAME_BYTES] {
         match self {
             Self::Started { child, pid } => encode(1, pid.cast_signed(), 0, child),
-            Self::Failed { child, step, errno } => encode(2, step as i32, errno, child),
+            Self::Failed { child, step, errno } => encode(2, step.number(), errno, child),
             Self::Ended { child, exit: Exit::Code(code) } => encode(3, code, 0, child),
             Self::Ended { child, exit: Exit::Signal(signal) } => encode(4, signal, 0, child),
             Self::Ended { child, exit: Exit::Unknown } => encode(5, 0, 0, child),
+            Self::Ended { child, exit: Exit::OutOfMemory } => encode(6, 0, 0, child),
         }
     }
 
@@ -99,6 +129,7 @@ impl Report {
             (3, code, _, child) => Self::Ended { child, exit: Exit::Code(code) },
             (4, signal, _, child) => Self::Ended { child, exit: Exit::Signal(signal) },
             (5, _, _, child) => Self::Ended { child, exit: Exit::Unknown },
+            (6, _, _, child) => Self::Ended { child, exit: Exit::OutOfMemory },
             _ => return None,
         })
     }
@@ -145,10 +176,20 @@ mod tests {
             Report::Failed { child, step: Step::Exec, errno: libc::ENOENT },
             Report::Ended { child, exit: Exit::Code(-1) },
             Report::Ended { child, exit: Exit::Signal(9) },
+            Report::Ended { child, exit: Exit::OutOfMemory },
             Report::Ended { child, exit: Exit::Unknown },
         ] {
             assert_eq!(Report::decode(&report.encode()), Some(report));
         }
+    }
+
+    #[test]
+    fn every_step_comes_back_as_it_went() {
+        for step in STEPS.into_iter().chain([Step::FilePath(0), Step::FilePath(70_000)]) {
+            assert_eq!(Step::from_number(step.number()), Some(step));
+        }
+        assert_eq!(Step::from_number(-1), None);
+        assert_eq!(Step::from_number(999), None);
     }
 
     #[test]

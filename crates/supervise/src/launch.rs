@@ -10,8 +10,9 @@ use std::ptr;
 
 use libc::{c_char, c_int, pid_t};
 
+use crate::cgroup::Fresh;
 use crate::command::Packed;
-use crate::confine::confine_child;
+use crate::confine::{Means, confine_child, settle_child};
 use crate::frame::Step;
 use crate::orphans::Tag;
 use crate::unix::{self, STREAMS, errno};
@@ -39,6 +40,8 @@ impl Launch {
         command: &Packed<'_>,
         streams: &[OwnedFd; STREAMS],
         tag: Option<Tag>,
+        means: &Means,
+        cgroup: Option<&Fresh>,
     ) -> Result<Self, (Step, c_int)> {
         let fork = |error: io::Error| (Step::Fork, error.raw_os_error().unwrap_or(libc::EIO));
         let (word, mouth) = unix::pipe().map_err(fork)?;
@@ -47,11 +50,12 @@ impl Launch {
         let argv = pointers([command.program].iter().chain(&command.args));
         let envp = pointers(command.env.iter());
         let spawner = std::process::id().cast_signed();
+        let prepared = Prepared { command, streams, tag, means, cgroup, spawner, argv, envp };
         // SAFETY: this process has one thread, so the copy may do what this one may. It runs
         // `become_program` only, which does not return here.
         match unix::check(unsafe { libc::fork() }).map_err(fork)? {
             0 => {
-                let (step, error) = become_program(command, streams, tag, spawner, &argv, &envp);
+                let (step, error) = prepared.become_program();
                 fail(&mouth, step, error)
             }
             pid => Ok(Self { pid, word }),
@@ -84,66 +88,85 @@ fn pointers<'a>(strings: impl Iterator<Item = &'a &'a CStr>) -> Vec<*const c_cha
     strings.map(|string| string.as_ptr()).chain([ptr::null()]).collect()
 }
 
-/// Turns the forked process into the program; returns what failed. System calls only.
-fn become_program(
-    command: &Packed<'_>,
-    streams: &[OwnedFd; STREAMS],
+/// All that a launch needs, made before the fork.
+struct Prepared<'a> {
+    command: &'a Packed<'a>,
+    streams: &'a [OwnedFd; STREAMS],
     tag: Option<Tag>,
+    means: &'a Means,
+    cgroup: Option<&'a Fresh>,
     spawner: pid_t,
-    argv: &[*const c_char],
-    envp: &[*const c_char],
-) -> (Step, c_int) {
-    // SAFETY: plain system calls; every pointer is to a zero-ended string or a null-ended array
-    // that was made before the fork and lives in this copy of the memory.
-    unsafe {
-        if libc::setpgid(0, 0) == -1 {
-            return (Step::Group, errno());
-        }
-        #[cfg(target_os = "linux")]
-        {
-            // Sound here because the parent is the one thread of a process, and stays.
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
-            if libc::getppid() != spawner {
-                libc::_exit(127);
+    argv: Vec<*const c_char>,
+    envp: Vec<*const c_char>,
+}
+
+impl Prepared<'_> {
+    /// Turns the forked process into the program; returns what failed. System calls only.
+    fn become_program(&self) -> (Step, c_int) {
+        let Self { command, streams, tag, means, cgroup, spawner, argv, envp } = self;
+        // SAFETY: plain system calls; every pointer is to a zero-ended string or a null-ended array
+        // that was made before the fork and lives in this copy of the memory.
+        unsafe {
+            if libc::setpgid(0, 0) == -1 {
+                return (Step::Group, errno());
             }
-        }
-        #[cfg(not(target_os = "linux"))]
-        let _ = spawner;
-        if let Some(tag) = tag
-            && !tag.put_on()
-        {
-            return (Step::Limits, errno());
-        }
-        if let Some(directory) = command.directory
-            && libc::chdir(directory.as_ptr()) == -1
-        {
-            return (Step::Directory, errno());
-        }
-        // The spawner has its own descriptors at 0 to 3, so none of the streams is overwritten.
-        for (stream, place) in streams.iter().zip(0..) {
-            if libc::dup2(stream.as_raw_fd(), place) == -1 {
-                return (Step::Streams, errno());
+            die_with(*spawner);
+            if let Some(tag) = tag
+                && !tag.put_on()
+            {
+                return (Step::Limits, errno());
             }
+            // The spawner has its own descriptors at 0 to 3, so none of the streams is overwritten.
+            for (stream, place) in streams.iter().zip(0..) {
+                if libc::dup2(stream.as_raw_fd(), place) == -1 {
+                    return (Step::Streams, errno());
+                }
+            }
+            if let Err(failure) = settle_child(command, means, *cgroup) {
+                return failure;
+            }
+            // Becoming another user undoes it.
+            die_with(*spawner);
+            if let Some(directory) = command.directory
+                && libc::chdir(directory.as_ptr()) == -1
+            {
+                return (Step::Directory, errno());
+            }
+            // Each descriptor of the spawner is closed on exec by itself; this is the second lock.
+            #[cfg(target_os = "linux")]
+            libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+            if let Err(failure) = confine_child(command, means) {
+                return failure;
+            }
+            // The spawner blocks every signal and left no disposition but the default.
+            let mut none: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut none);
+            unix::block_signals(&none);
+            libc::execve(command.program.as_ptr(), argv.as_ptr(), envp.as_ptr());
+            (Step::Exec, errno())
         }
-        // Each descriptor of the spawner is closed on exec by itself; this is the second lock.
-        #[cfg(target_os = "linux")]
-        libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
-        if let Err(failure) = confine_child(&command.limits) {
-            return failure;
-        }
-        // The spawner blocks every signal and left no disposition but the default.
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        unix::block_signals(&none);
-        libc::execve(command.program.as_ptr(), argv.as_ptr(), envp.as_ptr());
-        (Step::Exec, errno())
     }
+}
+
+/// Makes this process end when the spawner does, and now if it has ended already.
+fn die_with(spawner: pid_t) {
+    // SAFETY: no memory is involved. Sound here because the parent is the one thread of a process,
+    // and stays.
+    #[cfg(target_os = "linux")]
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+        if libc::getppid() != spawner {
+            libc::_exit(127);
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = spawner;
 }
 
 /// Sends word of a failed step, and ends the process.
 fn fail(mouth: &OwnedFd, step: Step, error: c_int) -> ! {
     let mut bytes = [0; WORD_BYTES];
-    bytes[..4].copy_from_slice(&(step as c_int).to_ne_bytes());
+    bytes[..4].copy_from_slice(&step.number().to_ne_bytes());
     bytes[4..].copy_from_slice(&error.to_ne_bytes());
     // SAFETY: writes from a buffer of that size, and leaves without running anything else of the
     // copied process. A write this small is whole or fails, and then the spawner is gone.

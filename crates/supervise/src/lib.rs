@@ -19,6 +19,8 @@
 //!
 //! - A child has exactly the environment it was given, its three streams and no other descriptor,
 //!   its own process group, no core dumps, no way to gain privileges, and a umask of 077.
+//! - A child with a [`Confinement`] or [`Limits`] has all of it before its program runs, and so has
+//!   all it starts. What the system cannot give is an error, never silently less; see [`Support`].
 //! - A child whose [`Child`] is dropped is stopped by a [`Ladder`]; one that ended is reaped.
 //! - When a child ends, what it started ends with it, and only then is its [`Exit`] reported.
 //! - When the program ends, however it ends, everything it started is killed.
@@ -26,7 +28,7 @@
 //!
 //! On Linux this holds for processes that left their group or session as well. On other systems
 //! it holds for the process group of the child only: a process that calls `setsid` there escapes,
-//! and children survive a spawner that was itself killed.
+//! and children survive a spawner that was itself killed. Confinement is for Linux only.
 //!
 //! # Example
 //!
@@ -50,9 +52,11 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 
+mod cgroup;
 mod child;
 mod command;
 mod confine;
+mod confinement;
 mod desk;
 mod error;
 mod exit;
@@ -63,12 +67,16 @@ mod orphans;
 mod spawner;
 mod stderr;
 mod stop;
+mod support;
 mod unix;
 
 pub use child::{Child, ChildInput, ChildOutput};
 pub use command::{Command, Limits};
+pub use confine::harden_worker;
+pub use confinement::{Cgroup, Confinement, FileRules, Network, Restriction, User};
 pub use error::SpawnError;
 pub use exit::Exit;
 pub use spawner::{Spawner, Starting};
 pub use stderr::Complaints;
 pub use stop::Ladder;
+pub use support::{CgroupSupport, Support};

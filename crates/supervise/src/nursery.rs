@@ -17,21 +17,23 @@ use std::time::{Duration, Instant};
 use libc::{c_int, pid_t};
 
 use crate::Exit;
+use crate::cgroup::{Fresh, Leftovers};
 use crate::command::Packed;
+use crate::confine::Means;
 use crate::frame::{Number, Order, Report, Step};
 use crate::launch::{Launch, Outcome};
 use crate::orphans::{Orphans, Owner};
-use crate::unix::{self, Ended};
+use crate::unix::{self, Ended, STREAMS};
 
 use self::inbox::{Inbox, Next};
 use self::settle::settle_in;
 use self::sleep::{FdSet, sleep};
 
 /// Turns this process, just forked with every signal blocked, into the spawner.
-pub(crate) fn run(socket: OwnedFd) -> ! {
+pub(crate) fn run(socket: OwnedFd, means: Means) -> ! {
     // A panic may not unwind into the code of the program this is a copy of.
     let ran = catch_unwind(AssertUnwindSafe(|| {
-        let mut nursery = Nursery::new(settle_in(socket));
+        let mut nursery = Nursery::new(settle_in(socket), means);
         let served = catch_unwind(AssertUnwindSafe(|| nursery.serve()));
         nursery.end_all();
         served.is_ok()
@@ -42,6 +44,7 @@ pub(crate) fn run(socket: OwnedFd) -> ! {
 
 struct Nursery {
     socket: OwnedFd,
+    means: Means,
     inbox: Inbox,
     /// Reports the socket did not take yet. While there are any, no order is taken.
     outbox: Vec<u8>,
@@ -52,6 +55,8 @@ struct Nursery {
     pids: HashMap<Number, pid_t>,
     ending: Vec<Ending>,
     orphans: Orphans,
+    /// The cgroups of children that ended which could not be removed yet.
+    leftovers: Leftovers,
     /// Whether processes may have been adopted that nobody looked at.
     look_at_orphans: bool,
     /// Whether processes may have ended that nobody looked at.
@@ -66,6 +71,7 @@ struct Nursery {
 struct Leader {
     child: Number,
     stage: Stage,
+    cgroup: Option<Fresh>,
 }
 
 enum Stage {
@@ -79,6 +85,7 @@ struct Ending {
     child: Number,
     exit: Exit,
     patience: Instant,
+    cgroup: Option<Fresh>,
 }
 
 /// A process in an uninterruptible wait outlives its SIGKILL; its child is reported all the same.
@@ -91,9 +98,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 const REAPED_AT_ONCE: usize = 256;
 
 impl Nursery {
-    fn new(socket: OwnedFd) -> Self {
+    fn new(socket: OwnedFd, means: Means) -> Self {
         Self {
             socket,
+            means,
             inbox: Inbox::default(),
             outbox: Vec::new(),
             leaders: HashMap::new(),
@@ -101,6 +109,7 @@ impl Nursery {
             pids: HashMap::new(),
             ending: Vec::new(),
             orphans: Orphans::adopt(),
+            leftovers: Leftovers::new(),
             look_at_orphans: false,
             more_ended: false,
             next_look: Instant::now(),
@@ -110,6 +119,7 @@ impl Nursery {
 
     /// Serves until the program ends its side of the socket.
     fn serve(&mut self) {
+        self.means.sweep();
         loop {
             if self.flush().is_err() {
                 return;
@@ -146,35 +156,58 @@ impl Nursery {
     fn obey(&mut self, order: Order) {
         match order {
             Order::Spawn { child, .. } => match self.launch(child) {
-                Ok(launch) => {
+                Ok((launch, cgroup)) => {
                     let pid = launch.pid;
                     self.has_children = true;
                     self.pids.insert(child, pid);
                     self.launching.push((launch.descriptor(), pid));
-                    self.leaders.insert(pid, Leader { child, stage: Stage::Launching(launch) });
+                    let stage = Stage::Launching(launch);
+                    self.leaders.insert(pid, Leader { child, stage, cgroup });
                 }
                 Err((step, errno)) => self.report(Report::Failed { child, step, errno }),
             },
             Order::Signal { child, signal } => {
                 if let Some(pid) = self.pids.get(&child) {
                     signal_tree(*pid, signal);
+                    if signal == libc::SIGKILL {
+                        let leader = self.leaders.get(pid);
+                        leader.iter().flat_map(|leader| &leader.cgroup).for_each(Fresh::kill);
+                    }
                 }
             }
         }
     }
 
-    fn launch(&mut self, child: Number) -> Result<Launch, (Step, c_int)> {
+    fn launch(&mut self, child: Number) -> Result<(Launch, Option<Fresh>), (Step, c_int)> {
         let (bytes, streams) = self.inbox.take_spawn();
         let launch = match (Packed::parse(&bytes), streams) {
-            (Some(command), Some(streams)) => {
-                Launch::begin(&command, &streams, self.orphans.tag(child))
-            }
+            (Some(command), Some(streams)) => self.launch_command(child, &command, &streams),
             // The kernel drops descriptors on the way when this process may not have more.
             (_, None) => Err((Step::Receive, libc::EMFILE)),
             (None, _) => Err((Step::Receive, libc::EBADMSG)),
         };
         self.inbox.reuse(bytes);
         launch
+    }
+
+    fn launch_command(
+        &mut self,
+        child: Number,
+        command: &Packed<'_>,
+        streams: &[OwnedFd; STREAMS],
+    ) -> Result<(Launch, Option<Fresh>), (Step, c_int)> {
+        let mut cgroup = self.means.fresh_cgroup(child, command)?;
+        let tag = self.orphans.tag(child);
+        match Launch::begin(command, streams, tag, &self.means, cgroup.as_ref()) {
+            Ok(launch) => {
+                cgroup.iter_mut().for_each(Fresh::close);
+                Ok((launch, cgroup))
+            }
+            Err(failure) => {
+                self.leftovers.take(cgroup);
+                Err(failure)
+            }
+        }
     }
 
     /// Reports how the launch of `pid` went, once it did.
@@ -209,10 +242,19 @@ impl Nursery {
             // The leader is not reaped yet, so nobody else can have its number for a group.
             // A process forked at this moment is either in the group or not forked.
             let _ = unix::signal_group(pid, libc::SIGKILL);
-            let exit = unix::reap(pid);
-            if !matches!(leader.stage, Stage::Failed) {
+            let mut exit = unix::reap(pid);
+            let Leader { child, stage, cgroup } = leader;
+            if let Some(cgroup) = &cgroup {
+                cgroup.kill();
+                if !exit.is_success() && cgroup.was_out_of_memory() {
+                    exit = Exit::OutOfMemory;
+                }
+            }
+            if matches!(stage, Stage::Failed) {
+                self.leftovers.take(cgroup);
+            } else {
                 let patience = Instant::now() + PATIENCE;
-                self.ending.push(Ending { child: leader.child, exit, patience });
+                self.ending.push(Ending { child, exit, patience, cgroup });
             }
         }
         self.more_ended = true;
@@ -258,6 +300,7 @@ impl Nursery {
             if dying.contains(&ending.child) && now < ending.patience {
                 self.ending.push(ending);
             } else {
+                self.leftovers.take(ending.cgroup);
                 self.report(Report::Ended { child: ending.child, exit: ending.exit });
             }
         }
@@ -295,7 +338,8 @@ impl Nursery {
         } else if self.look_at_orphans {
             Some(self.next_look.saturating_duration_since(Instant::now()))
         } else {
-            (!self.ending.is_empty()).then_some(LOOK_AGAIN)
+            let is_more = !self.ending.is_empty() || self.leftovers.are_left();
+            is_more.then_some(LOOK_AGAIN)
         };
         match sleep(&mut readable, &mut writable, timeout) {
             Ok(count) if count > 0 => {
@@ -309,6 +353,7 @@ impl Nursery {
             }
             // Time to look again, or interrupted because a process ended.
             _ => {
+                self.leftovers.sweep();
                 self.look_at_orphans |= !self.ending.is_empty();
                 Ready { orders: false, launches: Vec::new(), ended: true }
             }
@@ -317,24 +362,31 @@ impl Nursery {
 
     /// Kills everything below this process, and returns when nothing is left.
     fn end_all(&mut self) {
-        for pid in self.leaders.keys() {
+        for (pid, leader) in &self.leaders {
             signal_tree(*pid, libc::SIGKILL);
+            leader.cgroup.iter().for_each(Fresh::kill);
+        }
+        for ending in self.ending.drain(..) {
+            self.leftovers.take(ending.cgroup);
         }
         loop {
             for _ in 0..REAPED_AT_ONCE {
                 let Ended::Child(pid) = unix::peek_ended() else { break };
-                if self.leaders.remove(&pid).is_some() {
+                let leader = self.leaders.remove(&pid);
+                if leader.is_some() {
                     let _ = unix::signal_group(pid, libc::SIGKILL);
                 }
                 unix::reap(pid);
+                self.leftovers.take(leader.and_then(|leader| leader.cgroup));
             }
+            self.leftovers.sweep();
             // Whatever was adopted since, of whomever.
             let mut left = self.leaders.len();
             self.orphans.for_each(|pid| {
                 left += 1;
                 let _ = unix::signal_process(pid, libc::SIGKILL);
             });
-            if left == 0 {
+            if left == 0 && !self.leftovers.are_left() {
                 return;
             }
             let _ = sleep(&mut FdSet::new(), &mut FdSet::new(), Some(LOOK_AGAIN));

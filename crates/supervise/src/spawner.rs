@@ -9,10 +9,12 @@ use tokio::sync::oneshot;
 
 use crate::child::Child;
 use crate::command::{self, Command};
+use crate::confine::Means;
 use crate::desk::{self, Awaited, Desk, Entry};
 use crate::error::SpawnError;
 use crate::frame::{FRAME_BYTES, Number};
 use crate::stop::{self, Descent, Ladder};
+use crate::support::Support;
 use crate::unix::{self, STREAMS};
 use crate::{nursery, stderr};
 
@@ -31,6 +33,7 @@ pub struct Starting {
     /// Gone once it is attached.
     socket: Option<OwnedFd>,
     pid: u32,
+    support: Support,
 }
 
 impl Spawner {
@@ -44,6 +47,9 @@ impl Spawner {
     ///
     /// When the system gives no sockets or no process.
     pub fn start() -> io::Result<Starting> {
+        // Both sides know the same, as the spawner is a copy.
+        let means = Means::look();
+        let support = means.support.clone();
         let (ours, theirs) = unix::socket_pair()?;
         // Blocked before the fork, so that no signal finds the spawner without its own mask.
         let before = unix::block_signals(&unix::all_signals());
@@ -52,12 +58,12 @@ impl Spawner {
         let pid = match unix::check(unsafe { libc::fork() }) {
             Ok(0) => {
                 drop(ours);
-                nursery::run(theirs)
+                nursery::run(theirs, means)
             }
             result => result,
         };
         unix::block_signals(&before);
-        Ok(Starting { socket: Some(ours), pid: pid?.cast_unsigned() })
+        Ok(Starting { socket: Some(ours), pid: pid?.cast_unsigned(), support })
     }
 
     /// Starts a child, and gives it once it runs its program.
@@ -66,12 +72,16 @@ impl Spawner {
     ///
     /// # Errors
     ///
-    /// [`SpawnError`] names the step that failed. No process is left then.
+    /// [`SpawnError`] names the step that failed. No process is left then. A restriction that
+    /// cannot be given is such a failure; see [`Support::soften`] for taking less.
     ///
     /// # Panics
     ///
     /// Outside of a tokio runtime with its I/O and time drivers.
     pub async fn spawn(&self, command: &Command) -> Result<Child, SpawnError> {
+        if let Some(restriction) = self.support().missing(command).first().copied() {
+            return Err(SpawnError::Impossible { program: command.program.clone(), restriction });
+        }
         let mut order = vec![0; FRAME_BYTES];
         command::pack(command, &mut order)
             .map_err(|refusal| SpawnError::unpackable(command, refusal))?;
@@ -129,6 +139,11 @@ impl Spawner {
         self.handles.desk.pid
     }
 
+    /// What this system can keep a child to.
+    pub fn support(&self) -> &Support {
+        &self.handles.support
+    }
+
     /// Sends a signal to the group of a child, if it has not ended.
     pub(crate) fn signal(&self, child: Number, signal: i32) {
         self.handles.desk.signal(child, signal);
@@ -151,12 +166,18 @@ impl Starting {
         let socket = self.socket.take().expect("taken only here, where `self` ends");
         let desk = Arc::new(Desk::new(socket, pid)?);
         tokio::spawn(desk::serve(Arc::clone(&desk)));
-        Ok(Spawner { handles: Arc::new(Handles { desk }) })
+        let support = std::mem::take(&mut self.support);
+        Ok(Spawner { handles: Arc::new(Handles { desk, support }) })
     }
 
     /// The pid of the spawner process.
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// What this system can keep a child to.
+    pub fn support(&self) -> &Support {
+        &self.support
     }
 }
 
@@ -174,6 +195,7 @@ impl Drop for Starting {
 #[derive(Debug)]
 struct Handles {
     desk: Arc<Desk>,
+    support: Support,
 }
 
 impl Drop for Handles {

@@ -6,12 +6,42 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "this whole program is a test")]
 #![cfg_attr(not(target_os = "linux"), allow(unused))]
 
+/// Tests by name, each to be given a spawner in a runtime of its own.
+#[cfg(target_os = "linux")]
+macro_rules! tests {
+    ($($name:ident)*) => {
+        pub(crate) const ALL: &[(&str, fn(pontoon_supervise::Starting))] =
+            &[$((stringify!($name), |starting| crate::world::in_runtime(starting, $name))),*];
+    };
+}
+
+#[cfg(target_os = "linux")]
+#[path = "all/attempts.rs"]
+mod attempts;
+#[cfg(target_os = "linux")]
+#[path = "all/bounded.rs"]
+mod bounded;
+#[cfg(target_os = "linux")]
+#[path = "all/confined.rs"]
+mod confined;
+#[cfg(target_os = "linux")]
+#[path = "all/hostile.rs"]
+mod hostile;
+#[cfg(target_os = "linux")]
+#[path = "all/lacking.rs"]
+mod lacking;
+#[cfg(target_os = "linux")]
+#[path = "all/privileges.rs"]
+mod privileges;
 #[cfg(target_os = "linux")]
 #[path = "all/tests.rs"]
 mod tests;
 #[cfg(target_os = "linux")]
 #[path = "all/world.rs"]
 mod world;
+
+#[cfg(target_os = "linux")]
+use pontoon_supervise::{Cgroup, Confinement};
 
 /// The tests look at the system through `/proc`.
 #[cfg(not(target_os = "linux"))]
@@ -23,9 +53,28 @@ fn main() -> std::process::ExitCode {
     world::leak_descriptors(20);
     let mut arguments = std::env::args().skip(1);
     match arguments.next().as_deref() {
-        Some("--victim") => world::victim(&arguments.next().expect("a mark")),
+        Some("--victim") => {
+            world::victim(&arguments.next().expect("a mark"), &Confinement::default())
+        }
+        Some("--victim-in-cgroup") => {
+            let cgroup = Some(Cgroup::default());
+            let confinement = Confinement { cgroup, ..Confinement::default() };
+            world::victim(&arguments.next().expect("a mark"), &confinement)
+        }
+        Some("--hostile") => hostile::try_it(arguments),
+        Some("--without") => world::without(&arguments.next().expect("calls"), arguments),
+        Some("--unprivileged") => {
+            pontoon_supervise::harden_worker();
+            world::with_spawner(async |spawner| {
+                lacking::unprivileged(spawner).await;
+                println!("fine");
+            })
+        }
+        Some("--sweep") => {
+            world::with_spawner(async |spawner| drop(world::output(&spawner, &world::sh("")).await))
+        }
         Some("--list") => {
-            tests::ALL.iter().for_each(|(name, _)| println!("{name}: test"));
+            all().for_each(|(name, _)| println!("{name}: test"));
             std::process::ExitCode::SUCCESS
         }
         filter => run(filter.filter(|word| !word.starts_with('-')).unwrap_or("")),
@@ -33,9 +82,14 @@ fn main() -> std::process::ExitCode {
 }
 
 #[cfg(target_os = "linux")]
+fn all() -> impl Iterator<Item = &'static (&'static str, fn(pontoon_supervise::Starting))> {
+    let lists = [tests::ALL, confined::ALL, privileges::ALL, lacking::ALL, bounded::ALL];
+    lists.into_iter().flatten()
+}
+
+#[cfg(target_os = "linux")]
 fn run(filter: &str) -> std::process::ExitCode {
-    let chosen: Vec<_> = tests::ALL
-        .iter()
+    let chosen: Vec<_> = all()
         .filter(|(name, _)| name.contains(filter))
         .map(|(name, test)| (name, test, pontoon_supervise::Spawner::start().expect("a spawner")))
         .collect();

@@ -5,7 +5,10 @@ use std::os::fd::IntoRawFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use pontoon_supervise::{Child, ChildInput, ChildOutput, Command, Ladder, Spawner, Starting};
+use pontoon_supervise::{
+    Child, ChildInput, ChildOutput, Command, Confinement, Exit, FileRules, Ladder, Network,
+    Spawner, Starting,
+};
 use tokio::io::AsyncReadExt;
 
 /// No wait in a test is longer. Generous, as other builds may have the machine.
@@ -45,13 +48,16 @@ pub(crate) fn sh(script: &str) -> Command {
 
 /// Everything a command writes, when it is left alone.
 pub(crate) async fn output(spawner: &Spawner, command: &Command) -> String {
-    let mut child = spawner.spawn(command).await.expect("started");
+    outcome(spawner.spawn(command).await.expect("started")).await.0
+}
+
+/// Everything a child writes when it is left alone, and how it ends.
+pub(crate) async fn outcome(mut child: Child) -> (String, Exit) {
     let (input, mut output) = child.take_streams().expect("taken once");
     drop(input);
     let mut text = String::new();
     output.read_to_string(&mut text).await.expect("text");
-    child.exited().await;
-    text
+    (text, child.exited().await)
 }
 
 /// Starts a command and waits for its first line of output.
@@ -73,6 +79,23 @@ pub(crate) async fn start(
     };
     tokio::time::timeout(DEADLINE, reading).await.expect("a line in time");
     (child, input, output, line)
+}
+
+/// This program as a hostile child that tries one thing.
+pub(crate) fn hostile(attempt: &[&str]) -> Command {
+    let mut args = vec!["--hostile".into()];
+    args.extend(attempt.iter().map(Into::into));
+    Command { args, ..Command::new(std::env::current_exe().expect("known")) }
+}
+
+/// A system call with up to four arguments.
+pub(crate) fn call(number: i64, arguments: [i64; 4]) -> std::io::Result<i64> {
+    let [a, b, c, d] = arguments;
+    // SAFETY: the tests give numbers and pointers to strings that are never freed.
+    match unsafe { libc::syscall(number, a, b, c, d, 0, 0) } {
+        -1 => Err(std::io::Error::last_os_error()),
+        result => Ok(result),
+    }
 }
 
 /// A ladder for the impatient.
@@ -157,8 +180,68 @@ pub(crate) fn leak_descriptors(count: usize) {
     }
 }
 
+/// A program on a kernel that lacks some system calls, which tries to start a child with one
+/// restriction: it says the error, or what the hostile child says.
+pub(crate) fn without(calls: &str, mut attempt: impl Iterator<Item = String>) -> ExitCode {
+    refuse_calls(calls.split(',').map(|call| call.parse().expect("a number")));
+    let restriction = attempt.next().expect("a restriction");
+    let mut confinement = Confinement::default();
+    match restriction.as_str() {
+        "files" => {
+            let mut rules = FileRules::system();
+            rules.read.push(std::env::current_exe().expect("known"));
+            confinement.files = Some(rules);
+        }
+        "calls" => confinement.deny_calls = true,
+        "network" => confinement.network = Network::None,
+        other => panic!("no restriction `{other}`"),
+    }
+    let attempt: Vec<String> = attempt.collect();
+    let attempt: Vec<&str> = attempt.iter().map(String::as_str).collect();
+    let command = if attempt.is_empty() { Command::new("/bin/true") } else { hostile(&attempt) };
+    let mut command = Command { confinement, ..command };
+    with_spawner(async |spawner| match spawner.spawn(&command).await {
+        Ok(child) => print!("{}", outcome(child).await.0),
+        Err(error) => {
+            println!("{error}");
+            println!("softened: {:?}", spawner.support().soften(&mut command));
+            let child = spawner.spawn(&command).await.expect("started without");
+            assert!(child.exited().await.is_success());
+        }
+    })
+}
+
+/// Runs `test` with a spawner, in a program that is about nothing else.
+pub(crate) fn with_spawner(test: impl AsyncFnOnce(Spawner)) -> ExitCode {
+    let starting = Spawner::start().expect("a spawner");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async { test(starting.attach().expect("attached")).await });
+    ExitCode::SUCCESS
+}
+
+/// Makes this process, and all it starts, one for which some system calls do not exist.
+fn refuse_calls(calls: impl Iterator<Item = u32>) {
+    let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    let refuse = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned();
+    let mut filter = vec![statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0)];
+    for number in calls {
+        let is_it = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+        filter.push(libc::sock_filter { code: is_it as u16, jt: 0, jf: 1, k: number });
+        filter.push(statement(libc::BPF_RET | libc::BPF_K, refuse));
+    }
+    filter.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW));
+    let len = u16::try_from(filter.len()).expect("a few");
+    let program = libc::sock_fprog { len, filter: filter.as_mut_ptr() };
+    // SAFETY: the kernel copies the filter, which lives until after the call.
+    let result = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
+    };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
+
 /// A program with children of every kind that waits to be killed. Says a line when all run.
-pub(crate) fn victim(mark: &str) -> ExitCode {
+pub(crate) fn victim(mark: &str, confinement: &Confinement) -> ExitCode {
     let starting = Spawner::start().expect("a spawner");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime
@@ -173,7 +256,8 @@ pub(crate) fn victim(mark: &str) -> ExitCode {
             ] {
                 // The mark goes where even a program with an empty environment carries it.
                 let script = script.replace("sleep 1000", &format!("sleep 1000.{mark}"));
-                kept.push(start(&spawner, &sh(&script)).await);
+                let command = Command { confinement: confinement.clone(), ..sh(&script) };
+                kept.push(start(&spawner, &command).await);
             }
             println!("{}", spawner.pid());
             std::io::stdout().flush().expect("read by the test");

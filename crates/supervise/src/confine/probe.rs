@@ -1,0 +1,96 @@
+//! What this system gives: tried in a process of its own, which ends after it.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use super::calls::Filters;
+use super::linux::Tools;
+use super::network::Namespace;
+use super::{Means, landlock, proc, user};
+use crate::cgroup::Place;
+use crate::confinement::User;
+use crate::support::Support;
+use crate::unix;
+
+/// What the process says when something worked. It may be killed at the next.
+const OWN_NETWORK: u8 = 1;
+const OWN_NETWORK_WITH_USER: u8 = 2;
+const OTHER_USER: u8 = 3;
+const FILTER: u8 = 4;
+const OWN_PROC: u8 = 5;
+
+/// Looks what there is. Forks for a moment, so there must be no threads yet.
+pub(super) fn look() -> Means {
+    let filters = Filters::new();
+    let with_user = Namespace::with_user();
+    let words = try_all(&filters, &with_user);
+    let worked = |word: u8| words.contains(&word);
+    let namespace = if worked(OWN_NETWORK) {
+        Some(Namespace::Own)
+    } else {
+        worked(OWN_NETWORK_WITH_USER).then_some(with_user)
+    };
+    let cgroups = Place::look();
+    let support = Support {
+        landlock_abi: landlock::abi(),
+        seccomp: worked(FILTER),
+        network_namespace: namespace.is_some(),
+        own_proc: worked(OWN_PROC),
+        root: worked(OTHER_USER),
+        cgroup: cgroups.as_ref().map(Place::support),
+    };
+    Means { support, tools: Tools { cgroups, namespace, filters: Some(filters) } }
+}
+
+/// Tries all in a new process, and gives its words. None when there can be no process: then the
+/// spawner is not going to be one either.
+fn try_all(filters: &Filters, with_user: &Namespace) -> Vec<u8> {
+    let Ok((ear, mouth)) = unix::pipe() else { return Vec::new() };
+    // SAFETY: the new process only makes system calls, and leaves without running anything else
+    // of this one.
+    match unix::check(unsafe { libc::fork() }) {
+        Ok(0) => {
+            try_here(&mouth, filters, with_user);
+            // SAFETY: as above.
+            unsafe { libc::_exit(0) }
+        }
+        Ok(pid) => {
+            drop(mouth);
+            let mut words = Vec::new();
+            let mut word = [0];
+            // Its words and not its exit count: who ignores the end of children gets no exit.
+            while let Ok(1) = unix::read(ear.as_fd(), &mut word) {
+                words.push(word[0]);
+            }
+            unix::reap(pid);
+            words
+        }
+        Err(_) => Vec::new(),
+    }
+}
+
+/// Each step may leave this process with less, so the order matters.
+fn try_here(mouth: &OwnedFd, filters: &Filters, with_user: &Namespace) {
+    let say = |word: u8| {
+        // SAFETY: writes one byte that is there. If nobody reads it, nobody asks.
+        unsafe { libc::write(mouth.as_raw_fd(), [word].as_ptr().cast(), 1) };
+    };
+    // SAFETY: no memory is involved.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if Namespace::Own.enter().is_ok() {
+        say(OWN_NETWORK);
+    } else if !is_root && with_user.enter().is_ok() {
+        // Root could not become another user in there.
+        say(OWN_NETWORK_WITH_USER);
+    }
+    if is_root && proc::mount_own().is_ok() {
+        say(OWN_PROC);
+    }
+    if is_root && user::become_user(User { uid: 65_534, gid: 65_534 }).is_ok() {
+        say(OTHER_USER);
+    }
+    // SAFETY: no memory is involved.
+    unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    if filters.choose(true, true).is_some_and(|filter| filter.install().is_ok()) {
+        say(FILTER);
+    }
+}
