@@ -2,45 +2,79 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use pontoon_supervise::{Ladder, Spawner};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::back::Back;
-use crate::config::Config;
+use crate::back::isolation::{Impossible, real};
+use crate::back::pool::Budget;
+use crate::back::spares::WarmMemory;
+use crate::back::{Back, Surroundings};
+use crate::config::isolation::Level;
+use crate::config::{Config, Files, Server, Source};
+use crate::front::auth::Auth;
 use crate::front::guard::Guard;
 use crate::front::http::{self, Site};
-use crate::session::Sessions;
+use crate::front::identity::Identities;
+use crate::jobs::{Links, Store, StoreError, StoreOptions, Writer};
+use crate::observe::metrics::Metrics;
 use crate::session::admit::Admission;
 use crate::session::catalog::Entry;
+use crate::session::{Entries, Sessions};
 
 /// How long open calls may go on after the first signal.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// How often idle children and stale sessions are looked for.
+/// How often stale sessions are looked for.
 const SWEEP: Duration = Duration::from_secs(5);
+
+/// How often the beginnings of jobs are written whose calls go on.
+const RECORDS: Duration = Duration::from_millis(500);
+
+/// How often the other bridges that share the jobs are told what is in use here.
+const HEARTBEAT: Duration = Duration::from_secs(30);
 
 /// The bridge, listening.
 #[derive(Debug)]
 pub struct App {
     site: Arc<Site>,
+    around: Surroundings,
     listeners: Vec<TcpListener>,
-    spawner: Spawner,
+    state_dir: Option<PathBuf>,
+    gc_interval: Duration,
+    cleanup_interval: Duration,
+    /// How many servers may start at once to be learnt.
+    starts: Arc<Semaphore>,
+    keepers: TaskTracker,
     stop: CancellationToken,
 }
 
-/// Why the bridge could not begin to listen.
+/// Why the bridge could not begin.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: is another program using it?")]
-pub struct ListenError {
-    address: SocketAddr,
-    source: io::Error,
+pub enum StartError {
+    /// An address cannot be had.
+    #[error("cannot listen on {address}: is another program using it?")]
+    Listen {
+        /// Which one.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The jobs directory cannot be used.
+    #[error("the jobs directory cannot be used (MCPO_JOBS_DIR)")]
+    Jobs(#[from] StoreError),
+    /// A server cannot be kept apart as its configuration asks.
+    #[error(transparent)]
+    Isolation(#[from] Impossible),
+    /// There is no thread for the records of jobs.
+    #[error("cannot start a thread")]
+    Thread(#[source] io::Error),
 }
 
 impl App {
@@ -48,29 +82,65 @@ impl App {
     ///
     /// # Errors
     ///
-    /// [`ListenError`] when an address cannot be bound.
-    pub async fn start(config: &Config, spawner: Spawner) -> Result<Self, ListenError> {
+    /// [`StartError`] when an address cannot be bound, or the jobs directory cannot be used.
+    pub async fn start(
+        config: &Config,
+        spawner: Spawner,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, StartError> {
         let stop = CancellationToken::new();
         let mut listeners = Vec::new();
         for address in &config.listen {
             let bound = TcpListener::bind(address).await;
-            listeners.push(bound.map_err(|source| ListenError { address: *address, source })?);
+            let bound = bound.map_err(|source| StartError::Listen { address: *address, source })?;
+            listeners.push(bound);
         }
-        let entries = config.servers.iter().map(|server| {
-            let back =
-                Back::new(Arc::clone(server), spawner.clone(), config.max_message, stop.clone());
-            Entry::new(Arc::new(back), config.state_dir.as_deref())
-        });
-        let sessions =
-            Arc::new(Sessions::new(entries.collect(), Admission::new(config.max_concurrent)));
+        let around = surroundings(config, &config.jobs_dir, spawner.clone(), Arc::clone(&metrics))?;
+        let recovered = around.store.recover();
+        if recovered > 0 {
+            tracing::warn!(jobs = recovered, "closed the jobs of a bridge that ended early");
+        }
+        let named = |server: &Arc<Server>| {
+            let entry = entry(server, &around, config.state_dir.as_deref(), &stop);
+            (server.name.to_string(), entry)
+        };
+        let entries: Entries = config.servers.iter().map(named).collect();
+        for entry in entries.values() {
+            entry.back.check_isolation()?;
+        }
+        let admission =
+            Admission::new(config.max_concurrent, config.queue_wait, Arc::clone(&metrics));
         let site = Arc::new(Site {
-            sessions,
+            sessions: Arc::new(Sessions::new(entries, admission)),
+            streams: Default::default(),
             guard: Guard::new(&config.listen, &config.allowed_hosts, &config.allowed_origins),
             max_body: config.max_body,
             started: Instant::now(),
-            spawner: spawner.clone(),
+            spawner,
+            metrics,
+            auth: Auth::new(&config.api_keys, config.strict_auth),
+            identities: Identities::new(
+                config.trusted_proxies.clone(),
+                config.identity.clone(),
+                config.owui_jwt_secret.clone(),
+            ),
+            store: around.store.clone(),
+            min_free_disk: config.min_free_disk,
+            links: Arc::clone(&around.links),
+            budget: around.budget.clone(),
+            traces: Default::default(),
         });
-        Ok(Self { site, listeners, spawner, stop })
+        Ok(Self {
+            site,
+            around,
+            listeners,
+            state_dir: config.state_dir.clone(),
+            gc_interval: config.gc_interval,
+            cleanup_interval: config.cleanup_interval,
+            starts: Arc::new(Semaphore::new(start_limit())),
+            keepers: TaskTracker::new(),
+            stop,
+        })
     }
 
     /// Where the bridge listens.
@@ -78,37 +148,219 @@ impl App {
         self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
     }
 
-    /// Serves until `stop`, then drains: no new calls, open ones finish, children stop.
-    pub async fn run(self, stop: impl Future<Output = ()>) {
-        let keepers = TaskTracker::new();
-        let starts = Arc::new(Semaphore::new(start_limit()));
-        for entry in self.site.sessions.entries.values() {
-            let keeping = Arc::clone(entry).keep(Arc::clone(&starts));
-            keepers.spawn(until(self.stop.clone(), keeping));
-        }
-        keepers.spawn(until(self.stop.clone(), sweep(Arc::clone(&self.site))));
+    /// Serves until `stop`, then drains: no new calls, open ones finish, children stop. Whenever a
+    /// configuration comes, its servers are served from then on.
+    pub async fn run(
+        mut self,
+        stop: impl Future<Output = ()>,
+        mut changes: mpsc::Receiver<Config>,
+    ) {
+        self.site.sessions.entries().values().for_each(|entry| self.keep(entry));
+        self.keepers.spawn(until(self.stop.clone(), self.tidy()));
         let fronts = TaskTracker::new();
-        for listener in self.listeners {
+        for listener in std::mem::take(&mut self.listeners) {
             fronts.spawn(http::serve(listener, Arc::clone(&self.site), self.stop.clone()));
         }
-        stop.await;
+        tokio::pin!(stop);
+        loop {
+            tokio::select! {
+                () = &mut stop => break,
+                Some(config) = changes.recv() => self.reload(&config),
+            }
+        }
         tracing::info!(open_calls = self.site.sessions.tasks.len(), "stopping");
         self.stop.cancel();
-        keepers.close();
+        self.keepers.close();
         fronts.close();
         let sessions = &self.site.sessions;
         sessions.end_feeds();
+        self.site.streams.end();
         sessions.tasks.close();
         if tokio::time::timeout(GRACE, sessions.tasks.wait()).await.is_err() {
             tracing::warn!(open_calls = sessions.tasks.len(), "stopped waiting for open calls");
         }
         // Answers that are ready may still be on their way out.
         drop(tokio::time::timeout(Duration::from_secs(5), fronts.wait()).await);
-        keepers.wait().await;
-        sessions.entries.values().for_each(|entry| entry.back.drain());
-        self.spawner.stop_all(&Ladder::default()).await;
+        self.keepers.wait().await;
+        sessions.entries().values().for_each(|entry| entry.back.drain());
+        self.site.spawner.stop_all(&Ladder::default()).await;
+        settle(&self.around).await;
         tracing::info!("stopped");
     }
+
+    /// Keeps the catalogue and the spares of a server for as long as it is served.
+    fn keep(&self, entry: &Arc<Entry>) {
+        let stop = entry.back.stop.clone();
+        let learning = Arc::clone(entry).keep(Arc::clone(&self.starts));
+        self.keepers.spawn(until(stop.clone(), learning));
+        let entry = Arc::clone(entry);
+        self.keepers.spawn(until(stop, async move {
+            if let Ok(catalog) = entry.catalog().await {
+                let era = catalog.child_era(pontoon_wire::Era::Modern);
+                Arc::clone(&entry.back).keep_spares(era).await;
+            }
+        }));
+    }
+
+    /// Looks after everything that goes with time.
+    fn tidy(&self) -> impl Future<Output = ()> + use<> {
+        let (site, around) = (Arc::clone(&self.site), self.around.clone());
+        let (gc_interval, cleanup_interval) = (self.gc_interval, self.cleanup_interval);
+        async move {
+            let mut sweep = tokio::time::interval(SWEEP);
+            let mut records = tokio::time::interval(RECORDS);
+            let mut heartbeat = tokio::time::interval(HEARTBEAT);
+            let mut collect = tokio::time::interval(gc_interval);
+            let mut cleanup = tokio::time::interval(cleanup_interval);
+            loop {
+                tokio::select! {
+                    _ = sweep.tick() => site.sessions.sweep(),
+                    _ = cleanup.tick() => {
+                        site.sessions.entries().values().for_each(|entry| entry.back.stop_idle());
+                    }
+                    _ = records.tick() => around.writer.catch_up(),
+                    _ = heartbeat.tick() => {
+                        let store = around.store.clone();
+                        drop(tokio::task::spawn_blocking(move || store.heartbeat()).await);
+                    }
+                    _ = collect.tick() => {
+                        let (store, metrics) = (around.store.clone(), Arc::clone(&around.metrics));
+                        // A long pass must not hold up the heartbeat.
+                        tokio::task::spawn_blocking(move || collect_garbage(&store, &metrics));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Serves what this configuration names. What it leaves as it was goes on undisturbed.
+    fn reload(&self, config: &Config) {
+        let before = self.site.sessions.entries();
+        if has_users(config)
+            && let Err(error) = self.around.store.admit_other_users()
+        {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the jobs stay shut to other users"
+            );
+        }
+        let mut entries = Entries::new();
+        let (mut added, mut changed) = (Vec::new(), Vec::new());
+        for server in &config.servers {
+            let name = server.name.to_string();
+            let entry = match before.get(&name) {
+                Some(entry) if *entry.back.server == **server => Arc::clone(entry),
+                known => {
+                    if known.is_some() { &mut changed } else { &mut added }.push(name.clone());
+                    entry(server, &self.around, self.state_dir.as_deref(), &self.stop)
+                }
+            };
+            if let Err(error) = entry.back.check_isolation() {
+                // Its calls fail with the same words; the other servers are not concerned.
+                tracing::error!(error = &error as &dyn std::error::Error, "a server cannot be run");
+            }
+            entries.insert(name, entry);
+        }
+        let fresh: Vec<_> = entries
+            .values()
+            .filter(|entry| !before.values().any(|known| Arc::ptr_eq(known, entry)))
+            .cloned()
+            .collect();
+        let removed: Vec<_> =
+            before.keys().filter(|name| !entries.contains_key(*name)).cloned().collect();
+        let retired = before
+            .iter()
+            .filter(|(name, entry)| entries.get(*name).is_none_or(|now| !Arc::ptr_eq(now, entry)));
+        let retired: Vec<_> = retired.map(|(_, entry)| Arc::clone(entry)).collect();
+        self.site.sessions.replace(entries);
+        fresh.iter().for_each(|entry| self.keep(entry));
+        for entry in retired {
+            // Calls that are under way hold what they need; everything else of the old one goes.
+            entry.back.stop.cancel();
+            entry.back.drain();
+        }
+        tracing::info!(?added, ?changed, ?removed, "configuration taken over");
+        self.around.metrics.reloaded(true);
+    }
+
+    /// What is counted, for whoever reads the configuration again.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.around.metrics)
+    }
+}
+
+fn collect_garbage(store: &Store, metrics: &Metrics) {
+    let swept = store.sweep(SystemTime::now());
+    let removed = swept.removed_jobs + swept.removed_sessions;
+    metrics.swept(removed as u64, swept.failed.len() as u64);
+}
+
+/// What the backs of all servers share, with the jobs in `jobs_dir`.
+fn surroundings(
+    config: &Config,
+    jobs_dir: &Path,
+    spawner: Spawner,
+    metrics: Arc<Metrics>,
+) -> Result<Surroundings, StartError> {
+    let options = StoreOptions {
+        expiry: config.file_expiry,
+        store_payloads: config.store_payloads,
+        min_free_bytes: config.min_free_disk,
+        other_users: has_users(config),
+    };
+    let secret = config.link_secret.as_ref().map(|secret| secret.expose());
+    Ok(Surroundings {
+        spawner,
+        store: Store::open(jobs_dir, options)?,
+        writer: Writer::start().map_err(StartError::Thread)?,
+        links: Arc::new(Links::new(&config.base_url, secret, config.file_expiry)),
+        budget: Budget::new(config.max_total_processes),
+        warm_memory: WarmMemory::new(config.warm_memory),
+        spare_starts: Arc::new(Semaphore::new(2 * start_limit())),
+        metrics,
+        endings: TaskTracker::new(),
+        // Each call leaves a child that takes its time to end, and on a busy machine longer.
+        max_stopping: (2 * config.max_concurrent).max(64),
+        max_message: config.max_message,
+        queue_wait: config.queue_wait,
+        base_url: config.base_url.as_str().into(),
+        file_expiry: config.file_expiry,
+        private: private_places(config, jobs_dir),
+    })
+}
+
+/// Whether children run as users of their own.
+fn has_users(config: &Config) -> bool {
+    config.servers.iter().any(|server| server.isolation.level == Level::User)
+}
+
+/// What no child is to read, wherever it lies.
+fn private_places(config: &Config, jobs_dir: &Path) -> Arc<[PathBuf]> {
+    let file = match &config.source {
+        Source::File(path) => Some(path.as_path()),
+        Source::Demo => None,
+    };
+    let folders = [Some(jobs_dir), config.state_dir.as_deref(), config.log_dir.as_deref()];
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let places = folders.into_iter().chain([file]).flatten();
+    places.map(|path| real(&absolute(path))).collect()
+}
+
+/// Waits until the last children have left their last words to their jobs.
+async fn settle(around: &Surroundings) {
+    around.endings.close();
+    drop(tokio::time::timeout(Duration::from_secs(5), around.endings.wait()).await);
+    drop(tokio::time::timeout(Duration::from_secs(5), around.writer.flush()).await);
+}
+
+fn entry(
+    server: &Arc<Server>,
+    around: &Surroundings,
+    state_dir: Option<&Path>,
+    stop: &CancellationToken,
+) -> Arc<Entry> {
+    let back = Back::new(Arc::clone(server), around.clone(), stop.clone());
+    Arc::new(Entry::new(Arc::new(back), state_dir))
 }
 
 /// How many servers may start at once to be learnt: each start is two processes.
@@ -123,23 +375,56 @@ async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {
     }
 }
 
-async fn sweep(site: Arc<Site>) {
-    let mut interval = tokio::time::interval(SWEEP);
-    loop {
-        interval.tick().await;
-        site.sessions.sweep();
+/// The catalogue entry of one server, for a command that uses it alone, and the folder its children
+/// work in, which goes with it.
+#[derive(Debug)]
+pub struct Single {
+    /// The server.
+    pub entry: Arc<Entry>,
+    around: Surroundings,
+    scratch: PathBuf,
+}
+
+impl Single {
+    /// The server of that name, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`] when there is no folder to work in.
+    pub fn new(config: &Config, name: &str, spawner: &Spawner) -> Result<Option<Self>, StartError> {
+        let Some(server) = config.server(name) else { return Ok(None) };
+        // Files are handed over, so no links to them are wanted.
+        let files = match server.files {
+            Files::Off => Files::Off,
+            Files::Append | Files::Header => Files::Header,
+        };
+        let server = Arc::new(Server { files, ..Server::clone(server) });
+        let scratch = std::env::temp_dir().join(format!("pontoon-{}", uuid::Uuid::new_v4()));
+        let around = surroundings(config, &scratch, spawner.clone(), Arc::default())?;
+        let stop = CancellationToken::new();
+        let entry = entry(&server, &around, config.state_dir.as_deref(), &stop);
+        Ok(Some(Self { entry, around, scratch }))
     }
 }
 
-/// The catalogue entry of one server, for a command that uses it alone.
-pub fn single(config: &Config, name: &str, spawner: &Spawner) -> Option<Entry> {
-    let server = config.server(name)?;
-    let back = Back::new(
-        Arc::clone(server),
-        spawner.clone(),
-        config.max_message,
-        CancellationToken::new(),
-    );
-    let state_dir: Option<&Path> = config.state_dir.as_deref();
-    Some(Entry::new(Arc::new(back), state_dir))
+impl Single {
+    /// Where the files of a job are.
+    pub fn files_of(&self, job: uuid::Uuid) -> PathBuf {
+        self.scratch.join(job.to_string()).join("files")
+    }
+
+    /// Stops the server's children, and leaves nothing behind.
+    pub async fn close(self) {
+        self.entry.back.drain();
+        self.around.spawner.stop_all(&Ladder::default()).await;
+        settle(&self.around).await;
+    }
+}
+
+impl Drop for Single {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.scratch) {
+            tracing::debug!(folder = %self.scratch.display(), %error, "not removed");
+        }
+    }
 }

@@ -6,14 +6,18 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
 use pontoon_wire::error::{ErrorObject, code};
-use pontoon_wire::{Era, Message, Revision, Rewrite, Slot, Text, method, quoted};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use pontoon_wire::{Message, Rewrite, Slot, Text, method, quoted};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
+use crate::client::{Client, Principal};
+use crate::observe::metrics::{Ending, Kind, ServerMetrics};
 use crate::outbox::{Item, Outbox};
+use crate::permits::{Permit, Permits};
 
 /// One request of a client, on its way to a server.
 #[derive(Debug)]
@@ -26,34 +30,6 @@ pub struct Call {
     pub cancel: CancellationToken,
     /// The way home.
     pub reply: Reply,
-}
-
-/// What is known of the client behind a call.
-#[derive(Debug, Clone)]
-pub struct Client {
-    /// The revision it speaks.
-    pub revision: Revision,
-    /// Its capabilities, a JSON object.
-    pub capabilities: Bytes,
-    /// Its name and version, a JSON object.
-    pub info: Bytes,
-    /// The log level it asked for, a JSON string.
-    pub log_level: Option<Bytes>,
-    /// The conversation it belongs to: whose child serves it.
-    pub key: Key,
-    /// Where a legacy session hears what belongs to no call.
-    pub feed: Option<Feed>,
-    /// The resources a legacy session is subscribed to.
-    pub subscriptions: Vec<String>,
-}
-
-/// Whose child serves a call, in a server that keeps one for each client.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Key {
-    /// A legacy session.
-    Session(Arc<str>),
-    /// A client address, for requests that belong to no session.
-    Address(std::net::IpAddr),
 }
 
 /// What a legacy session hears besides its calls.
@@ -71,13 +47,6 @@ impl Feed {
         let (id, text) = self.questions.open(question, answerer)?;
         self.outbox.push(Item::Question(text));
         Some(id)
-    }
-}
-
-impl Client {
-    /// The era of its revision.
-    pub fn era(&self) -> Era {
-        self.revision.era()
     }
 }
 
@@ -105,6 +74,15 @@ pub enum CallError {
     /// The server could not be started, or ended before it answered.
     #[error("{0}")]
     ServerFailed(String),
+    /// A child that kept state for its client is gone.
+    #[error("{0}")]
+    StateLost(String),
+    /// There is no room for the files of a call.
+    #[error("{0}")]
+    DiskFull(String),
+    /// The directory of the jobs cannot be used.
+    #[error("{0}")]
+    NoStorage(String),
     /// The bridge is about to stop.
     #[error("the bridge is stopping; try again in a moment")]
     Stopping,
@@ -122,8 +100,9 @@ impl CallError {
         match self {
             Self::Busy { .. } => 429,
             Self::TimedOut { .. } => 504,
-            Self::ServerFailed(_) => 502,
-            Self::Stopping | Self::Internal => 503,
+            Self::ServerFailed(_) | Self::StateLost(_) => 502,
+            Self::DiskFull(_) => 507,
+            Self::NoStorage(_) | Self::Stopping | Self::Internal => 503,
             Self::Told(_, status) => *status,
         }
     }
@@ -142,8 +121,9 @@ impl CallError {
         let code = match self {
             Self::Busy { .. } => code::BUSY,
             Self::TimedOut { .. } => code::TIMED_OUT,
-            Self::ServerFailed(_) => code::SERVER_FAILED,
-            Self::Stopping | Self::Internal => code::INTERNAL,
+            Self::ServerFailed(_) | Self::StateLost(_) => code::SERVER_FAILED,
+            Self::DiskFull(_) => code::DISK_FULL,
+            Self::NoStorage(_) | Self::Stopping | Self::Internal => code::INTERNAL,
             Self::Told(error, _) => return error.clone(),
         };
         let retry = self.retry_after_seconds();
@@ -157,9 +137,28 @@ impl CallError {
 #[derive(Debug)]
 pub enum Outcome {
     /// The server answered; for an error its code is here too.
-    Answer(Text, Option<i64>),
+    Answer(Text, Option<i64>, Option<Box<Receipt>>),
     /// Nobody answered, and this is why.
     Failed(CallError),
+}
+
+impl Outcome {
+    /// What the call left behind, if that is known.
+    pub fn receipt(&self) -> Option<Box<Receipt>> {
+        match self {
+            Self::Answer(_, _, receipt) => receipt.clone(),
+            Self::Failed(_) => None,
+        }
+    }
+}
+
+/// What a call left behind, told beside its answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Receipt {
+    /// The job that recorded it.
+    pub job: Uuid,
+    /// The files it made, each with its address.
+    pub files: Vec<(String, String)>,
 }
 
 /// The way home of one call.
@@ -167,9 +166,10 @@ pub enum Outcome {
 pub struct Reply {
     outbox: Arc<Outbox>,
     id: Bytes,
-    permit: Option<OwnedSemaphorePermit>,
+    permit: Option<Permit>,
     /// Where the permit came from, to take another after a person has answered.
-    permits: Option<Arc<Semaphore>>,
+    permits: Option<(Arc<Permits>, Principal)>,
+    tally: Option<(Arc<ServerMetrics>, Kind, Instant)>,
     questions: Option<Arc<Questions>>,
     /// The questions asked on the way; nobody may answer them after the end.
     asked: Mutex<Vec<String>>,
@@ -184,6 +184,7 @@ impl Reply {
             id,
             permit: None,
             permits: None,
+            tally: None,
             questions,
             asked: Mutex::default(),
             is_done: false,
@@ -195,9 +196,14 @@ impl Reply {
         &self.id
     }
 
+    /// Counts how the call ends, and how long it took.
+    pub fn count(&mut self, metrics: &Arc<ServerMetrics>, kind: Kind) {
+        self.tally = Some((Arc::clone(metrics), kind, Instant::now()));
+    }
+
     /// Lets the call hold a permit until it ends.
-    pub fn hold(&mut self, permit: OwnedSemaphorePermit) {
-        self.permits = Some(Arc::clone(permit.semaphore()));
+    pub fn hold(&mut self, permit: Permit) {
+        self.permits = Some((Arc::clone(permit.permits()), permit.who().clone()));
         self.permit = Some(permit);
     }
 
@@ -208,8 +214,8 @@ impl Reply {
 
     /// Takes a permit again, once a person has answered; waits until one is free.
     pub async fn retake_permit(&mut self) {
-        if let (None, Some(permits)) = (&self.permit, &self.permits) {
-            self.permit = Arc::clone(permits).acquire_owned().await.ok();
+        if let (None, Some((permits, who))) = (&self.permit, &self.permits) {
+            self.permit = permits.take_again(who).await;
         }
     }
 
@@ -238,7 +244,12 @@ impl Reply {
     }
 
     /// Answers, with the client's own id in place of ours.
-    pub fn answer(mut self, answer: &Message) {
+    pub fn answer(self, answer: &Message) {
+        self.answer_with(answer, None);
+    }
+
+    /// The same, and tells what the call left behind.
+    pub fn answer_with(mut self, answer: &Message, receipt: Option<Receipt>) {
         let code =
             answer.raw(Slot::ErrorCode).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok());
         let rewrite = Rewrite::new(answer.clone());
@@ -250,20 +261,20 @@ impl Reply {
             }
         };
         let text = rewrite.replace(Slot::ResultSubscriptionId, self.id.clone()).finish();
-        self.finish(Some(Outcome::Answer(text, code)));
+        self.finish(Some(Outcome::Answer(text, code, receipt.map(Box::new))));
     }
 
     /// Answers with a result, a JSON text.
     pub fn result(mut self, result: &str) {
         let id = String::from_utf8_lossy(&self.id);
         let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}");
-        self.finish(Some(Outcome::Answer(Bytes::from(text).into(), None)));
+        self.finish(Some(Outcome::Answer(Bytes::from(text).into(), None, None)));
     }
 
     /// Answers with an error.
     pub fn error(mut self, error: &ErrorObject) {
         let text = error.answer(&String::from_utf8_lossy(&self.id));
-        self.finish(Some(Outcome::Answer(Bytes::from(text).into(), Some(error.code))));
+        self.finish(Some(Outcome::Answer(Bytes::from(text).into(), Some(error.code), None)));
     }
 
     /// Says why there is no answer.
@@ -279,11 +290,23 @@ impl Reply {
     fn finish(&mut self, outcome: Option<Outcome>) {
         self.is_done = true;
         self.permit = None;
+        if let Some((metrics, kind, began)) = self.tally.take() {
+            metrics.call_ended(kind, ending(outcome.as_ref()), began.elapsed());
+        }
         let asked = std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner));
         if let (Some(questions), false) = (&self.questions, asked.is_empty()) {
             questions.close(&asked);
         }
         self.outbox.finish(outcome);
+    }
+}
+
+fn ending(outcome: Option<&Outcome>) -> Ending {
+    match outcome {
+        Some(Outcome::Answer(_, None, _)) => Ending::Answered,
+        Some(Outcome::Answer(..)) => Ending::Error,
+        Some(Outcome::Failed(error)) => Ending::of_status(error.status()),
+        None => Ending::Cancelled,
     }
 }
 

@@ -19,10 +19,13 @@ pub mod config;
 
 pub mod app;
 pub mod call;
+pub mod client;
 pub mod outbox;
+pub mod permits;
 
 pub mod back;
 pub mod front;
 pub mod session;
 
+pub mod jobs;
 pub mod observe;

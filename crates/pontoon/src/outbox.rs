@@ -170,7 +170,7 @@ mod tests {
         let outbox = Outbox::default();
         outbox.push(Item::Note(text("a")));
         outbox.push(Item::Question(text("b")));
-        outbox.finish(Some(Outcome::Answer(text("c"), None)));
+        outbox.finish(Some(Outcome::Answer(text("c"), None, None)));
         outbox.push(Item::Note(text("late")));
         outbox.finish(None);
         assert_eq!(all(&outbox).await, ["a", "b", "end true"]);

@@ -27,20 +27,41 @@ pub(crate) struct Bridge {
 impl Bridge {
     /// Starts `pontoon` with a server that runs `program` with `args`, and waits until it is known.
     pub(crate) fn start(pontoon: &Path, mode: &str, program: &Path, args: &[&str]) -> Self {
+        let server = json!({ "command": program, "args": args, "mode": mode });
+        let bridge = Self::serve(pontoon, &server);
+        bridge.wait_for_no_child();
+        bridge
+    }
+
+    /// The same with a process for each request, and so many of them ready.
+    pub(crate) fn warm(pontoon: &Path, spares: usize, program: &Path, args: &[&str]) -> Self {
+        let server = json!({ "command": program, "args": args, "warm": spares });
+        let bridge = Self::serve(pontoon, &server);
+        bridge.wait_for_spares(spares);
+        bridge
+    }
+
+    /// Waits until so many processes are ready.
+    pub(crate) fn wait_for_spares(&self, spares: usize) {
+        self.wait_for("its spares", |health| health["spares"] == spares);
+    }
+
+    fn serve(pontoon: &Path, server: &Value) -> Self {
         let directory = TempDir::with_prefix("pontoon-bench-").expect("a directory");
         let config = directory.path().join("mcp-servers.json");
-        let server = json!({ "command": program, "args": args, "mode": mode });
         let text = json!({ "mcpServers": { SERVER: server } }).to_string();
         std::fs::write(&config, text).expect("a file in our own directory");
         let mut command = process::command(pontoon, &["serve", "--listen", "127.0.0.1:0"]);
         command.arg("--log-level=warn").arg("--config").arg(&config);
         command.env("MCPO_STATE_DIR", directory.path()).env("MCPO_MAX_CONCURRENT", "32");
+        command.env("MCPO_JOBS_DIR", directory.path().join("jobs"));
         let mut running = Running::start(command.stdin(Stdio::null()).stderr(Stdio::piped()));
         let stderr = running.0.stderr.take().expect("piped just above");
         let address = address_in(BufReader::new(stderr));
+        let stdout = running.0.stdout.take().expect("every command of ours is piped");
+        tell_all(BufReader::new(stdout));
         let bridge = Self { running, address, _directory: directory };
         bridge.wait_for("its server", |health| health["servers"][SERVER]["state"] == "ready");
-        bridge.wait_for_no_child();
         bridge
     }
 
@@ -74,6 +95,14 @@ impl Bridge {
         self.wait_for("no child", |health| health["children"] == 0);
     }
 
+    /// A number of `/metrics`, by its name and labels as they stand there.
+    pub(crate) fn metric(&self, name: &str) -> f64 {
+        let page = Http::connect(self.address).get("/metrics");
+        let page = String::from_utf8_lossy(&page);
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.expect("it is on the page").parse().expect("a number")
+    }
+
     fn wait_for(&self, what: &str, holds: impl Fn(&Value) -> bool) {
         let began = Instant::now();
         loop {
@@ -99,20 +128,20 @@ fn address_in(mut stderr: impl BufRead + Send + 'static) -> SocketAddr {
             break address.parse().expect("an address");
         }
     };
+    thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
+    address
+}
+
+/// Tells what is logged: at this level it matters.
+fn tell_all(stdout: impl BufRead + Send + 'static) {
     thread::spawn(move || {
-        let mut rest = Vec::new();
-        while matches!(stderr.read_until(b'\n', &mut rest), Ok(1..)) {
-            // The greeting is plain text; what is logged at this level matters.
-            if rest.starts_with(b"{") {
-                tell(&String::from_utf8_lossy(&rest));
-            }
-            rest.clear();
+        for line in stdout.lines().map_while(Result::ok) {
+            tell(&line);
         }
     });
-    address
 }
 
 #[expect(clippy::print_stderr, reason = "a benchmark talks to a person")]
 fn tell(line: &str) {
-    eprint!("bridge: {line}");
+    eprintln!("bridge: {line}");
 }

@@ -21,14 +21,28 @@ struct Turn {
 }
 
 impl Side {
-    /// Lets every caller call for this long.
+    /// Lets every caller call as often as it can for this long.
     pub(crate) fn turn<C: Caller>(&mut self, callers: &mut [C], length: Duration) {
+        self.paced_turn(callers, length, Duration::ZERO);
+    }
+
+    /// Lets every caller call for this long, with a pause before each call that is not counted.
+    pub(crate) fn paced_turn<C: Caller>(
+        &mut self,
+        callers: &mut [C],
+        length: Duration,
+        pause: Duration,
+    ) {
         let barrier = Barrier::new(callers.len());
         let call_on = |caller: &mut C| {
             barrier.wait();
             let (began, mut times) = (Instant::now(), Vec::with_capacity(16 * 1024));
             let mut before = Duration::ZERO;
             while before < length {
+                if !pause.is_zero() {
+                    thread::sleep(pause);
+                    before = began.elapsed();
+                }
                 caller.call();
                 let now = began.elapsed();
                 times.push(now - before);

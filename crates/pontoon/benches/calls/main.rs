@@ -14,6 +14,7 @@ mod memory;
 mod native;
 mod pooled;
 mod process;
+mod spares;
 mod stateless;
 mod table;
 
@@ -31,7 +32,7 @@ struct Options {
     /// Shorter: about 20 seconds, with more noise.
     #[arg(long)]
     quick: bool,
-    /// Only this: pooled or pooled-1, -16, -64, stateless or stateless-1, -8, memory, big.
+    /// Only this: pooled or pooled-1, -16, -64, stateless or stateless-1, -8, spares, memory, big.
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
     /// The bridge to measure, in place of the one that was just built.
@@ -46,6 +47,9 @@ struct Options {
     /// Be a stdio server with long answers.
     #[arg(long, hide = true)]
     be_stdio_server: bool,
+    /// How long the stdio server takes to start.
+    #[arg(long, hide = true, default_value_t = 0)]
+    start_ms: u64,
 }
 
 /// What every section needs to know.
@@ -68,12 +72,13 @@ impl Plan {
 
 type Section = (&'static str, fn(&Plan, &mut Table));
 
-const SECTIONS: [Section; 7] = [
+const SECTIONS: [Section; 8] = [
     ("pooled-1", |plan, table| pooled::measure(plan, 1, table)),
     ("pooled-16", |plan, table| pooled::measure(plan, 16, table)),
     ("pooled-64", |plan, table| pooled::measure(plan, 64, table)),
     ("stateless-1", |plan, table| stateless::measure(plan, 1, table)),
     ("stateless-8", |plan, table| stateless::measure(plan, 8, table)),
+    ("spares", spares::measure),
     ("memory", memory::measure),
     ("big", big::measure),
 ];
@@ -84,7 +89,7 @@ fn main() -> ExitCode {
         return native::serve_http();
     }
     if options.be_stdio_server {
-        return native::serve_stdio();
+        return native::serve_stdio(Duration::from_millis(options.start_ms));
     }
     if !options.bench {
         return ExitCode::SUCCESS;

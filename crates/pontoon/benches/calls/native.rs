@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -114,9 +115,11 @@ fn text(length: usize) -> String {
 /// How long a line of [`text`] is.
 const LINE: usize = 64;
 
-/// A stdio server of the legacy era with one tool, whose answer is as long as is asked. The answer is
-/// made once, so that giving it costs little more than writing it.
-pub(crate) fn serve_stdio() -> ExitCode {
+/// A stdio server of the legacy era with a tool whose answer is as long as is asked, and one that
+/// tells its process. A long answer is made once, so that giving it costs little more than writing it.
+/// Before it reads anything it takes as long as `start`, as servers do that load much.
+pub(crate) fn serve_stdio(start: Duration) -> ExitCode {
+    std::thread::sleep(start);
     let mut output = io::stdout().lock();
     let (mut length, mut whole) = (0, String::new());
     for line in io::stdin().lock().lines() {
@@ -130,7 +133,13 @@ pub(crate) fn serve_stdio() -> ExitCode {
                 "serverInfo": { "name": "bench", "version": "1" },
             }),
             "tools/list" => json!({
-                "tools": [{ "name": "big", "inputSchema": { "type": "object" } }],
+                "tools": [
+                    { "name": "big", "inputSchema": { "type": "object" } },
+                    { "name": "pid", "inputSchema": { "type": "object" } },
+                ],
+            }),
+            "tools/call" if message["params"]["name"] == "pid" => json!({
+                "content": [{ "type": "text", "text": std::process::id().to_string() }],
             }),
             "tools/call" => {
                 let asked = message["params"]["arguments"]["bytes"].as_u64().unwrap_or(0);

@@ -3,31 +3,29 @@
 //! A call takes a [`Lease`]. Dropping it stops the child, or hands it back to its client. This file
 //! decides; the `supervise` crate acts.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use pontoon_supervise::{Child, Command, Limits, SpawnError};
-use pontoon_wire::heal::Heal;
+use pontoon_supervise::{Child, Command, SpawnError};
 use pontoon_wire::{Era, Message, Revision, Rewrite, era, quoted};
+use tracing::{Instrument, Span};
+use uuid::Uuid;
 
 use super::Back;
 use super::handshake::{HandshakeError, Opening, shake_hands};
 use super::link::{Link, LinkOptions};
-use super::live::Live;
-use crate::call::{CallError, Client, Key};
-use crate::config::{Mode, ProgramError};
+use super::live::{Counted, Live};
+use super::place::Place;
+use super::pool::{Usage, Using};
+use crate::call::CallError;
+use crate::client::{Client, Key, Person};
+use crate::config::{Files, Mode, ProgramError, Start};
+use crate::observe::metrics::Limit;
 
 /// How long a child may take for its handshake, if the call itself has longer.
-const HANDSHAKE: Duration = Duration::from_secs(60);
-
-/// Up to this many children are kept for clients of one server.
-const MAX_KEPT: usize = 100;
-
-/// Up to this many children of one server may still be on their way out when another is started.
-const MAX_STOPPING: usize = 64;
+pub(super) const HANDSHAKE: Duration = Duration::from_secs(60);
 
 /// Why a child could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +36,9 @@ pub enum StartError {
     /// The operating system could not start it.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
+    /// There is no place for it to work in.
+    #[error("there is no place for it to work in: {0}")]
+    Place(String),
     /// It started, but the handshake failed.
     #[error("{error}{how}{}", said(.complaints))]
     Handshake {
@@ -55,7 +56,7 @@ pub enum StartError {
 pub enum Lease {
     /// Started for this call alone, and stopped after it.
     Own(Box<Live>),
-    /// Kept for the client.
+    /// Kept for the conversation.
     Kept(Arc<Live>, Using),
     /// Started for one call, and kept because it works on a task the client will ask about.
     Task(Arc<Live>),
@@ -72,155 +73,119 @@ impl std::ops::Deref for Lease {
     }
 }
 
-/// The children that are kept for clients.
-#[derive(Debug, Default)]
-pub struct Pool {
-    slots: Mutex<HashMap<PoolKey, Arc<PoolSlot>>>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct PoolKey {
-    key: Key,
-    opening: Opening,
-}
-
-#[derive(Debug)]
-struct PoolSlot {
-    /// Held while a child starts, so that a client's first two calls start only one.
-    live: tokio::sync::Mutex<Option<Arc<Live>>>,
-    in_use: AtomicUsize,
-    idle_since: Mutex<Instant>,
-}
-
-/// Says that a kept child is in use; the idle clock starts when it is dropped.
-#[derive(Debug)]
-pub struct Using {
-    slot: Arc<PoolSlot>,
-}
-
-impl Drop for Using {
-    fn drop(&mut self) {
-        *self.slot.idle_since.lock().unwrap_or_else(PoisonError::into_inner) = now();
-        self.slot.in_use.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 impl Back {
     /// A child for a call of this client, started if need be.
     pub async fn lease(&self, client: &Client, child_era: Era) -> Result<Lease, CallError> {
-        let opening = opening_for(client, child_era);
         match self.server.mode {
-            Mode::Stateless if self.stopping.load(Ordering::Acquire) >= MAX_STOPPING => {
-                let what = format!(
-                    "{MAX_STOPPING} processes of the server `{}` will not end",
-                    self.server.name
-                );
-                Err(CallError::Busy { what, retry_after_seconds: 10 })
+            Mode::Stateful { .. } if client.key.can_return() => {
+                self.lease_kept(client, child_era).await
             }
-            Mode::Stateless => {
-                let live = Box::pin(self.start(&opening, client))
-                    .await
-                    .map_err(|error| self.tell(&error))?;
+            // A client that cannot be recognised again shares nothing, and keeps nothing.
+            Mode::Stateless | Mode::Stateful { .. } => {
+                self.check_stopping()?;
+                let opening = opening_for(client, child_era);
+                if let Some(live) = self.take_spare(&opening) {
+                    self.begin(&live, client);
+                    return Ok(Lease::Own(Box::new(live)));
+                }
+                let live = Box::pin(self.start_for(&opening, client)).await?;
+                self.spares.encourage();
                 Ok(Lease::Own(Box::new(live)))
             }
-            Mode::Stateful { .. } => self.lease_kept(client, opening).await,
         }
     }
 
-    async fn lease_kept(&self, client: &Client, opening: Opening) -> Result<Lease, CallError> {
-        let slot = self.slot(PoolKey { key: client.key.clone(), opening: opening.clone() })?;
-        let using = Using { slot: Arc::clone(&slot) };
-        let mut live = slot.live.lock().await;
-        if let Some(live) = live.as_ref().filter(|live| live.is_fit() && !live.is_waiting(client)) {
-            return Ok(Lease::Kept(Arc::clone(live), using));
+    /// Refuses another child while too many old ones will not end.
+    pub(super) fn check_stopping(&self) -> Result<(), CallError> {
+        let limit = self.around.max_stopping;
+        if self.stopping.load(Ordering::Acquire) < limit {
+            return Ok(());
         }
-        if live.take().is_some_and(|live| !live.is_fit()) {
-            self.heals.note(Heal::H28);
-            tracing::info!(server = %self.server.name, "a child had ended; starting another");
+        self.around.metrics.refused(Limit::Leaving);
+        let what = format!("{limit} processes of the server `{}` will not end", self.server.name);
+        Err(CallError::Busy { what, retry_after_seconds: 10 })
+    }
+
+    /// Starts a child that will be kept for this client, and lets its session hear what it says.
+    pub(super) async fn start_kept(
+        &self,
+        opening: &Opening,
+        client: &Client,
+    ) -> Result<Live, CallError> {
+        let live = Box::pin(self.start_for(opening, client)).await?;
+        if let Some(feed) = &client.feed {
+            live.feed(feed, &client.subscriptions);
         }
-        let started =
-            Box::pin(self.start(&opening, client)).await.map_err(|error| self.tell(&error))?;
-        let started = Arc::new(started);
-        *live = Some(Arc::clone(&started));
-        Ok(Lease::Kept(started, using))
+        Ok(live)
     }
 
-    /// The client's slot, marked as in use.
-    fn slot(&self, key: PoolKey) -> Result<Arc<PoolSlot>, CallError> {
-        let mut slots = self.pool.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        if !slots.contains_key(&key) && slots.len() >= MAX_KEPT && !evict_idle(&mut slots) {
-            let what =
-                format!("all {MAX_KEPT} processes of the server `{}` are in use", self.server.name);
-            return Err(CallError::Busy { what, retry_after_seconds: 60 });
-        }
-        let slot = slots.entry(key).or_insert_with(|| {
-            Arc::new(PoolSlot {
-                live: tokio::sync::Mutex::new(None),
-                in_use: AtomicUsize::new(0),
-                idle_since: Mutex::new(now()),
-            })
-        });
-        slot.in_use.fetch_add(1, Ordering::AcqRel);
-        Ok(Arc::clone(slot))
+    async fn start_for(&self, opening: &Opening, client: &Client) -> Result<Live, CallError> {
+        let place = self.place_for(client).await?;
+        let live = self.start(opening, client, place).await.map_err(|error| self.tell(&error))?;
+        self.begin(&live, client);
+        Ok(live)
     }
 
-    /// The child kept for this client, if it runs.
-    pub fn kept(&self, client: &Client, child_era: Era) -> Option<Arc<Live>> {
-        let key = PoolKey { key: client.key.clone(), opening: opening_for(client, child_era) };
-        let slots = self.pool.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let live = slots.get(&key)?.live.try_lock().ok()?;
-        live.as_ref().filter(|live| live.is_fit()).cloned()
-    }
-
-    /// Lets go of the children that match, so that each stops once its last call has ended.
-    fn let_go(&self, matches: impl Fn(&PoolKey, &PoolSlot) -> bool) -> usize {
-        let mut slots = self.pool.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = slots.len();
-        slots.retain(|key, slot| !matches(key, slot));
-        before - slots.len()
-    }
-
-    /// Stops the children that a legacy session kept.
-    pub fn end_session(&self, id: &str) {
-        self.let_go(|key, _| matches!(&key.key, Key::Session(session) if session.as_ref() == id));
-    }
-
-    /// Stops the children that were idle for too long.
-    pub fn stop_idle(&self) {
-        let Mode::Stateful { idle } = self.server.mode else { return };
-        let now = now();
-        let stopped = self.let_go(|_, slot| {
-            let since = *slot.idle_since.lock().unwrap_or_else(PoisonError::into_inner);
-            slot.in_use.load(Ordering::Acquire) == 0 && now.saturating_duration_since(since) >= idle
-        });
-        if stopped > 0 {
-            tracing::info!(server = %self.server.name, stopped, "stopped idle children");
+    /// Makes a child ready for the calls of this client. The time it may run counts from now: what a
+    /// spare has waited is not its client's.
+    fn begin(&self, live: &Live, client: &Client) {
+        live.begin_for(client);
+        if let (Some(life), Some(child)) = (self.server.isolation.run_time, &live.child) {
+            child.limit_life(life);
         }
     }
 
-    /// Stops every kept child.
-    pub fn end_all(&self) {
-        self.let_go(|_, _| true);
+    /// Starts a child for nobody in particular, to learn what the server offers.
+    pub async fn start_to_learn(&self, opening: &Opening) -> Result<Live, StartError> {
+        let place = self.own_place().await.map_err(|error| StartError::Place(chain(&error)))?;
+        self.start(opening, &nobody(opening), place).await
     }
 
     /// Starts a child and opens it, ready for calls.
-    pub async fn start(&self, opening: &Opening, client: &Client) -> Result<Live, StartError> {
-        let command = Command {
-            program: self.server.program.clone()?,
-            args: self.server.args.iter().map(Into::into).collect(),
-            env: self.environment.clone(),
-            directory: self.server.cwd.clone(),
-            limits: Limits::default(),
+    pub(super) async fn start(
+        &self,
+        opening: &Opening,
+        client: &Client,
+        place: Place,
+    ) -> Result<Live, StartError> {
+        let began = now();
+        let started = self.open(opening, client, place).await;
+        match &started {
+            Ok(_) => self.metrics.child_started(began.elapsed()),
+            // It only does not speak this era.
+            Err(StartError::Handshake { error: HandshakeError::Refused(_), .. }) => {}
+            Err(_) => self.metrics.child_failed(),
+        }
+        started
+    }
+
+    async fn open(
+        &self,
+        opening: &Opening,
+        client: &Client,
+        place: Place,
+    ) -> Result<Live, StartError> {
+        let command = self.command(client, &place)?;
+        if let Some(user) = place.next_owner(command.confinement.user) {
+            let given = place.clone();
+            let given = tokio::task::spawn_blocking(move || given.give_to(user)).await;
+            let given = given.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+            given.map_err(|error| StartError::Place(error.to_string()))?;
+        }
+        let mut child = self.around.spawner.spawn(&command).await?;
+        // Whatever a child of one call says is about that call; of others it cannot be known.
+        let span = match self.server.mode {
+            Mode::Stateless => Span::current(),
+            Mode::Stateful { .. } => Span::none(),
         };
-        let mut child = self.spawner.spawn(&command).await?;
-        self.log_complaints(&child);
+        self.log_complaints(&child, &span);
         let (input, output) = child.take_streams().expect("a new child still has its streams");
         let options = LinkOptions {
             heal: self.server.heal,
-            max_message: self.max_message,
-            one_client: matches!(client.key, Key::Session(_))
-                || self.server.mode == Mode::Stateless,
+            max_message: self.around.max_message,
+            one_client: !client.key.is_shared() || self.server.mode == Mode::Stateless,
             heals: Arc::clone(&self.heals),
+            span,
         };
         let complaints = child.complaints();
         let mut live = Live {
@@ -230,12 +195,21 @@ impl Back {
             pid: child.id(),
             child: Some(child),
             heals: Arc::clone(&self.heals),
+            metrics: Arc::clone(&self.metrics),
+            hygiene: Arc::clone(&self.hygiene),
+            endings: self.around.endings.clone(),
+            living: Some(Counted::new(&self.living)),
             stopping: Arc::clone(&self.stopping),
             parked: AtomicUsize::new(0),
             _watching: None,
             complaints,
             feeding: Mutex::new(None),
             log_level: Mutex::new(None),
+            usage: Usage::new(now()),
+            has_waited: false,
+            is_told: AtomicBool::new(false),
+            before: None,
+            place: Some(place),
         };
         if let Opening::Legacy { revision, capabilities, info } = opening {
             let deadline = now() + HANDSHAKE.min(self.server.timeout);
@@ -252,33 +226,72 @@ impl Back {
                 changed.notify_one();
             }
         })));
-        if let Some(level) = client.log_level.as_ref().filter(|_| client.era() == Era::Legacy) {
-            live.set_log_level(level);
-        }
-        if let (Some(feed), Mode::Stateful { .. }) = (&client.feed, self.server.mode) {
-            live.feed(feed, &client.subscriptions);
+        // What a server writes as it starts was made by no call.
+        if self.server.files != Files::Off {
+            live.before = live.scan().await;
         }
         Ok(live)
     }
 
+    /// What is run for this client, and where.
+    fn command(&self, client: &Client, place: &Place) -> Result<Command, StartError> {
+        let directory = place.directory();
+        let tmpdir = directory.join(".tmp");
+        let name = place.name();
+        let person = &client.person;
+        let start = Start {
+            workdir: &directory.to_string_lossy(),
+            job_id: &name,
+            tmpdir: &tmpdir.to_string_lossy(),
+            base_url: &self.around.base_url,
+            user: &|fact| person.fact(fact).map(str::to_owned),
+            header: &|header| person.header(header).map(str::to_owned),
+        };
+        let command = Command {
+            program: self.server.program.clone()?,
+            args: self.server.args.iter().map(|arg| arg.fill(&start).into()).collect(),
+            env: self.server.environment_for_child(self.environment.iter().cloned(), &start),
+            directory: Some(self.server.cwd.clone().unwrap_or_else(|| directory.to_owned())),
+            ..Command::default()
+        };
+        let mut command = self.walls.around(command, directory, &name);
+        let less = self.walls.soften(&mut command, self.around.spawner.support());
+        if !less.is_empty() {
+            tracing::debug!(server = %self.server.name, ?less, "less isolation than asked for");
+        }
+        Ok(command)
+    }
+
+    /// A hash of what the server's processes get from the person who calls; `None` if nothing.
+    pub(super) fn person_hash(&self, client: &Client) -> Option<[u8; 32]> {
+        let person = &client.person;
+        self.server.person_hash(&Start {
+            user: &|fact| person.fact(fact).map(str::to_owned),
+            header: &|header| person.header(header).map(str::to_owned),
+            ..Start::unknown()
+        })
+    }
+
     /// Logs what the child writes to its standard error.
-    fn log_complaints(&self, child: &Child) {
+    fn log_complaints(&self, child: &Child, span: &Span) {
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return;
         }
         let (sender, mut lines) = tokio::sync::mpsc::channel(64);
         child.complaints().set_listener(sender);
         let (server, pid) = (self.server.name.to_string(), child.id());
-        tokio::spawn(async move {
+        let logging = async move {
             while let Some(line) = lines.recv().await {
                 tracing::debug!(%server, pid, line, "stderr");
             }
-        });
+        };
+        tokio::spawn(logging.instrument(span.clone()));
     }
 
     /// The error a client hears when no child could be started.
     pub fn tell(&self, error: &StartError) -> CallError {
         tracing::warn!(server = %self.server.name, error = error as &dyn std::error::Error, "no child");
+        self.doubted.notify_one();
         CallError::ServerFailed(format!(
             "the server `{}` did not start: {}",
             self.server.name,
@@ -295,11 +308,11 @@ async fn failed_handshake(live: &Live, error: HandshakeError) -> StartError {
         }
         _ => String::new(),
     };
-    StartError::Handshake { error, how, complaints: live.complaints.last_lines() }
+    StartError::Handshake { error, how, complaints: live.last_words() }
 }
 
 /// How a child is opened for this client.
-fn opening_for(client: &Client, child_era: Era) -> Opening {
+pub(super) fn opening_for(client: &Client, child_era: Era) -> Opening {
     match child_era {
         Era::Modern => Opening::Modern,
         Era::Legacy => Opening::Legacy {
@@ -308,7 +321,7 @@ fn opening_for(client: &Client, child_era: Era) -> Opening {
                 Era::Modern => Revision::NEWEST_LEGACY,
             },
             capabilities: client.capabilities.clone(),
-            // Modern clients of one address share a child, whatever they call themselves.
+            // Modern clients of one conversation share a child, whatever they call themselves.
             info: match client.era() {
                 Era::Legacy => client.info.clone(),
                 Era::Modern => own_info(),
@@ -317,12 +330,22 @@ fn opening_for(client: &Client, child_era: Era) -> Opening {
     }
 }
 
-/// Makes room by letting go of the child that was idle longest. False if all are in use.
-fn evict_idle(slots: &mut HashMap<PoolKey, Arc<PoolSlot>>) -> bool {
-    let idle = slots.iter().filter(|(_, slot)| slot.in_use.load(Ordering::Acquire) == 0);
-    let since = |slot: &PoolSlot| *slot.idle_since.lock().unwrap_or_else(PoisonError::into_inner);
-    let oldest = idle.min_by_key(|(_, slot)| since(slot)).map(|(key, _)| key.clone());
-    oldest.is_some_and(|oldest| slots.remove(&oldest).is_some())
+/// The client of a child that is started for nobody in particular.
+pub(super) fn nobody(opening: &Opening) -> Client {
+    let (revision, capabilities) = match opening {
+        Opening::Legacy { revision, capabilities, .. } => (*revision, capabilities.clone()),
+        Opening::Modern => (Revision::NEWEST_MODERN, Bytes::from_static(b"{}")),
+    };
+    Client {
+        revision,
+        capabilities,
+        info: own_info(),
+        log_level: None,
+        key: Key::Once(Uuid::nil()),
+        person: Person::local(),
+        feed: None,
+        subscriptions: Vec::new(),
+    }
 }
 
 /// An error and its causes, in one line.

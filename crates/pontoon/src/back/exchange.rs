@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use pontoon_wire::error::{ErrorObject, code};
 use pontoon_wire::{Era, Message, Revision, Rewrite, Slot, era, json, method};
@@ -13,11 +14,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::Back;
 use super::children::{Lease, now};
+use super::hidden;
 use super::link::{Asked, Purpose};
 use super::mailbox::Heard;
 use super::parking::Found;
 use super::questions::{Waiting, nobody_answered};
-use crate::call::{Call, CallError, Client, Reply};
+use super::record::Record;
+use crate::call::{Call, CallError, Receipt, Reply};
+use crate::client::Client;
+use crate::observe::metrics::Limit;
 
 impl Back {
     /// Takes a call to its end: answered, failed or forgotten.
@@ -28,29 +33,54 @@ impl Back {
             return Box::pin(self.take_listen(call, child_era)).await;
         }
         let Some((call, parked)) = self.find_parked(call, child_era) else { return };
-        let Call { request, client, mut cancel, mut reply } = call;
+        let Call { request, client, mut cancel, reply } = call;
         let lease = match parked {
             Some(lease) => lease,
             None => match self.lease_unless(&cancel, &client, child_era).await {
                 Some(Ok(lease)) => lease,
-                Some(Err(error)) => return reply.fail(error),
+                Some(Err(error)) => return refuse(reply, error, &request, client.era()),
                 None => return reply.forget(),
             },
         };
-        let exchange = Exchange { back: self, lease, request, client };
-        // A kept child may have died while nobody looked. If it never read the request, another may
-        // try, once.
-        let may_retry = matches!(exchange.lease, Lease::Kept(..));
+        let Some((exchange, mut reply)) = self.exchange(lease, request, client, reply).await else {
+            return;
+        };
+        // A kept child or a spare may have died while nobody looked. If it never read the request,
+        // another may try, once.
+        let may_retry = matches!(exchange.lease, Lease::Kept(..)) || exchange.lease.has_waited;
         let (client, request) = (Arc::clone(&exchange.client), exchange.request.clone());
         let Some(unsent) = exchange.run(cancel, reply, may_retry).await else { return };
         (cancel, reply) = unsent;
         match self.lease_unless(&cancel, &client, child_era).await {
             Some(Ok(lease)) => {
-                let exchange = Exchange { back: self, lease, request, client };
-                exchange.run(cancel, reply, false).await;
+                if let Some((exchange, reply)) = self.exchange(lease, request, client, reply).await
+                {
+                    exchange.run(cancel, reply, false).await;
+                }
             }
-            Some(Err(error)) => reply.fail(error),
+            Some(Err(error)) => refuse(reply, error, &request, client.era()),
             None => reply.forget(),
+        }
+    }
+
+    /// The call and its child, with a record begun if it is a tool call; else it is refused.
+    async fn exchange(
+        &self,
+        lease: Lease,
+        request: Message,
+        client: Arc<Client>,
+        reply: Reply,
+    ) -> Option<(Exchange<'_>, Reply)> {
+        let record = match request.method() == method::CALL_TOOL {
+            true => self.begin_record(&lease, &request, reply.id()).await,
+            false => Ok(None),
+        };
+        match record {
+            Ok(record) => Some((Exchange { back: self, lease, request, client, record }, reply)),
+            Err(error) => {
+                reply.fail(error);
+                None
+            }
         }
     }
 
@@ -94,14 +124,15 @@ impl Back {
         }
     }
 
-    /// Lets go of what waits for a person or for its time.
+    /// Lets go of what waited too long for a person, and of the places of what has ended.
     pub fn sweep(&self) {
-        self.stop_idle();
         self.parking.sweep();
+        self.reclaim();
     }
 
     /// Lets go of everything that is kept.
     pub fn drain(&self) {
+        self.spares.end();
         self.parking.clear();
         self.end_all();
     }
@@ -113,6 +144,23 @@ struct Running<'b>(&'b Back);
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Refuses a call. That state was lost is for the model to know, so a tool answers with it.
+fn refuse(reply: Reply, error: CallError, request: &Message, client: Era) {
+    match error {
+        CallError::StateLost(text) if request.method() == method::CALL_TOOL => {
+            let kind = match client {
+                Era::Modern => "\"resultType\":\"complete\",",
+                Era::Legacy => "",
+            };
+            let text = pontoon_wire::quoted(&text);
+            reply.result(&format!(
+                "{{{kind}\"content\":[{{\"type\":\"text\",\"text\":{text}}}],\"isError\":true}}"
+            ));
+        }
+        error => reply.fail(error),
     }
 }
 
@@ -130,6 +178,8 @@ pub(super) struct Exchange<'b> {
     pub(super) lease: Lease,
     pub(super) request: Message,
     pub(super) client: Arc<Client>,
+    /// The record of a tool call.
+    pub(super) record: Option<Record>,
 }
 
 /// Where an exchange stands after something was heard.
@@ -157,7 +207,7 @@ impl Exchange<'_> {
         // Rare roads are boxed, so that the usual call stays small: it is moved more than once.
         loop {
             let heard = tokio::select! {
-                () = self.back.stop.cancelled(), if waiting.is_some() => {
+                () = self.back.closing.cancelled(), if waiting.is_some() => {
                     reply.fail(CallError::Stopping);
                     return None;
                 }
@@ -198,10 +248,11 @@ impl Exchange<'_> {
                 }
                 Heard::Answer(answer) if self.must_ask_legacy_client(&answer) => {
                     Box::pin(self.ask_legacy_client(&request, answer, cancel, reply)).await;
-                    Step::Over
+                    return None;
                 }
                 Heard::Answer(answer) => {
-                    self.answer(reply, &answer);
+                    self.lease.usage.note_answer();
+                    self.answer(reply, answer).await;
                     return None;
                 }
                 Heard::TimedOut(_) if waiting.is_some() => {
@@ -213,14 +264,17 @@ impl Exchange<'_> {
                     Step::Over
                 }
                 Heard::Lost(why) => {
-                    reply.fail(self.lost(&why));
+                    self.fail(reply, self.lost(&why));
                     Step::Over
                 }
                 Heard::Clogged => {
-                    reply.fail(self.clogged());
+                    self.fail(reply, self.clogged());
                     Step::Over
                 }
-                Heard::Unsent if may_retry => return Some((cancel, reply)),
+                Heard::Unsent if may_retry => {
+                    self.record.iter().for_each(Record::forget);
+                    return Some((cancel, reply));
+                }
                 Heard::Unsent | Heard::Ended | Heard::Gone => {
                     Box::pin(self.mourn(reply)).await;
                     Step::Over
@@ -234,7 +288,22 @@ impl Exchange<'_> {
     }
 
     pub(super) fn ask(&self, request: Rewrite) -> Asked {
-        self.lease.link.ask(request, Some(now() + self.back.server.timeout), Purpose::Call)
+        self.lease.link.ask(request, Some(now() + self.timeout()), Purpose::Call)
+    }
+
+    /// How long the call may take.
+    pub(super) fn timeout(&self) -> Duration {
+        let tool = self.request.string(Slot::Name);
+        let is_tool = self.request.method() == method::CALL_TOOL;
+        self.back.server.timeout_of(tool.as_deref().filter(|_| is_tool))
+    }
+
+    /// Fails the call, and says so in its record.
+    pub(super) fn fail(&self, reply: Reply, error: CallError) {
+        if let Some(record) = &self.record {
+            record.failed(&error.to_string());
+        }
+        reply.fail(error);
     }
 
     /// The request as the child's era has it.
@@ -259,37 +328,82 @@ impl Exchange<'_> {
         }
     }
 
-    /// The answer goes home, in the words of the client's era.
-    fn answer(self, reply: Reply, answer: &Message) {
-        let method = self.request.method();
-        match (self.lease.era, self.client.era()) {
-            (Era::Legacy, Era::Modern) => reply.answer(&era::to_modern_answer(answer, &method)),
-            (Era::Modern, Era::Legacy) => reply.answer(&era::to_legacy_answer(answer)),
-            _ => {
-                self.keep_for_later(answer);
-                reply.answer(answer);
+    /// The answer goes home, in the words of the client's era; what the call made is named in it.
+    pub(super) async fn answer(mut self, reply: Reply, answer: Message) {
+        let disabled = &self.back.server.disabled_tools;
+        let answer = match self.request.method() == method::LIST_TOOLS && !disabled.is_empty() {
+            true => hidden::without(answer, disabled),
+            false => answer,
+        };
+        match self.record.take() {
+            None => drop(self.answer_with(reply, &answer, None)),
+            Some(record) => Box::pin(self.answer_recorded(record, reply, answer)).await,
+        }
+    }
+
+    async fn answer_recorded(self, record: Record, reply: Reply, answer: Message) {
+        let before = self.lease.before.as_ref();
+        match record.complete(answer, before, &self.client).await {
+            Ok((answer, receipt, made)) => {
+                let lease = self.answer_with(reply, &answer, receipt);
+                // The answer goes out first: the end of a child and the records share its processors.
+                tokio::task::yield_now().await;
+                record.completed(&answer, made);
+                drop(lease);
+            }
+            Err(error) => {
+                match error {
+                    CallError::DiskFull(_) => record.abandoned(&error.to_string()),
+                    _ => record.failed(&error.to_string()),
+                }
+                reply.fail(error);
             }
         }
     }
 
+    /// Answers, and gives the child back unless something else keeps it.
+    fn answer_with(
+        self,
+        reply: Reply,
+        answer: &Message,
+        receipt: Option<Receipt>,
+    ) -> Option<Lease> {
+        let method = self.request.method();
+        let translated = match (self.lease.era, self.client.era()) {
+            (Era::Legacy, Era::Modern) => Some(era::to_modern_answer(answer, &method)),
+            (Era::Modern, Era::Legacy) => Some(era::to_legacy_answer(answer)),
+            _ => None,
+        };
+        let lease = match translated {
+            Some(_) => Some(self.lease),
+            None => self.keep_for_later(answer),
+        };
+        // A kept child is free before its client hears, or its next call would find it busy.
+        let lease = lease.filter(|lease| !matches!(lease, Lease::Kept(..)));
+        reply.answer_with(translated.as_ref().unwrap_or(answer), receipt);
+        lease
+    }
+
     /// A child of one call is kept if only it can go on: it asked something and will recognise its
     /// own state, or it works on a task.
-    fn keep_for_later(self, answer: &Message) {
+    fn keep_for_later(self, answer: &Message) -> Option<Lease> {
         let parking = &self.back.parking;
-        let key = &self.client.key;
+        let (key, who) = (&self.client.key, &self.client.person.principal);
         match (self.lease, answer.string(Slot::ResultType).as_deref()) {
             (Lease::Own(live), Some("task")) => {
                 let task = json::find(answer.raw(Slot::Result).unwrap_or_default(), "taskId");
                 if let Some(task) = task.and_then(pontoon_wire::string_value) {
-                    parking.keep_task(&task, key, Arc::from(live));
+                    parking.keep_task(&task, key, who, Arc::from(live));
                 }
+                None
             }
             (lease @ Lease::Own(_), Some("input_required")) => {
                 if let Some(state) = answer.string(Slot::ResultState) {
-                    parking.keep(&state, key, lease);
+                    parking.keep(&state, key, who, lease);
                 }
+                None
             }
-            _ => {}
+            (lease, _) => Some(lease),
         }
     }
 
@@ -311,6 +425,8 @@ impl Exchange<'_> {
 
     /// The server said something that could not be read, and it may have been this call's answer.
     pub(super) fn lost(&self, why: &str) -> CallError {
+        tracing::warn!(server = %self.back.server.name, pid = self.lease.id(), why, "an answer was lost");
+        self.back.around.metrics.refused(Limit::Message);
         CallError::ServerFailed(format!(
             "an answer of the server `{}` was dropped because {why} (MCPO_MAX_MESSAGE); it may have been this call's, so its outcome is unknown",
             self.back.server.name,
@@ -318,6 +434,8 @@ impl Exchange<'_> {
     }
 
     pub(super) fn clogged(&self) -> CallError {
+        self.back.around.metrics.refused(Limit::Unread);
+        tracing::warn!(server = %self.back.server.name, pid = self.lease.id(), "a child does not read");
         let what = format!("the server `{}` does not read its input", self.back.server.name);
         CallError::Busy { what, retry_after_seconds: 5 }
     }
@@ -325,9 +443,9 @@ impl Exchange<'_> {
     pub(super) async fn time_out(&self, reply: Reply, note: Option<String>) {
         let note = note.map(|note| format!("; it had said: {note}")).unwrap_or_default();
         let server = self.back.server.name.to_string();
-        let seconds = self.back.server.timeout.as_secs();
+        let seconds = self.timeout().as_secs();
         tracing::warn!(%server, seconds, pid = self.lease.id(), "a call timed out");
-        reply.fail(CallError::TimedOut { server, seconds, note });
+        self.fail(reply, CallError::TimedOut { server, seconds, note });
         // A kept child may be well although one tool hung. One that answers nothing is ended.
         if let Lease::Kept(live, _) = &self.lease
             && !live.is_responsive().await
@@ -340,7 +458,10 @@ impl Exchange<'_> {
         let how = self.lease.obituary().await;
         let text = format!("the server `{}` {how}, before it answered", self.back.server.name);
         tracing::warn!(server = %self.back.server.name, pid = self.lease.id(), how, "a child ended early");
-        reply.fail(CallError::ServerFailed(text));
+        self.back.doubted.notify_one();
+        // With this the client knows, and its next call may begin anew.
+        self.lease.is_told.store(true, Ordering::Release);
+        self.fail(reply, CallError::ServerFailed(text));
     }
 }
 

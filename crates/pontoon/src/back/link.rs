@@ -17,6 +17,7 @@ use pontoon_wire::peer::{Event, OurId};
 use pontoon_wire::{Message, Peer, Rewrite, Slot, Text, method};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
 
 use super::mailbox::{Heard, Mailbox};
 use super::reader::Reader;
@@ -42,6 +43,8 @@ pub struct LinkOptions {
     pub one_client: bool,
     /// Where heals are counted.
     pub heals: Arc<HealLog>,
+    /// What the log says of this conversation belongs here.
+    pub span: Span,
 }
 
 /// One conversation with one server.
@@ -129,7 +132,8 @@ impl Link {
             one_client: options.one_client,
             heals: Arc::clone(&options.heals),
         });
-        tokio::spawn(Reader::new(Arc::clone(&shared), output, options).run());
+        let reading = Reader::new(Arc::clone(&shared), output, options).run();
+        tokio::spawn(reading.instrument(options.span.clone()));
         Self { shared }
     }
 

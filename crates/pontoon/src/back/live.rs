@@ -2,20 +2,28 @@
 //!
 //! Dropping it closes its input and lets it climb down the stop ladder in the background.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use pontoon_supervise::{Child, Complaints, Ladder};
+use pontoon_supervise::{Child, Complaints, Exit, Ladder};
 use pontoon_wire::heal::Heal;
 use pontoon_wire::{Era, Message, Rewrite, Slot, era, method, quoted};
+use tokio_util::task::TaskTracker;
 
 use super::children::{modern_request, now, own_request, own_request_with, said};
 use super::link::{Asked, Link, Listening, Purpose};
 use super::mailbox::Heard;
-use crate::call::{Client, Feed, Key};
+use super::place::Place;
+use super::pool::Usage;
+use crate::call::Feed;
+use crate::client::Client;
+use crate::jobs::Snapshot;
 use crate::observe::heals::HealLog;
+use crate::observe::log::Hygiene;
+use crate::observe::metrics::ServerMetrics;
 use crate::outbox::{Item, Outbox};
 
 /// A child that is ready for calls.
@@ -31,14 +39,30 @@ pub struct Live {
     pub(super) child: Option<Child>,
     pub(super) pid: u32,
     pub(super) heals: Arc<HealLog>,
+    pub(super) metrics: Arc<ServerMetrics>,
+    pub(super) hygiene: Arc<Hygiene>,
     pub(super) stopping: Arc<AtomicUsize>,
+    /// How it was used.
+    pub usage: Usage,
+    /// Whether it was a spare, and so may have died before anyone looked.
+    pub(super) has_waited: bool,
+    /// Whether its client was told that it has ended.
+    pub(super) is_told: AtomicBool,
+    /// What lay in its job when it was ready.
+    pub(super) before: Option<Snapshot>,
+    /// Where its end is waited for.
+    pub(super) endings: TaskTracker,
+    /// Counts it among the living; taken when it is stopped.
+    pub(super) living: Option<Counted>,
+    /// Where it works; taken when it is stopped.
+    pub(super) place: Option<Place>,
     /// Calls of this child that wait for a person.
     pub(super) parked: AtomicUsize,
     /// Tells the catalogue when a list changes.
     pub(super) _watching: Option<Listening>,
     pub(super) complaints: Complaints,
     /// What keeps the client's session hearing of changes.
-    pub(super) feeding: Mutex<Option<Feeding>>,
+    pub(super) feeding: Mutex<Option<(Arc<Outbox>, Feeding)>>,
     /// The log level the child was last told.
     pub(super) log_level: Mutex<Option<Bytes>>,
 }
@@ -59,41 +83,77 @@ impl Drop for Feeding {
 
 impl Drop for Live {
     fn drop(&mut self) {
+        // Abnormal is an end that nobody asked for and that was no success. Once asked, a server may
+        // end as it likes: many report a failure when their input closes.
+        let exit = self.child.as_ref().and_then(Child::try_exit);
+        let is_abnormal = exit.is_some_and(|exit| !exit.is_success());
         // Input closes first: a well-behaved server exits at its end.
         self.link.close_input();
         let Some(child) = self.child.take() else { return };
         // Without a runtime the child's own handle kills it as it is dropped.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let stopping = Stopping::new(&self.stopping);
-            runtime.spawn(stop(child, Arc::clone(&self.heals), stopping));
+            let left = Left {
+                is_abnormal,
+                _living: self.living.take(),
+                place: self.place.take(),
+                complaints: self.complaints.clone(),
+                heals: Arc::clone(&self.heals),
+                metrics: Arc::clone(&self.metrics),
+                _stopping: Counted::new(&self.stopping),
+            };
+            self.endings.spawn_on(stop(child, left), &runtime);
         }
     }
 }
 
-/// Counts a child that is on its way out.
-struct Stopping(Arc<AtomicUsize>);
+/// Counts a child for as long as this is held.
+#[derive(Debug)]
+pub(super) struct Counted(Arc<AtomicUsize>);
 
-impl Stopping {
-    fn new(count: &Arc<AtomicUsize>) -> Self {
+impl Counted {
+    pub(super) fn new(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(count))
     }
 }
 
-impl Drop for Stopping {
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// Stops a child, and notes if its input's end was not enough (H27).
-async fn stop(child: Child, heals: Arc<HealLog>, _stopping: Stopping) {
+/// What a child leaves when it goes.
+struct Left {
+    is_abnormal: bool,
+    place: Option<Place>,
+    complaints: Complaints,
+    heals: Arc<HealLog>,
+    metrics: Arc<ServerMetrics>,
+    _living: Option<Counted>,
+    _stopping: Counted,
+}
+
+/// Stops a child, notes if its input's end was not enough (H27), and puts its last words to its job.
+async fn stop(child: Child, left: Left) {
     let ladder = Ladder::default();
     let asked = now();
-    child.stop(&ladder).await;
+    let exit = child.stop(&ladder).await;
     if asked.elapsed() >= ladder.after_close {
-        heals.note(Heal::H27);
+        left.heals.note(Heal::H27);
     }
+    left.metrics.child_exited(left.is_abnormal);
+    // The place is let go of last: until then the job counts as in use.
+    let Some(Place::Job(own)) = left.place.as_ref() else { return };
+    if !own.is_kept() {
+        return;
+    }
+    let (own, lines, exit) = (Arc::clone(own), left.complaints.last_lines(), exit.to_string());
+    let ended = tokio::task::spawn_blocking(move || {
+        own.job.write_log(&lines);
+        own.job.note_exit(&exit);
+    });
+    drop(ended.await);
 }
 
 impl Live {
@@ -106,13 +166,23 @@ impl Live {
     pub async fn obituary(&self) -> String {
         let how = self.exit_within(Duration::from_secs(1)).await;
         let how = how.unwrap_or_else(|| "closed its pipes".to_owned());
-        format!("{how}{}", said(&self.complaints.last_lines()))
+        format!("{how}{}", said(&self.last_words()))
+    }
+
+    /// What it last complained of, without what it was told in confidence.
+    pub(super) fn last_words(&self) -> Vec<String> {
+        let lines = self.complaints.last_lines();
+        lines.iter().map(|line| self.hygiene.value("last_words", line)).collect()
     }
 
     /// How the child ended, if it does within this time.
     pub(super) async fn exit_within(&self, patience: Duration) -> Option<String> {
-        let exited = self.child.as_ref()?.exited();
-        tokio::time::timeout(patience, exited).await.ok().map(|exit| exit.to_string())
+        let child = self.child.as_ref()?;
+        let exit = tokio::time::timeout(patience, child.exited()).await.ok()?;
+        Some(match child.has_outlived() {
+            true => "was killed when its time to live was over (`run_time`)".to_owned(),
+            false => exit.to_string(),
+        })
     }
 
     /// Kills the child and all it started, now.
@@ -134,11 +204,16 @@ impl Live {
 
     /// Whether it answers a small question within two seconds: a child whose tool hung may be well.
     pub async fn is_responsive(&self) -> bool {
+        self.is_responsive_within(Duration::from_secs(2)).await
+    }
+
+    /// Whether it answers a small question within this time.
+    pub(super) async fn is_responsive_within(&self, patience: Duration) -> bool {
         let request = match self.era {
             Era::Legacy => Rewrite::new(own_request(method::PING)),
             Era::Modern => modern_request(own_request(method::DISCOVER)),
         };
-        let deadline = now() + Duration::from_secs(2);
+        let deadline = now() + patience;
         let mut asked = self.link.ask(request, Some(deadline), Purpose::Listen);
         loop {
             match asked.heard().await {
@@ -150,6 +225,47 @@ impl Live {
                 | Heard::Release => {}
                 _ => return false,
             }
+        }
+    }
+
+    /// Whether it had state that its client believes in and has not been told of its end. A server
+    /// that ended by itself and in order had nothing more to keep.
+    pub(super) fn is_untold_loss(&self) -> bool {
+        let exit = self.child.as_ref().and_then(Child::try_exit);
+        let is_orderly = exit.is_some_and(|exit| exit == Exit::Code(0));
+        !is_orderly && self.usage.has_answered() && !self.is_told.swap(true, Ordering::AcqRel)
+    }
+
+    /// How it ended, in a few words.
+    pub(super) fn epitaph(&self) -> String {
+        let exit = self.child.as_ref().and_then(Child::try_exit);
+        exit.map_or_else(|| "it closed its pipes".to_owned(), |exit| format!("it {exit}"))
+    }
+
+    /// The folder it works in.
+    pub fn directory(&self) -> Option<&Path> {
+        self.place.as_ref().map(Place::directory)
+    }
+
+    /// What lies in its job now.
+    pub(super) async fn scan(&self) -> Option<Snapshot> {
+        self.place.as_ref()?.scan().await
+    }
+
+    /// Makes it ready for the calls of this client.
+    pub(super) fn begin_for(&self, client: &Client) {
+        if let Some(level) = client.log_level.as_ref().filter(|_| client.era() == Era::Legacy) {
+            self.set_log_level(level);
+        }
+    }
+
+    /// Lets another session of the same conversation hear what the last one heard.
+    pub(super) fn refeed(&self, feed: &Feed, subscriptions: &[String]) {
+        let is_fed = self.feeding.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = is_fed.as_ref().is_some_and(|(to, _)| Arc::ptr_eq(to, &feed.outbox));
+        drop(is_fed);
+        if !is_same {
+            self.feed(feed, subscriptions);
         }
     }
 
@@ -167,7 +283,7 @@ impl Live {
 
     /// Whether it has a call that waits for a person, and `client` is one of several that share it.
     pub(super) fn is_waiting(&self, client: &Client) -> bool {
-        matches!(client.key, Key::Address(_)) && self.parked.load(Ordering::Acquire) > 0
+        client.key.is_shared() && self.parked.load(Ordering::Acquire) > 0
     }
 
     /// Subscribes a legacy child to a resource.
@@ -223,7 +339,8 @@ impl Live {
                 Feeding::Subscription { task: tokio::spawn(feed_from(asked, outbox)) }
             }
         };
-        *self.feeding.lock().unwrap_or_else(PoisonError::into_inner) = Some(feeding);
+        let feeding = Some((Arc::clone(&feed.outbox), feeding));
+        *self.feeding.lock().unwrap_or_else(PoisonError::into_inner) = feeding;
     }
 
     /// Puts questions that belong to no call to the session.

@@ -1,22 +1,32 @@
 //! The right side: calls become bytes to servers.
 //!
 //! A [`Back`] is one server of the configuration with the children that serve it. It takes calls by
-//! [`exchange`]; `children` decides which child serves one and for how long it lives; `link` moves
-//! the bytes.
+//! [`exchange`]; `children` starts what serves one, `pool` keeps what is kept and `spares` what waits
+//! to be used; `record` and `answer` see to the files; `link` moves the bytes.
 
+pub mod answer;
 pub mod children;
 pub mod exchange;
 pub mod handshake;
+mod hidden;
+pub mod isolation;
 pub mod link;
 pub mod listen;
 pub mod live;
 pub mod mailbox;
 pub mod parking;
+pub mod place;
+pub mod pool;
 mod questions;
 mod reader;
+mod record;
+pub mod spares;
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use pontoon_supervise::Spawner;
@@ -25,9 +35,48 @@ use pontoon_wire::heal::Heal;
 use pontoon_wire::{Message, Slot};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::config::Server;
+use crate::jobs::{Links, Store, Writer};
 use crate::observe::heals::HealLog;
+use crate::observe::log::Hygiene;
+use crate::observe::metrics::{Metrics, ServerMetrics};
+
+/// What the backs of all servers share.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// Starts every child.
+    pub spawner: Spawner,
+    /// Where jobs and workspaces are.
+    pub store: Store,
+    /// Writes the records of jobs.
+    pub writer: Writer,
+    /// The addresses of files.
+    pub links: Arc<Links>,
+    /// How many children may be kept in all.
+    pub budget: pool::Budget,
+    /// How much memory spares may take in all.
+    pub warm_memory: Arc<spares::WarmMemory>,
+    /// How many spares may start at once.
+    pub spare_starts: Arc<Semaphore>,
+    /// Children on their way out, and what they leave to their jobs.
+    pub endings: TaskTracker,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// So many children of a server may still be on their way out when another is started.
+    pub max_stopping: usize,
+    /// The largest message of a server.
+    pub max_message: usize,
+    /// How long a call may wait for its turn.
+    pub queue_wait: Duration,
+    /// What links to files begin with.
+    pub base_url: Arc<str>,
+    /// How long files are kept.
+    pub file_expiry: Duration,
+    /// What is our own: jobs, state, logs and the configuration, by their real paths.
+    pub private: Arc<[PathBuf]>,
+}
 
 /// One server, and the children that serve it.
 #[derive(Debug)]
@@ -36,42 +85,58 @@ pub struct Back {
     pub server: Arc<Server>,
     /// What was healed.
     pub heals: Arc<HealLog>,
-    spawner: Spawner,
-    environment: Vec<(std::ffi::OsString, std::ffi::OsString)>,
-    pool: children::Pool,
+    /// What is counted of this server.
+    pub metrics: Arc<ServerMetrics>,
+    /// Children that were started ahead.
+    pub spares: spares::Spares,
+    around: Surroundings,
+    walls: isolation::Walls,
+    environment: Vec<(OsString, OsString)>,
+    /// Keeps what its children are told in confidence out of what they say last.
+    hygiene: Arc<Hygiene>,
+    pool: pool::Pool,
     parking: parking::Parking,
-    max_message: usize,
-    /// Children on their way out.
+    /// Children that live, of every kind.
+    living: Arc<AtomicUsize>,
+    /// Those of them that are on their way out.
     stopping: Arc<AtomicUsize>,
     /// Calls that wait for a person, whoever asks them.
     waiting: Arc<Semaphore>,
     /// Told when a child says that one of its lists changed.
     pub changed: Arc<Notify>,
-    /// Fires when the bridge stops: subscriptions end then.
+    /// Told when a child did not start, or ended in a call: perhaps the server is broken.
+    pub doubted: Notify,
+    /// Fires when the server is no longer served so: subscriptions end then, calls do not.
     pub stop: CancellationToken,
+    /// Fires when the bridge stops: calls that wait for a person end then.
+    closing: CancellationToken,
     running: AtomicUsize,
 }
 
 impl Back {
-    /// The back of `server`, with no child yet.
-    pub fn new(
-        server: Arc<Server>,
-        spawner: Spawner,
-        max_message: usize,
-        stop: CancellationToken,
-    ) -> Self {
+    /// The back of `server`, with no child yet. `closing` fires when the bridge stops.
+    pub fn new(server: Arc<Server>, around: Surroundings, closing: CancellationToken) -> Self {
         Self {
             heals: Arc::new(HealLog::new(server.name.as_str())),
-            environment: server.environment_for_child(std::env::vars_os()),
+            metrics: around.metrics.server(server.name.as_str()),
+            spares: spares::Spares::new(
+                Arc::clone(&around.warm_memory),
+                Arc::clone(&around.spare_starts),
+            ),
+            walls: isolation::Walls::new(&server, around.spawner.support(), &around.private),
+            environment: std::env::vars_os().collect(),
+            hygiene: Arc::new(Hygiene::new(secrets_of(&server))),
             server,
-            spawner,
-            pool: children::Pool::default(),
+            pool: pool::Pool::new(around.budget.clone()),
+            around,
             parking: parking::Parking::default(),
-            max_message,
+            living: Arc::default(),
             stopping: Arc::default(),
             waiting: Arc::new(Semaphore::new(parking::MAX_PARKED)),
             changed: Arc::default(),
-            stop,
+            doubted: Notify::new(),
+            stop: closing.child_token(),
+            closing,
             running: AtomicUsize::new(0),
         }
     }
@@ -81,11 +146,40 @@ impl Back {
         self.running.load(Ordering::Relaxed)
     }
 
+    /// How many children live, of every kind.
+    pub fn living(&self) -> usize {
+        self.living.load(Ordering::Relaxed)
+    }
+
+    /// Whether its children can be kept apart as its configuration asks.
+    ///
+    /// # Errors
+    ///
+    /// What this system cannot give.
+    pub fn check_isolation(&self) -> Result<(), isolation::Impossible> {
+        self.walls.check(&self.server, self.around.spawner.support())
+    }
+
+    /// The isolation of its children, in a word.
+    pub fn isolation(&self) -> &'static str {
+        self.walls.reached(self.around.spawner.support())
+    }
+
     /// Refuses a question that this client cannot be asked (H22).
     fn refuse(&self, link: &link::Link, question: &Message, why: &str) {
         self.heals.note(Heal::H22);
         refuse(link, question, why);
     }
+}
+
+/// What the configuration tells the children of this server in confidence: what it takes from
+/// variables, and variables it sets whose names say so.
+pub fn secrets_of(server: &Server) -> impl Iterator<Item = &[u8]> {
+    let named = server.env.iter().filter(|(name, _)| Hygiene::is_secret(name));
+    let named = named.flat_map(|(_, value)| value.texts());
+    let values = server.env.iter().map(|(_, value)| value);
+    let taken = server.args.iter().chain(values).flat_map(|template| template.variables());
+    named.chain(taken).map(str::as_bytes)
 }
 
 /// Answers a question of the server's with an error.

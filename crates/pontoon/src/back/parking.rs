@@ -12,7 +12,8 @@ use tokio::sync::oneshot;
 
 use super::children::{Lease, now};
 use super::live::Live;
-use crate::call::{Call, Key};
+use crate::call::Call;
+use crate::client::{Key, Principal};
 
 /// How long a person may think.
 pub const PATIENCE: Duration = Duration::from_secs(600);
@@ -30,6 +31,8 @@ pub struct Parking {
 #[derive(Debug)]
 struct Place {
     until: Instant,
+    /// Whom it is counted for.
+    who: Principal,
     what: Parked,
 }
 
@@ -72,11 +75,15 @@ impl Drop for Ticket {
 impl Parking {
     /// Parks an exchange under a new state; the client's next request arrives at the receiver.
     /// `None` when too many wait already.
-    pub fn park(&self, key: &Key) -> Option<(String, Ticket, oneshot::Receiver<Call>)> {
+    pub fn park(
+        &self,
+        key: &Key,
+        who: &Principal,
+    ) -> Option<(String, Ticket, oneshot::Receiver<Call>)> {
         let state =
             format!("pontoon.{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
         let (sender, receiver) = oneshot::channel();
-        self.put(state.clone(), key, Parked::Exchange(sender))?;
+        self.put(state.clone(), key, who, Parked::Exchange(sender))?;
         let name = (key.clone(), state.clone());
         let ticket = Ticket { name, places: Arc::clone(&self.places) };
         Some((state, ticket, receiver))
@@ -84,20 +91,24 @@ impl Parking {
 
     /// Keeps a child under the state it made itself. Without room the child is let go, and a new one
     /// will have to do.
-    pub fn keep(&self, state: &str, key: &Key, lease: Lease) {
-        self.put(state.to_owned(), key, Parked::Child(lease));
+    pub fn keep(&self, state: &str, key: &Key, who: &Principal, lease: Lease) {
+        self.put(state.to_owned(), key, who, Parked::Child(lease));
     }
 
     /// Keeps a child that works on a task, so that later questions about it find it.
-    pub fn keep_task(&self, task: &str, key: &Key, live: Arc<Live>) {
-        self.put(task.to_owned(), key, Parked::Task(live));
+    pub fn keep_task(&self, task: &str, key: &Key, who: &Principal, live: Arc<Live>) {
+        self.put(task.to_owned(), key, who, Parked::Task(live));
     }
 
-    fn put(&self, state: String, key: &Key, what: Parked) -> Option<()> {
+    fn put(&self, state: String, key: &Key, who: &Principal, what: Parked) -> Option<()> {
+        // Whoever cannot be recognised again would never find it.
+        if !key.can_return() {
+            return None;
+        }
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let now = now();
         places.retain(|_, place| place.until > now);
-        let of_client = places.iter().filter(|((owner, _), _)| owner == key);
+        let of_client = places.iter().filter(|(_, place)| place.who == *who);
         if of_client.clone().count() >= MAX_OF_CLIENT {
             // A client that never comes back takes the place of nobody else.
             let oldest =
@@ -112,7 +123,7 @@ impl Parking {
             Some(_) => Parked::Ambiguous,
             None => what,
         };
-        places.insert((key.clone(), state), Place { until, what });
+        places.insert((key.clone(), state), Place { until, who: who.clone(), what });
         Some(())
     }
 
@@ -156,12 +167,16 @@ mod tests {
     use super::*;
     use std::net::{IpAddr, Ipv4Addr};
 
+    fn user(name: &str) -> Principal {
+        Principal::User(name.into())
+    }
+
     #[test]
     fn only_the_client_that_was_asked_finds_its_exchange_and_only_once() {
         let parking = Parking::default();
         let alice = Key::Address(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let bob = Key::Session("bob".into());
-        let (state, _ticket, _receiver) = parking.park(&alice).unwrap();
+        let (state, _ticket, _receiver) = parking.park(&alice, &user("alice")).unwrap();
         assert!(parking.find(&state, &bob).is_none());
         assert!(parking.find("pontoon.guess", &alice).is_none());
         assert!(parking.find(&state, &alice).is_some());
@@ -173,19 +188,26 @@ mod tests {
         let parking = Parking::default();
         let key = Key::Session("a".into());
         let keys: Vec<_> = (0..MAX_PARKED).map(|n| Key::Session(n.to_string().into())).collect();
-        let places: Vec<_> = keys.iter().map(|key| parking.park(key).unwrap()).collect();
-        assert!(parking.park(&key).is_none());
+        let places: Vec<_> =
+            keys.iter().map(|key| parking.park(key, &user(&key.to_string())).unwrap()).collect();
+        assert!(parking.park(&key, &user("a")).is_none());
         drop(places);
-        assert!(parking.park(&key).is_some());
+        assert!(parking.park(&key, &user("a")).is_some());
     }
 
     #[test]
     fn a_client_that_never_comes_back_loses_its_own_oldest_place() {
         let parking = Parking::default();
         let key = Key::Session("a".into());
-        let mut places: Vec<_> = (0..=MAX_OF_CLIENT).map(|_| parking.park(&key).unwrap()).collect();
+        // In another chat each time, which makes no difference.
+        let chat = |n: usize| Key::Chat { user: None, chat: Some(n.to_string().into()) };
+        let mut places: Vec<_> =
+            (0..MAX_OF_CLIENT).map(|n| parking.park(&chat(n), &user("a")).unwrap()).collect();
+        places.push(parking.park(&key, &user("a")).unwrap());
         let (_, _, mut oldest) = places.remove(0);
         assert!(oldest.try_recv().is_err(), "its exchange hears that nobody will come");
-        assert!(parking.find(&places[0].0, &key).is_some());
+        assert!(parking.find(&places[0].0, &chat(1)).is_some());
+        let once = Key::Once(uuid::Uuid::nil());
+        assert!(parking.park(&once, &user("b")).is_none(), "it would never be found again");
     }
 }

@@ -11,15 +11,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use pontoon_wire::error::{ErrorObject, code};
 use pontoon_wire::{Era, Message, Rewrite, Slot, Text, era, json, method};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
+use super::Back;
 use super::children::now;
 use super::exchange::{Exchange, Step};
 use super::link::{Asked, Purpose};
 use super::mailbox::{Heard, Mailbox};
 use super::parking::PATIENCE;
-use crate::call::{Call, CallError, Client, Reply};
+use crate::call::{Call, CallError, Reply};
+use crate::client::Client;
+use crate::observe::metrics::Limit;
 
 /// How long further questions of a legacy child are waited for, to put them together.
 const GATHER: Duration = Duration::from_millis(10);
@@ -43,9 +46,14 @@ pub(super) struct Waiting {
 
 impl Waiting {
     /// A place among those who wait, if one is free.
-    fn begin(places: &Arc<Semaphore>) -> Option<Self> {
-        let place = Arc::clone(places).try_acquire_owned().ok()?;
-        Some(Self { _place: place, questions: 0 })
+    fn begin(back: &Back) -> Option<Self> {
+        match Arc::clone(&back.waiting).try_acquire_owned() {
+            Ok(place) => Some(Self { _place: place, questions: 0 }),
+            Err(_) => {
+                back.around.metrics.refused(Limit::Waiting);
+                None
+            }
+        }
     }
 }
 
@@ -74,7 +82,7 @@ impl Exchange<'_> {
             return self.ask_modern_client(question, asked, cancel, reply).await;
         }
         if waiting.is_none() {
-            *waiting = Waiting::begin(&self.back.waiting);
+            *waiting = Waiting::begin(self.back);
         }
         let (mailbox, id) = (asked.mailbox(), question.slice(Slot::Id).unwrap_or_default());
         let answerer = move |answer: &Message| {
@@ -115,7 +123,7 @@ impl Exchange<'_> {
         });
         if is_last {
             *waiting = None;
-            asked.set_deadline(Some(now() + self.back.server.timeout));
+            asked.set_deadline(Some(now() + self.timeout()));
         }
         Step::GoOn(cancel, reply)
     }
@@ -124,7 +132,7 @@ impl Exchange<'_> {
     async fn retake_permit(&self, cancel: &CancellationToken, reply: &mut Reply) -> bool {
         tokio::select! {
             () = cancel.cancelled() => false,
-            () = self.back.stop.cancelled() => false,
+            () = self.back.closing.cancelled() => false,
             () = reply.retake_permit() => true,
         }
     }
@@ -146,7 +154,10 @@ impl Exchange<'_> {
         asked.set_deadline(None);
         asked.set_purpose(Purpose::Parked);
         loop {
-            let Some((state, ticket, retry)) = self.back.parking.park(&self.client.key) else {
+            let Some((state, ticket, retry)) =
+                self.back.parking.park(&self.client.key, &self.client.person.principal)
+            else {
+                self.back.around.metrics.refused(Limit::Waiting);
                 let what = "too many calls wait for an answer of a person".to_owned();
                 reply.fail(CallError::Busy { what, retry_after_seconds: 30 });
                 return Step::Over;
@@ -176,7 +187,7 @@ impl Exchange<'_> {
             questions.retain(|(key, question)| !self.respond(&request, key, question));
             if questions.is_empty() {
                 asked.set_purpose(Purpose::Call);
-                asked.set_deadline(Some(now() + self.back.server.timeout));
+                asked.set_deadline(Some(now() + self.timeout()));
                 return Step::GoOn(cancel, next);
             }
             // A response is missing, so the question is put once more.
@@ -236,7 +247,7 @@ impl Exchange<'_> {
     /// Puts a modern child's questions to a legacy client, and sends the request again with what it
     /// answers, until the child has a result.
     pub(super) async fn ask_legacy_client(
-        &self,
+        self,
         request: &Rewrite,
         answer: Message,
         cancel: CancellationToken,
@@ -244,13 +255,13 @@ impl Exchange<'_> {
     ) {
         let mut answer = answer;
         for _ in 0..MAX_ROUNDS {
-            let Some(waits) = Waiting::begin(&self.back.waiting) else {
+            let Some(waits) = Waiting::begin(self.back) else {
                 return reply.error(&ErrorObject::new(code::BUSY, TOO_MANY));
             };
             reply.release_permit();
             let responses = tokio::select! {
                 () = cancel.cancelled() => return reply.forget(),
-                () = self.back.stop.cancelled() => return reply.fail(CallError::Stopping),
+                () = self.back.closing.cancelled() => return reply.fail(CallError::Stopping),
                 responses = self.responses(&answer, &reply) => responses,
             };
             let responses = match responses {
@@ -273,8 +284,8 @@ impl Exchange<'_> {
                     Heard::Log(line) => self.log(&reply, line),
                     Heard::Answer(answer) => break answer,
                     Heard::TimedOut(note) => return self.time_out(reply, note).await,
-                    Heard::Lost(why) => return reply.fail(self.lost(&why)),
-                    Heard::Clogged => return reply.fail(self.clogged()),
+                    Heard::Lost(why) => return self.fail(reply, self.lost(&why)),
+                    Heard::Clogged => return self.fail(reply, self.clogged()),
                     Heard::Gone | Heard::Unsent | Heard::Ended => return self.mourn(reply).await,
                     Heard::Question(question) => {
                         self.back.refuse(
@@ -287,7 +298,7 @@ impl Exchange<'_> {
                 }
             };
             if !self.must_ask_legacy_client(&answer) {
-                return reply.answer(&era::to_legacy_answer(&answer));
+                return self.answer(reply, answer).await;
             }
         }
         let error =

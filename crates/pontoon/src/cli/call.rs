@@ -13,9 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::terminal::{begin, fail, say, tell, with_spawner};
 use super::tools::{learn, tools, unknown};
-use crate::app::single;
-use crate::back::children::own_info;
-use crate::call::{Call, Client, Key, Questions, Reply};
+use crate::app::Single;
+use crate::back::children::{chain, own_info};
+use crate::call::{Call, Questions, Receipt, Reply};
+use crate::client::{Client, Key, Person};
 use crate::config::Options;
 use crate::outbox::{Next, Outbox};
 use crate::session::catalog::{Catalog, Entry};
@@ -35,23 +36,32 @@ pub fn run(
         Err(code) => return code,
     };
     with_spawner(starting, async |spawner| {
-        let Some(entry) = single(&config, server, &spawner) else {
-            return unknown(&config, server);
+        let single = match Single::new(&config, server, &spawner) {
+            Ok(Some(single)) => single,
+            Ok(None) => return unknown(&config, server),
+            Err(error) => return fail(&chain(&error)),
         };
+        let entry = &single.entry;
         let answer = async {
-            let catalog = learn(&entry).await?;
+            let catalog = learn(entry).await?;
             let request = request(&catalog, tool, arguments)?;
-            make_call(&entry, &catalog, request, &pairs(answers)?).await
+            make_call(entry, &catalog, request, &pairs(answers)?).await
         };
         let interrupted = async { drop(tokio::signal::ctrl_c().await) };
         let code = tokio::select! {
             answer = answer => match answer {
-                Ok(answer) => print(&answer, as_json),
+                Ok((answer, receipt)) => {
+                    let code = print(&answer, as_json);
+                    match receipt.map_or(Ok(()), |receipt| save(&single, &receipt)) {
+                        Ok(()) => code,
+                        Err(error) => fail(&format!("a file was not saved: {error}")),
+                    }
+                }
                 Err(why) => fail(&why),
             },
             () = interrupted => fail("interrupted; the server was told to stop"),
         };
-        entry.back.drain();
+        single.close().await;
         code
     })
 }
@@ -93,7 +103,7 @@ async fn make_call(
     catalog: &Catalog,
     request: Message,
     answers: &[(&str, &str)],
-) -> Result<Message, String> {
+) -> Result<(Message, Option<Box<Receipt>>), String> {
     let outbox = Arc::new(Outbox::default());
     let questions = Arc::new(Questions::default());
     let id = Bytes::from_static(b"1");
@@ -103,6 +113,7 @@ async fn make_call(
         info: own_info(),
         log_level: None,
         key: Key::Session("shell".into()),
+        person: Person::local(),
         feed: None,
         subscriptions: Vec::new(),
     };
@@ -126,8 +137,9 @@ async fn make_call(
             Next::End(Some(outcome)) => {
                 bar.finish();
                 drop(taking.await);
-                return Message::parse(outcome_text(outcome, &id).to_bytes().as_ref())
-                    .map_err(|error| error.to_string());
+                let receipt = outcome.receipt();
+                let answer = Message::parse(outcome_text(outcome, &id).to_bytes().as_ref());
+                return answer.map(|answer| (answer, receipt)).map_err(|error| error.to_string());
             }
             Next::End(None) => return Err("the call was cancelled".to_owned()),
         };
@@ -142,6 +154,29 @@ async fn make_call(
             _ => {}
         }
     }
+}
+
+/// Saves the files that a call made in the current folder, and overwrites none.
+fn save(single: &Single, receipt: &Receipt) -> std::io::Result<()> {
+    for (name, _) in &receipt.files {
+        let from = single.files_of(receipt.job).join(name);
+        let last = name.rsplit('/').next().unwrap_or(name);
+        let (stem, extension) = match last.rsplit_once('.') {
+            Some((stem, extension)) => (stem, format!(".{extension}")),
+            None => (last, String::new()),
+        };
+        let names = (2..).map(|number| format!("{stem}-{number}{extension}"));
+        for to in std::iter::once(last.to_owned()).chain(names) {
+            let mut made = match std::fs::File::create_new(&to) {
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
+                made => made?,
+            };
+            std::io::copy(&mut std::fs::File::open(&from)?, &mut made)?;
+            tell(&format!("saved {to}"));
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn log_line(message: &Message) -> String {

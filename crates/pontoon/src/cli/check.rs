@@ -25,7 +25,7 @@ fn describe(config: &Config) {
     for server in &config.servers {
         let mode = match server.mode {
             Mode::Stateless => "stateless".to_owned(),
-            Mode::Stateful { idle } => format!("stateful, idle {} s", idle.as_secs()),
+            Mode::Stateful { idle, .. } => format!("stateful, idle {} s", idle.as_secs()),
         };
         let program = match &server.program {
             Ok(program) => program.display().to_string(),

@@ -3,6 +3,9 @@
 pub mod call;
 pub mod check;
 pub mod demo;
+pub mod gc;
+pub mod health;
+pub mod reload;
 pub mod serve;
 pub mod terminal;
 pub mod tools;
@@ -50,6 +53,13 @@ Examples:
 
 A value is taken as JSON where the tool wants a number, a list and so on, and as text otherwise.")]
     Call(Call),
+    /// Remove jobs and sessions that have expired; safe beside running bridges, made for cron.
+    #[command(after_help = "\
+Exit codes: 0 all that expired is gone, 1 something could not be removed or the configuration is
+wrong. The directory is MCPO_JOBS_DIR, the time MCPO_FILE_EXPIRY.")]
+    Gc(Gc),
+    /// Ask a running bridge how it is: exit code 0 if it works, 1 if it is down or not there.
+    Health(Health),
     /// Be a small MCP server on standard input and output, to try things with.
     Demo,
 }
@@ -72,6 +82,16 @@ struct Serve {
     /// How much to log: debug, info, warn or error.
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
+    /// The key that clients must show; others on this machine can read it here, so rather set
+    /// MCPO_API_KEY.
+    #[arg(long, short = 'k', value_name = "KEY")]
+    api_key: Option<String>,
+    /// Ask for the key everywhere, not only where tools are used.
+    #[arg(long)]
+    strict_auth: bool,
+    /// Take a change of the configuration file over without a restart.
+    #[arg(long)]
+    hot_reload: bool,
     /// A further host name by which clients reach the bridge; may be given several times.
     #[arg(long, value_name = "HOST")]
     allowed_host: Vec<String>,
@@ -110,6 +130,43 @@ struct Call {
     json: bool,
 }
 
+impl Serve {
+    fn options(self) -> Options {
+        Options {
+            listen: self.listen,
+            log_level: self.log_level,
+            api_key: self.api_key,
+            strict_auth: self.strict_auth,
+            hot_reload: self.hot_reload,
+            allowed_hosts: self.allowed_host,
+            insecure: self.insecure,
+            ..self.source.options()
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+struct Health {
+    /// The bridge to ask [default: the one at MCPO_LISTEN, else http://127.0.0.1:8080].
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// Print everything as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Gc {
+    #[command(flatten)]
+    source: Source,
+    /// Say what would be removed, and remove nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
 impl Source {
     fn options(&self) -> Options {
         Options { config: self.config.clone(), ..Options::default() }
@@ -119,10 +176,7 @@ impl Source {
 /// Runs the command that was typed. Exit codes: 0 done, 1 failed, 2 typed wrongly.
 pub fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Serve(Serve { source, listen, log_level, allowed_host, insecure }) => {
-            let allowed_hosts = allowed_host;
-            serve::run(&Options { listen, log_level, allowed_hosts, insecure, ..source.options() })
-        }
+        Command::Serve(serve) => serve::run(&serve.options()),
         Command::Check(source) => check::run(&source.options()),
         Command::Tools(Tools { server, source, json }) => {
             tools::run(&server, &source.options(), json)
@@ -130,6 +184,8 @@ pub fn main() -> ExitCode {
         Command::Call(Call { server, tool, arguments, source, answer, json }) => {
             call::run(&server, &tool, &arguments, &answer, &source.options(), json)
         }
+        Command::Health(Health { url, json }) => health::run(url.as_deref(), json),
+        Command::Gc(Gc { source, dry_run, json }) => gc::run(&source.options(), dry_run, json),
         Command::Demo => demo::run(),
     }
 }

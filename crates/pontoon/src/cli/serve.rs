@@ -1,15 +1,19 @@
 //! `pontoon serve`: run the bridge until a signal.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::reload::changes;
 use super::terminal::{begin, fail, source, tell, with_spawner};
 use crate::app::App;
 use crate::back::children::chain;
-use crate::config::{Config, Mode, Options};
-use crate::observe::log;
+use crate::back::secrets_of;
+use crate::config::{Config, Mode, Options, Secret};
+use crate::observe::log::{self, Hygiene, Settings};
+use crate::observe::metrics::Metrics;
 
 /// Serves until SIGTERM or SIGINT; a second one ends it at once.
 pub fn run(options: &Options) -> ExitCode {
@@ -17,17 +21,34 @@ pub fn run(options: &Options) -> ExitCode {
         Ok(begun) => begun,
         Err(code) => return code,
     };
-    log::start(config.log_level);
+    let metrics = Arc::new(Metrics::default());
+    let settings = Settings {
+        level: config.log_level,
+        folder: config.log_dir.as_deref(),
+        hygiene: Hygiene::new(secrets(&config)),
+    };
+    let log = match log::start(settings, &metrics) {
+        Ok(log) => log,
+        Err(error) => return fail(&format!("cannot start the log: {error}")),
+    };
     raise_descriptor_limit();
     with_spawner(starting, async |spawner| {
-        let app = match App::start(&config, spawner).await {
+        let app = match App::start(&config, spawner, Arc::clone(&metrics)).await {
             Ok(app) => app,
             Err(error) => return fail(&chain(&error)),
         };
         greet(&config, &app);
-        app.run(stop_signal()).await;
+        let changes = changes(options, &config, app.metrics(), log.secrets());
+        app.run(stop_signal(), changes).await;
         ExitCode::SUCCESS
     })
+}
+
+/// What is configured and must never be logged.
+pub fn secrets(config: &Config) -> impl Iterator<Item = &[u8]> {
+    let keys = config.api_keys.iter().map(|key| &key.key);
+    let ours = keys.chain(&config.owui_jwt_secret).chain(&config.link_secret).map(Secret::expose);
+    ours.chain(config.servers.iter().flat_map(|server| secrets_of(server)))
 }
 
 /// Allows as many descriptors as the system lets us have: each child needs four, each client one.

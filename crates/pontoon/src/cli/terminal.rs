@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use pontoon_supervise::{Ladder, Spawner, Starting};
+use pontoon_supervise::{Ladder, Spawner, Starting, harden_worker};
 
 use crate::config::{Config, Options, Source};
 
@@ -26,7 +26,7 @@ pub fn fail(why: &str) -> ExitCode {
 }
 
 /// The configuration, its warnings told; mistakes end the command.
-fn load(options: &Options) -> Result<Config, ExitCode> {
+pub fn load(options: &Options) -> Result<Config, ExitCode> {
     match Config::load(options, std::env::vars_os()) {
         Ok((config, remarks)) => {
             if !remarks.is_empty() {
@@ -51,6 +51,7 @@ pub fn source(config: &Config) -> String {
 
 /// The configuration, and the process that starts children: forked before any thread exists.
 pub fn begin(options: &Options) -> Result<(Config, Starting), ExitCode> {
+    harden_worker();
     let config = load(options)?;
     let starting = Spawner::start();
     let starting =

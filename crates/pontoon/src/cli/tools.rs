@@ -7,7 +7,8 @@ use pontoon_wire::{Era, method};
 use serde_json::Value;
 
 use super::terminal::{begin, fail, say, with_spawner};
-use crate::app::single;
+use crate::app::Single;
+use crate::back::children::chain;
 use crate::config::{Config, Options};
 use crate::session::catalog::{Catalog, Entry};
 
@@ -18,13 +19,17 @@ pub fn run(server: &str, options: &Options, as_json: bool) -> ExitCode {
         Err(code) => return code,
     };
     with_spawner(starting, async |spawner| {
-        let Some(entry) = single(&config, server, &spawner) else {
-            return unknown(&config, server);
+        let single = match Single::new(&config, server, &spawner) {
+            Ok(Some(single)) => single,
+            Ok(None) => return unknown(&config, server),
+            Err(error) => return fail(&chain(&error)),
         };
-        match learn(&entry).await {
+        let code = match learn(&single.entry).await {
             Ok(catalog) => print(&catalog, as_json),
             Err(why) => fail(&why),
-        }
+        };
+        single.close().await;
+        code
     })
 }
 

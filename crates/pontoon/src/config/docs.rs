@@ -3,14 +3,16 @@
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
+use super::draft::Surroundings;
 use super::environment::Environment;
 use super::file;
-use super::keys::{KEYS, REFUSED_KEYS, Surroundings};
+use super::isolation::ISOLATION_KEYS;
+use super::keys::{KEYS, REFUSED_KEYS};
 use super::remarks::{Remarks, Weight};
 use super::server::{DEFAULT_VARIABLES, USUAL_VARIABLES};
-use super::variables::{REFUSED_VARIABLES, VARIABLES};
+use super::settings::Settings;
+use super::variables::{REFUSED_VARIABLES, SECRETS, VARIABLES};
 
 const HEAD: &str = "\
 <!-- Written by a test from the tables in crates/pontoon/src/config. Renew it with
@@ -38,28 +40,56 @@ The name of a server (`excel`) is part of its URL, `/mcp/excel`: 1 to 64 letters
 and `-`, beginning with a letter or digit. `mcp-servers.example.json` shows every key.
 ";
 
+const PLACEHOLDERS: &str = "
+## Placeholders
+
+In `args` and in the values of `env`:
+
+| placeholder | becomes |
+|---|---|
+| `${env:NAME}` | the value of that variable of Pontoon's own environment, so that secrets stay out \
+of the file; one that is not set is a mistake |
+| `${MCPO_WORKDIR}` | the workspace of the process |
+| `${MCPO_JOB_ID}` | the job it was started for |
+| `${user:id}`, `${user:email}`, `${user:name}`, `${user:role}` | what is known of who calls, so \
+that a person's own account reaches that person's process and no other; empty if it is not known |
+| `${header:X-Name}` | that header of the request, but not `Authorization`, `Cookie` and \
+`Proxy-Authorization`: the protocol forbids to pass on what a client proves itself with |
+
+Write `--user=${user:id}` rather than `${user:id}` alone, so that a value that begins with `-` is
+not taken for an option.
+";
+
 /// The whole of `docs/configuration.md`.
 fn page() -> String {
     let mut page = HEAD.to_owned();
     let mut add = |text: String| page.push_str(&text);
     add("\n## Keys of a server\n\n| key | default | meaning |\n|---|---|---|\n".to_owned());
     for key in KEYS {
-        let default = if key.default.contains(' ') {
-            key.default.to_owned()
-        } else {
-            format!("`{}`", key.default)
-        };
-        add(format!("| `{}` | {default} | {} |\n", key.name, key.doc));
+        add(format!("| `{}` | {} | {} |\n", key.name, marked(key.default), key.doc));
     }
     add("\nAn unknown key is a warning that names the nearest known one. These keys belong to \
          other versions or bridges and are refused: "
         .to_owned());
     add(format!("{}.\n", listed(REFUSED_KEYS)));
+    add(PLACEHOLDERS.to_owned());
+    add("\n## Isolation\n\nThe keys of the object `isolation`; an unknown one is a mistake.\n\n\
+         | key | default | meaning |\n|---|---|---|\n"
+        .to_owned());
+    for key in ISOLATION_KEYS {
+        add(format!("| `{}` | {} | {} |\n", key.name, marked(key.default), key.doc));
+    }
     add("\n## Environment variables\n\n| variable | default | meaning |\n|---|---|---|\n"
         .to_owned());
     for variable in VARIABLES {
         add(format!("| `{}` | {} | {} |\n", variable.name, variable.default, variable.doc));
     }
+    let files: Vec<String> = SECRETS.iter().map(|name| format!("{name}_FILE")).collect();
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    add(format!(
+        "\nA secret may lie in a file, as containers have it. These name the file: {}.\n",
+        listed(&files)
+    ));
     add("\nA variable that is empty counts as not set. These belong to other versions and are \
          refused: "
         .to_owned());
@@ -70,12 +100,18 @@ fn page() -> String {
     let defaults: Vec<&str> = defaults.iter().map(String::as_str).collect();
     add(format!(
         "{} of Pontoon's own environment where they are set, {} unless set otherwise, what \
-         `inherit_env` names, and what `env` sets. Nothing else, so that no secret is handed on by \
-         accident.\n",
+         `inherit_env` names, what `env` sets, and about its start `MCPO_WORKDIR`, `MCPO_JOB_ID`, \
+         `MCPO_BASE_URL` where it is set, and `TMPDIR`. Nothing else, so that no secret is handed \
+         on by accident.\n",
         listed(USUAL_VARIABLES),
         listed(&defaults)
     ));
     page
+}
+
+/// A default as code, unless it is words.
+fn marked(default: &str) -> String {
+    if default.contains(' ') { default.to_owned() } else { format!("`{default}`") }
 }
 
 fn listed(names: &[&str]) -> String {
@@ -110,8 +146,9 @@ fn the_example_is_read_without_a_remark_but_for_missing_programs() {
     let path = in_package("mcp-servers.example.json");
     let text = fs::read_to_string(&path).unwrap();
     let environment = Environment::new([("HOME".into(), "/home/me".into())]);
-    let timeout = Duration::from_secs(300);
-    let around = Surroundings { folder: Path::new("/"), environment: &environment, timeout };
+    let settings = Settings::default();
+    let folder = Path::new("/");
+    let around = Surroundings { folder, environment: &environment, settings: &settings };
     let mut remarks = Remarks::default();
     let servers = file::read(&path, &text, &around, &mut remarks);
     assert!(remarks.iter().all(|remark| remark.weight == Weight::BrokenServer), "{remarks}");
@@ -125,5 +162,8 @@ fn the_example_shows_every_key_with_its_default() {
         assert!(text.contains(&format!("\"{}\":", key.name)), "`{}` is not shown", key.name);
         let default = format!("Default: {}.", key.default);
         assert!(text.contains(&default), "`{}` is shown without \"{default}\"", key.name);
+    }
+    for key in ISOLATION_KEYS {
+        assert!(text.contains(&format!("\"{}\":", key.name)), "`{}` is not shown", key.name);
     }
 }

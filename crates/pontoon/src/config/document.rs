@@ -77,8 +77,16 @@ impl<'a> Node<'a> {
         Self { value, key: String::new() }
     }
 
+    pub(super) fn as_text(&self) -> Option<&str> {
+        self.value.as_string_lit().map(|text| &*text.value)
+    }
+
     pub(super) fn is_text(&self, text: &str) -> bool {
-        self.value.as_string_lit().is_some_and(|found| found.value == text)
+        self.as_text() == Some(text)
+    }
+
+    pub(super) fn is_object(&self) -> bool {
+        matches!(self.value, Value::Object(_))
     }
 
     /// The value in words, for what was found instead of what was expected.

@@ -2,19 +2,15 @@
 //!
 //! What each key means is in `keys.rs`.
 
-use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::document::{Member, Node, Reader, parse};
-use super::keys::{Draft, KEYS, REFUSED_KEYS, Surroundings};
+use super::draft::{Draft, Surroundings, Written};
+use super::keys::{KEYS, REFUSED_KEYS, UNNEEDED_KEYS};
 use super::nearest::unknown;
-use super::program;
 use super::remarks::{Remarks, Weight};
-use super::server::{Mode, Server, ServerName};
-
-const DEFAULT_IDLE: Duration = Duration::from_secs(1800);
+use super::server::Server;
 
 /// The servers that `text` names, in its order; what is wrong with it goes to `remarks`.
 pub(super) fn read(
@@ -48,7 +44,8 @@ pub(super) fn read(
             continue;
         }
         let draft = read_keys(&keys, reader, around);
-        servers.extend(finish(server, draft, &keys, reader, around).map(Arc::new));
+        let written = Written { server, keys: &keys };
+        servers.extend(draft.finish(&written, reader, around).map(Arc::new));
     }
     if members.is_empty() {
         reader.about(Weight::Mistake, &list.node, "names no server");
@@ -67,96 +64,50 @@ fn is_disabled(keys: &[Member<'_>], reader: &mut Reader<'_>) -> bool {
 /// What is written for one server, key by key.
 fn read_keys(keys: &[Member<'_>], reader: &mut Reader<'_>, around: &Surroundings<'_>) -> Draft {
     let mut draft = Draft::default();
-    for written in keys {
-        match KEYS.iter().find(|key| key.name == written.name) {
-            Some(key) => (key.read)(&mut draft, &written.node, reader, around),
-            None if REFUSED_KEYS.contains(&&*written.name) => {
-                let message = format!("`{}` is not supported by this version", written.name);
-                reader.about_name(Weight::Mistake, written, message);
+    for (index, written) in keys.iter().enumerate() {
+        let name = written.name.as_str();
+        if let Some(key) = KEYS.iter().find(|key| key.is_called(name)) {
+            match keys[..index].iter().find(|other| key.is_called(&other.name)) {
+                Some(first) => {
+                    let message = format!("means the same as `{}`, leave one out", first.name);
+                    reader.about_name(Weight::Mistake, written, message);
+                }
+                None => (key.read)(&mut draft, &written.node, reader, around),
             }
-            None => {
-                let message = unknown("key", &written.name, KEYS.iter().map(|key| key.name));
-                reader.about_name(Weight::Warning, written, message);
-            }
+        } else if REFUSED_KEYS.contains(&name) {
+            let message = format!("`{name}` is not supported by this version");
+            reader.about_name(Weight::Mistake, written, message);
+        } else if let Some((_, served_by)) = UNNEEDED_KEYS.iter().find(|(key, _)| *key == name) {
+            reader.about_name(Weight::Warning, written, format!("is not needed: {served_by}"));
+        } else {
+            let message = unknown("key", name, KEYS.iter().map(|key| key.name));
+            reader.about_name(Weight::Warning, written, message);
         }
     }
     draft
 }
 
-/// The server that a draft makes, once its keys are compared with each other.
-fn finish(
-    server: &Member<'_>,
-    draft: Draft,
-    keys: &[Member<'_>],
-    reader: &mut Reader<'_>,
-    around: &Surroundings<'_>,
-) -> Option<Server> {
-    let key = |name: &str| keys.iter().find(|member| member.name == name);
-    let name = server.name.parse::<ServerName>();
-    if let Err(error) = &name {
-        reader.about_name(Weight::Mistake, server, error.to_string());
-    }
-    if let (Some(idle), false) = (key("idle_timeout"), draft.is_stateful) {
-        let message = "has a meaning only with `\"mode\": \"stateful\"`";
-        reader.about_name(Weight::Mistake, idle, message);
-    }
-    let command = written_command(server, &draft, keys, reader)?;
-    let path = draft.env.iter().find(|(name, _)| name == "PATH");
-    let path = path.map(|(_, path)| OsStr::new(path)).or_else(|| around.environment.get("PATH"));
-    let program = program::find(command, path, around.folder);
-    if let (Err(error), Some(key)) = (&program, key("command")) {
-        reader.about(Weight::BrokenServer, &key.node, error.to_string());
-    }
-    let started = program.as_ref().map_or_else(|_| command.into(), OsString::from);
-    let mode = match draft.is_stateful {
-        true => Mode::Stateful { idle: draft.idle.unwrap_or(DEFAULT_IDLE) },
-        false => Mode::Stateless,
-    };
-    let mut server = Server {
-        name: name.ok()?,
-        program,
-        args: draft.args,
-        env: draft.env,
-        inherit_env: draft.inherit_env,
-        cwd: draft.cwd,
-        mode,
-        timeout: draft.timeout.unwrap_or(around.timeout),
-        heal: draft.heal,
-        fingerprint: 0,
-    };
-    server.fingerprint = server.fingerprint_of(started.as_encoded_bytes());
-    Some(server)
-}
-
-/// The command of a server, or `None` after telling that there is none.
-fn written_command<'d>(
-    server: &Member<'_>,
-    draft: &'d Draft,
-    keys: &[Member<'_>],
-    reader: &mut Reader<'_>,
-) -> Option<&'d str> {
-    // A wrong command has been told, and so has the key that makes a server a remote one: that
-    // there is no command besides is no news.
-    if !keys.iter().any(|key| matches!(&*key.name, "command" | "url" | "socket")) {
-        reader.about_name(Weight::Mistake, server, "there is no `command` to start");
-    }
-    draft.command.as_deref()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::environment::Environment;
+    use std::time::Duration;
+
     use pontoon_wire::heal::HealMode;
 
+    use super::super::environment::Environment;
+    use super::super::isolation::{Isolation, Level, Network};
+    use super::super::lifetime::{Files, Mode, SessionKey, Warm, Workspace};
     use super::super::server::InheritEnv;
+    use super::super::settings::Settings;
+    use super::super::template::Template;
     use super::*;
 
     fn servers(text: &str) -> (Vec<Arc<Server>>, Remarks) {
         let variables = [("PATH", "/usr/bin:/bin"), ("TOKEN", "secret")];
         let environment =
             Environment::new(variables.map(|(name, value)| (name.into(), value.into())));
-        let timeout = Duration::from_secs(300);
-        let around = Surroundings { folder: Path::new("/tmp"), environment: &environment, timeout };
+        let settings = Settings::default();
+        let folder = Path::new("/tmp");
+        let around = Surroundings { folder, environment: &environment, settings: &settings };
         let mut remarks = Remarks::default();
         let servers = read(Path::new("mcp-servers.json"), text, &around, &mut remarks);
         (servers, remarks)
@@ -186,24 +137,64 @@ mod tests {
                         "command": "sh", "args": ["-c", "${env:TOKEN}"],
                         "env": {"KEY": "x${env:TOKEN}"}, "inherit_env": ["LANG"], "cwd": ".",
                         "type": "stdio", "mode": "stateful", "timeout": "5m", "idle_timeout": 60,
-                        "heal": "off", "disabled": false,
+                        "heal": "off", "disabled": false, "max_processes_per_chat": 2,
+                        "max_processes_per_client": 3, "max_in_flight": 4, "session_key": "ip",
+                        "workspace": "session", "warm": 0, "files": "header",
+                        "file_path_fields": ["path"], "tool_timeouts": {"render": "10m"},
+                        "disabledTools": ["rm"], "instructions": "", "usage_guide": "g",
+                        "post_instraction": "p",
+                        "isolation": {
+                            "level": "user", "network": "none", "best_effort": true,
+                            "memory": "512MiB", "processes": 16, "cpu": 60, "file_size": "1GiB",
+                            "open_files": 256, "run_time": "2h", "read": ["/etc"], "write": ["."],
+                        },
                     },
-                    "b": {"command": "/bin/sh", "inherit_env": "all"},
-                    "c": {"disabled": true, "warm": 5, "url": "http://x"},
+                    "b": {
+                        "command": "/bin/sh", "inherit_env": "all", "warm": "auto", "files": "off",
+                        "isolation": "confined", "disabled_tools": ["x"], "usage_guide": "",
+                    },
+                    "c": {"disabled": true, "warm": -5, "url": "http://x"},
                 },
             }"#,
         );
         assert_eq!(remarks.to_string(), "");
         let [a, b] = &servers[..] else { panic!("two servers") };
         assert!(a.program.as_ref().unwrap().ends_with("sh"));
-        assert_eq!(a.args, ["-c", "secret"]);
-        assert_eq!(a.env, [("KEY".to_owned(), "xsecret".to_owned())]);
+        assert_eq!(a.args, ["-c", "secret"].map(Template::plain));
+        assert_eq!(a.env, [("KEY".to_owned(), Template::plain("xsecret"))]);
         assert_eq!(a.inherit_env, InheritEnv::Names(vec!["LANG".to_owned()]));
         assert_eq!(a.cwd, Some("/tmp/.".into()));
-        assert_eq!(a.mode, Mode::Stateful { idle: Duration::from_secs(60) });
-        assert_eq!(a.timeout, Duration::from_secs(300));
+        let idle = Duration::from_secs(60);
+        assert_eq!(a.mode, Mode::Stateful { idle, per_address: 2, per_client: 3 });
+        assert_eq!((a.max_in_flight, a.session_key), (4, SessionKey::Ip));
+        assert_eq!((a.workspace, a.warm), (Workspace::Session, Warm::Fixed(0)));
+        assert_eq!((a.files, &*a.file_path_fields[0]), (Files::Header, "path"));
+        assert_eq!(a.disabled_tools, ["rm"]);
+        assert_eq!(a.timeout_of(None), Duration::from_secs(300));
+        assert_eq!(a.timeout_of(Some("other")), Duration::from_secs(300));
+        assert_eq!(a.timeout_of(Some("render")), Duration::from_secs(600));
+        let said = [&a.instructions, &a.usage_guide, &a.post_instruction].map(Option::as_deref);
+        assert_eq!(said, [Some(""), Some("g"), Some("p")]);
+        let isolation = Isolation {
+            level: Level::User,
+            network: Network::None,
+            best_effort: true,
+            memory_bytes: Some(512 << 20),
+            processes: Some(16),
+            cpu: Some(idle),
+            file_size_bytes: Some(1 << 30),
+            open_files: Some(256),
+            run_time: Some(Duration::from_secs(7200)),
+            read: vec!["/etc".into()],
+            write: vec!["/tmp/.".into()],
+        };
+        assert_eq!(a.isolation, isolation);
         assert_eq!(a.heal, HealMode::Off);
         assert_eq!((b.mode, b.heal), (Mode::Stateless, HealMode::Repair));
+        assert_eq!((b.warm, b.files, b.workspace), (Warm::Auto, Files::Off, Workspace::Job));
+        assert_eq!(b.isolation, Isolation { level: Level::Confined, ..Isolation::default() });
+        assert_eq!((&b.disabled_tools[..], &b.usage_guide), (&["x".to_owned()][..], &None));
+        assert_eq!((b.max_in_flight, b.session_key), (64, SessionKey::Auto));
         assert_eq!(b.inherit_env, InheritEnv::All);
         assert_ne!(a.fingerprint, b.fingerprint);
     }
@@ -217,7 +208,7 @@ mod tests {
       "comand": "uvx",
       "args": "excel",
       "timeout": "soon",
-      "warm": 2
+      "profile": 2
     },
     "no good": {"command": ""},
     "c": {"command": "sh", "env": {"A": 5, "B": "${env:GONE}"}},
@@ -229,11 +220,11 @@ mod tests {
   warning: line 4, column 7: mcpServers.excel.comand: unknown key `comand`, did you mean `command`?
   line 5, column 15: mcpServers.excel.args: expected a list of texts, found text
   line 6, column 18: mcpServers.excel.timeout: expected seconds such as 300 or \"5m\", found \"soon\"
-  line 7, column 7: mcpServers.excel.warm: `warm` is not supported by this version
+  line 7, column 7: mcpServers.excel.profile: `profile` is not supported by this version
   line 9, column 5: mcpServers.\"no good\": a server's name is 1 to 64 letters, digits, `.`, `_` and `-`, and begins with a letter or digit
   line 9, column 28: mcpServers.\"no good\".command: is empty
   line 10, column 41: mcpServers.c.env.A: expected text in quotes, found a number
-  line 10, column 49: mcpServers.c.env.B: the variable `GONE` of ${env:GONE} is not set, or is not UTF-8 text
+  line 10, column 49: mcpServers.c.env.B: ${env:GONE}: the variable `GONE` is not set, or is not UTF-8 text
   line 11, column 5: mcpServers.c: written twice, first in line 10",
         );
     }
@@ -287,13 +278,119 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_time_needs_a_process_that_is_kept() {
-        check_keys("\"mode\": \"stateful\", \"idle_timeout\": \"1h\"", &[]);
-        let told =
-            "2:1: mcpServers.a.idle_timeout: has a meaning only with `\"mode\": \"stateful\"`";
-        check_keys("\"idle_timeout\": \"1h\"", &[told]);
+    fn what_is_kept_needs_a_process_that_is_kept() {
+        for key in [
+            "idle_timeout",
+            "max_processes_per_ip",
+            "max_processes_per_chat",
+            "max_processes_per_client",
+            "max_in_flight",
+        ] {
+            check_keys(&format!("\"mode\": \"stateful\", \"{key}\": 5"), &[]);
+            let told = "has a meaning only with `\"mode\": \"stateful\"`";
+            let told = format!("2:1: mcpServers.a.{key}: {told}");
+            check_keys(&format!("\"{key}\": 5"), &[&told]);
+        }
         let told = "2:9: mcpServers.a.mode: expected \"stateless\" or \"stateful\", found \"full\"";
         check_keys("\"mode\": \"full\", \"idle_timeout\": \"1h\"", &[told]);
+    }
+
+    #[test]
+    fn what_is_kept_ready_depends_on_no_call() {
+        let told = "2:1: mcpServers.a.warm: no process can be kept ready:";
+        let for_whom =
+            "it is not known yet for whom, but `args` or `env` have ${user:..} or ${header:..}";
+        for (keys, reason) in [
+            ("\"mode\": \"stateful\"", "a stateful process is kept for its session anyway"),
+            (
+                "\"workspace\": \"session\"",
+                "it is not known yet in whose workspace, `\"workspace\": \"session\"`",
+            ),
+            ("\"args\": [\"--for=${user:id}\"]", for_whom),
+            ("\"env\": {\"TEAM\": \"${header:X-Team}\"}", for_whom),
+            (
+                "\"isolation\": \"user\"",
+                "it is not known yet as which user of the system, `isolation` being `\"user\"`",
+            ),
+        ] {
+            check_keys(&format!("\"warm\": 1, {keys}"), &[&format!("{told} {reason}")]);
+            check_keys(&format!("\"warm\": \"auto\", {keys}"), &[&format!("{told} {reason}")]);
+            check_keys(&format!("\"warm\": 0, {keys}"), &[]);
+        }
+        check_keys("\"warm\": 3, \"env\": {\"DIR\": \"${MCPO_WORKDIR}\"}", &[]);
+        let told = "2:9: mcpServers.a.mode: expected \"stateless\" or \"stateful\", found \"full\"";
+        check_keys("\"mode\": \"full\", \"warm\": 1", &[told]);
+    }
+
+    #[test]
+    fn a_process_of_one_person_is_not_shared_by_an_address() {
+        let personal = "\"session_key\": \"ip\", \"args\": [\"--for=${user:id}\"]";
+        let told = "2:1: mcpServers.a.session_key: all who come from one address would share a \
+                    process, but `args` or `env` have ${user:..} or ${header:..}";
+        check_keys(&format!("{personal}, \"mode\": \"stateful\""), &[told]);
+        check_keys(personal, &[]);
+        check_keys("\"session_key\": \"ip\", \"mode\": \"stateful\"", &[]);
+    }
+
+    #[test]
+    fn a_wrong_isolation_is_never_less_than_asked() {
+        let at = "2:14: mcpServers.a.isolation";
+        let levels = "\"basic\" or \"confined\" or \"user\"";
+        let told = format!("{at}: expected {levels}, found \"jail\"");
+        check_keys("\"isolation\": \"jail\"", &[&told]);
+        check_keys("\"isolation\": 5", &[&format!("{at}: expected {levels}, found 5")]);
+        let told = "2:15: mcpServers.a.isolation.memroy: unknown key `memroy`, did you mean \
+                    `memory`?";
+        check_keys("\"isolation\": {\"memroy\": \"1GiB\"}", &[told]);
+        let text = r#"{"mcpServers": {"a": {"command": "sh", "isolation": {"memroy": 1}}}}"#;
+        assert_eq!(servers(text).1.heaviest(), Some(Weight::Mistake));
+        let told = "2:1: mcpServers.a.isolation: `read` and `write` have a meaning only with the \
+                    level `\"confined\"` or `\"user\"`";
+        check_keys("\"isolation\": {\"read\": [\"/etc\"]}", &[told]);
+        let told = "2:42: mcpServers.a.isolation.write[0]: there is no file or folder `/gone-7`";
+        check_keys("\"isolation\": {\"level\": \"user\", \"write\": [\"/gone-7\"]}", &[told]);
+    }
+
+    #[test]
+    fn one_key_in_two_spellings_is_a_mistake() {
+        let told = "2:22: mcpServers.a.disabled_tools: means the same as `disabledTools`, leave \
+                    one out";
+        check_keys("\"disabledTools\": [], \"disabled_tools\": []", &[told]);
+    }
+
+    #[test]
+    fn keys_that_are_not_needed_warn() {
+        let (_, remarks) = servers(
+            r#"{"mcpServers": {"a": {"command": "sh", "resolve_path_fields": ["p"],
+                "session_persistence": true}}}"#,
+        );
+        assert_eq!(remarks.heaviest(), Some(Weight::Warning));
+        let told: Vec<&str> = remarks.iter().map(|remark| &*remark.message).collect();
+        assert!(told.iter().all(|message| message.starts_with("is not needed: ")), "{remarks}");
+        assert_eq!(told.len(), 2);
+    }
+
+    #[test]
+    fn a_path_that_is_not_in_the_workspace_warns() {
+        // The tests run in the folder of the package.
+        for path in ["Cargo.toml", "./Cargo.toml", "./src", "src/lib.rs"] {
+            let told = format!(
+                "2:10: mcpServers.a.args[0]: `{path}` is found from here, but the program starts \
+                 in its workspace; write an absolute path or set `cwd`"
+            );
+            check_keys(&format!("\"args\": [\"{path}\"]"), &[&told]);
+            check_keys(&format!("\"args\": [\"{path}\"], \"cwd\": \"/\""), &[]);
+        }
+        for path in ["src", ".", "/etc/passwd", "gone.py", "-c", "", "${MCPO_WORKDIR}/Cargo.toml"] {
+            check_keys(&format!("\"args\": [\"{path}\"]"), &[]);
+        }
+    }
+
+    #[test]
+    fn our_own_secrets_are_not_inherited() {
+        let told = "2:17: mcpServers.a.inherit_env[0]: `MCPO_API_KEY` is a secret of Pontoon's \
+                    own, not for its servers";
+        check_keys("\"inherit_env\": [\"MCPO_API_KEY\"]", &[told]);
     }
 
     #[test]
@@ -311,7 +408,7 @@ mod tests {
 
     #[test]
     fn no_known_key_is_refused() {
-        assert!(KEYS.iter().all(|key| !REFUSED_KEYS.contains(&key.name)));
+        assert!(!REFUSED_KEYS.iter().any(|name| KEYS.iter().any(|key| key.is_called(name))));
     }
 
     #[test]

@@ -1,23 +1,26 @@
 //! The keys of a server in `mcp-servers.json`, each with its default and its documentation.
 //!
 //! The table [`KEYS`] is what is read, what misspelt keys are compared with, and what
-//! `docs/configuration.md` is written from, so that the three cannot disagree.
+//! `docs/configuration.md` is written from, so that the three cannot disagree. How keys go together
+//! is left to `draft.rs`.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use super::document::{Node, Reader};
-use super::environment::Environment;
-use super::placeholders::resolve;
-use super::remarks::Weight;
 use pontoon_wire::heal::HealMode;
 
+use super::document::{Node, Reader};
+use super::draft::{Draft, Surroundings};
+use super::isolation;
+use super::lifetime::{Files, SessionKey, Warm, Workspace};
+use super::remarks::Weight;
 use super::server::InheritEnv;
+use super::template::{self, Template};
 use super::units;
+use super::variables::is_own_secret;
 
 /// A key of a server in the file.
 pub(super) struct Key {
     pub(super) name: &'static str,
+    /// Other spellings that mean the same.
+    pub(super) also: &'static [&'static str],
     /// The value without it, as it would be written.
     #[cfg_attr(not(test), expect(dead_code, reason = "the documentation is written by a test"))]
     pub(super) default: &'static str,
@@ -27,34 +30,17 @@ pub(super) struct Key {
     pub(super) read: fn(&mut Draft, &Node<'_>, &mut Reader<'_>, &Surroundings<'_>),
 }
 
-/// What a server is read with, besides the file.
-pub(super) struct Surroundings<'a> {
-    /// The absolute folder of the file, where relative paths begin.
-    pub(super) folder: &'a Path,
-    /// Our own environment, for placeholders and `PATH`.
-    pub(super) environment: &'a Environment,
-    /// The time-out of servers that have none of their own.
-    pub(super) timeout: Duration,
-}
-
-/// A server while it is read: what was written and could be understood.
-#[derive(Default)]
-pub(super) struct Draft {
-    pub(super) command: Option<String>,
-    pub(super) args: Vec<String>,
-    pub(super) env: Vec<(String, String)>,
-    pub(super) inherit_env: InheritEnv,
-    pub(super) cwd: Option<PathBuf>,
-    pub(super) is_stateful: bool,
-    pub(super) timeout: Option<Duration>,
-    pub(super) idle: Option<Duration>,
-    pub(super) heal: HealMode,
+impl Key {
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.also.contains(&name)
+    }
 }
 
 /// Every key of a server that this version knows.
 pub(super) const KEYS: &[Key] = &[
     Key {
         name: "command",
+        also: &[],
         default: "none, it is required",
         doc: "The program to start, without a shell. A name is looked up in `PATH` (the one in \
               `env`, else Pontoon's own); a path with a slash is relative to the folder of this \
@@ -63,32 +49,33 @@ pub(super) const KEYS: &[Key] = &[
     },
     Key {
         name: "args",
+        also: &[],
         default: "[]",
-        doc: "The arguments of the program. `${env:NAME}` becomes the value of that variable; a \
-              variable that is not set is a mistake.",
+        doc: "The arguments of the program, with placeholders (below).",
         read: |draft, node, reader, around| {
             for item in reader.items(node, "a list of texts").unwrap_or_default() {
-                draft.args.extend(filled_in(&item, reader, around));
+                draft.args.extend(template(&item, reader, around));
             }
         },
     },
     Key {
         name: "env",
+        also: &[],
         default: "{}",
-        doc: "Variables set for the program. `${env:NAME}` becomes the value of that variable of \
-              Pontoon's own environment, so that secrets stay out of the file.",
+        doc: "Variables set for the program, with placeholders (below) in their values.",
         read: |draft, node, reader, around| {
             for member in reader.members(node).unwrap_or_default() {
                 if !is_variable_name(&member.name) {
                     reader.about_name(Weight::Mistake, &member, NOT_A_VARIABLE);
                 }
-                let value = filled_in(&member.node, reader, around);
+                let value = template(&member.node, reader, around);
                 draft.env.extend(value.map(|value| (member.name, value)));
             }
         },
     },
     Key {
         name: "inherit_env",
+        also: &[],
         default: "[]",
         doc: "The names of Pontoon's own variables that the program sees besides the usual ones, \
               or `\"all\"` for all of them but Pontoon's own settings (`MCPO_*`, `PONTOON_*`).",
@@ -96,8 +83,10 @@ pub(super) const KEYS: &[Key] = &[
     },
     Key {
         name: "cwd",
-        default: "the folder Pontoon was started in",
-        doc: "The folder the program starts in, relative to the folder of this file.",
+        also: &[],
+        default: "the workspace",
+        doc: "The folder the program starts in, relative to the folder of this file. Files that \
+              it makes outside its workspace are not offered to clients.",
         read: |draft, node, reader, around| {
             let Some(written) = reader.filled_text(node) else { return };
             let cwd = around.folder.join(written);
@@ -111,6 +100,7 @@ pub(super) const KEYS: &[Key] = &[
     },
     Key {
         name: "type",
+        also: &[],
         default: "\"stdio\"",
         doc: "How the server is reached: `\"stdio\"`, the only way of this version.",
         read: |_, node, reader, _| {
@@ -119,6 +109,7 @@ pub(super) const KEYS: &[Key] = &[
     },
     Key {
         name: "mode",
+        also: &[],
         default: "\"stateless\"",
         doc: "`\"stateless\"`: one process for each request. `\"stateful\"`: one process for each \
               session, for servers that keep their state in memory.",
@@ -129,21 +120,159 @@ pub(super) const KEYS: &[Key] = &[
         },
     },
     Key {
+        name: "idle_timeout",
+        also: &[],
+        default: "1800",
+        doc: "How long a process of a `\"stateful\"` server is kept without a request: seconds, \
+              or text such as `\"30m\"`. Without it, `MCPO_STATEFUL_DEFAULT_IDLE_TIMEOUT` holds.",
+        read: |draft, node, reader, _| draft.idle = reader.measure(node, units::duration),
+    },
+    Key {
+        name: "max_processes_per_ip",
+        also: &["max_processes_per_chat"],
+        default: "1",
+        doc: "How many processes of a `\"stateful\"` server one address has for sessions without \
+              a key of their own: with more than one, another is started when they are busy. Also \
+              written `max_processes_per_chat`. Without it, `MCPO_STATEFUL_MAX_PROCESSES_PER_IP` \
+              holds.",
+        read: |draft, node, reader, _| draft.per_address = reader.measure(node, units::count),
+    },
+    Key {
+        name: "max_processes_per_client",
+        also: &[],
+        default: "32",
+        doc: "How many processes of a `\"stateful\"` server one user has over all chats, or one \
+              address where no user is known. Over it, the one idle for longest goes.",
+        read: |draft, node, reader, _| draft.per_client = reader.measure(node, units::count),
+    },
+    Key {
+        name: "max_in_flight",
+        also: &[],
+        default: "64",
+        doc: "How many calls one process of a `\"stateful\"` server works on at the same time.",
+        read: |draft, node, reader, _| draft.max_in_flight = reader.measure(node, units::count),
+    },
+    Key {
+        name: "session_key",
+        also: &[],
+        default: "\"auto\"",
+        doc: "By what sessions are told apart. `\"auto\"`: user and chat, else the MCP session, \
+              else `X-Session-Id`, else the credential, else the address. `\"ip\"`: the address \
+              alone, which is everybody's where all come through one proxy.",
+        read: |draft, node, reader, _| {
+            let words = [("auto", SessionKey::Auto), ("ip", SessionKey::Ip)];
+            draft.session_key = reader.word(node, &words).unwrap_or_default();
+        },
+    },
+    Key {
+        name: "workspace",
+        also: &[],
+        default: "\"job\"",
+        doc: "The folder a process works in. `\"job\"`: a new one for each request. \
+              `\"session\"`: one for each session, so that a call finds the files of the last; a \
+              `\"stateful\"` server always has it so.",
+        read: |draft, node, reader, _| {
+            let words = [("job", Workspace::Job), ("session", Workspace::Session)];
+            draft.workspace = reader.word(node, &words).unwrap_or_default();
+        },
+    },
+    Key {
+        name: "warm",
+        also: &[],
+        default: "0",
+        doc: "How many processes of a `\"stateless\"` server are kept ready, each used once, so \
+              that a call does not wait for a start; `\"auto\"` follows the calls within \
+              `MCPO_WARM_MEMORY`.",
+        read: |draft, node, reader, _| {
+            draft.warm = match node.is_text("auto") {
+                true => Warm::Auto,
+                false => Warm::Fixed(reader.measure(node, units::spares).unwrap_or_default()),
+            };
+        },
+    },
+    Key {
+        name: "files",
+        also: &[],
+        default: "\"append\"",
+        doc: "How clients learn of the files that a call made. `\"append\"`: links are added to \
+              its answer, and are in its headers. `\"header\"`: in its headers only. `\"off\"`: \
+              not at all.",
+        read: |draft, node, reader, _| {
+            let words = [("append", Files::Append), ("header", Files::Header), ("off", Files::Off)];
+            draft.files = reader.word(node, &words).unwrap_or_default();
+        },
+    },
+    Key {
+        name: "file_path_fields",
+        also: &[],
+        default: "[]",
+        doc: "Names of fields in the server's answers that hold the paths of files: hints, where \
+              comparing the workspace before and after does not tell.",
+        read: |draft, node, reader, _| draft.file_path_fields = names(node, reader),
+    },
+    Key {
+        name: "isolation",
+        also: &[],
+        default: "\"basic\"",
+        doc: "What a process is kept from and what it may use: `\"basic\"`, `\"confined\"`, \
+              `\"user\"`, or an object with a `level` and limits (below).",
+        read: |draft, node, reader, around| {
+            draft.isolation = isolation::read(node, reader, around.folder);
+        },
+    },
+    Key {
         name: "timeout",
+        also: &[],
         default: "300",
         doc: "How long one call may take: seconds, or text such as `\"30s\"` or `\"5m\"`. Without \
               it, `MCPO_TIMEOUT` holds.",
         read: |draft, node, reader, _| draft.timeout = reader.measure(node, units::duration),
     },
     Key {
-        name: "idle_timeout",
-        default: "1800",
-        doc: "How long a process of a `\"stateful\"` server is kept without a request: seconds, \
-              or text such as `\"30m\"`.",
-        read: |draft, node, reader, _| draft.idle = reader.measure(node, units::duration),
+        name: "tool_timeouts",
+        also: &[],
+        default: "{}",
+        doc: "The same for single tools, by their names, such as `{\"render\": \"10m\"}`.",
+        read: |draft, node, reader, _| {
+            for member in reader.members(node).unwrap_or_default() {
+                let timeout = reader.measure(&member.node, units::duration);
+                draft.tool_timeouts.extend(timeout.map(|timeout| (member.name, timeout)));
+            }
+        },
+    },
+    Key {
+        name: "disabledTools",
+        also: &["disabled_tools"],
+        default: "[]",
+        doc: "Names of tools that clients neither see nor call. Also written `disabled_tools`.",
+        read: |draft, node, reader, _| draft.disabled_tools = names(node, reader),
+    },
+    Key {
+        name: "instructions",
+        also: &[],
+        default: "those of the server",
+        doc: "What clients tell their models about the server, in place of its own words; \
+              empty for none.",
+        read: |draft, node, reader, _| draft.instructions = reader.text(node),
+    },
+    Key {
+        name: "usage_guide",
+        also: &[],
+        default: "\"\"",
+        doc: "Text added to the instructions.",
+        read: |draft, node, reader, _| draft.usage_guide = said(node, reader),
+    },
+    Key {
+        name: "post_instruction",
+        // How the bridge that had it first spells it.
+        also: &["post_instraction"],
+        default: "\"\"",
+        doc: "Text added after all others.",
+        read: |draft, node, reader, _| draft.post_instruction = said(node, reader),
     },
     Key {
         name: "heal",
+        also: &[],
         default: "\"repair\"",
         doc: "What is done when the server violates the protocol: `\"repair\"` puts it right, \
               `\"warn\"` only counts and logs it, `\"off\"` does nothing.",
@@ -155,6 +284,7 @@ pub(super) const KEYS: &[Key] = &[
     },
     Key {
         name: "disabled",
+        also: &[],
         default: "false",
         doc: "`true` leaves the server out; its other keys are not even read.",
         // Read before all others, by `file::is_disabled`.
@@ -164,47 +294,31 @@ pub(super) const KEYS: &[Key] = &[
 
 /// Keys that mean something to other versions or bridges: ignoring one would change what its
 /// author relies on, so it is refused by name.
-pub(super) const REFUSED_KEYS: &[&str] = &[
-    "client_header_forwarding",
-    "disabledTools",
-    "disabled_tools",
-    "file_path_fields",
-    "files",
-    "headers",
-    "instructions",
-    "isolation",
-    "max_in_flight",
-    "max_processes_per_chat",
-    "max_processes_per_client",
-    "max_processes_per_ip",
-    "oauth",
-    "post_instruction",
-    "profile",
-    "session_key",
-    "socket",
-    "tool_timeouts",
-    "url",
-    "usage_guide",
-    "warm",
-    "workspace",
+pub(super) const REFUSED_KEYS: &[&str] =
+    &["client_header_forwarding", "headers", "oauth", "profile", "socket", "url"];
+
+/// Keys of another bridge whose purpose is served without them, and by what.
+pub(super) const UNNEEDED_KEYS: &[(&str, &str)] = &[
+    ("resolve_path_fields", "the program starts in its workspace, where relative paths begin"),
+    ("session_persistence", "`mode` and `workspace` say what is kept between calls"),
 ];
 
 const NOT_A_VARIABLE: &str = "a variable has a name, without `=` and NUL";
 
-/// A text with its placeholders filled in.
-fn filled_in(
+/// A text with placeholders.
+fn template(
     node: &Node<'_>,
     reader: &mut Reader<'_>,
     around: &Surroundings<'_>,
-) -> Option<String> {
-    let resolved = resolve(&reader.text(node)?, |name| around.environment.text(name));
-    for mistake in &resolved.mistakes {
+) -> Option<Template> {
+    let read = template::read(&reader.text(node)?, |name| around.environment.text(name));
+    for mistake in &read.mistakes {
         reader.about(Weight::Mistake, node, mistake);
     }
-    for warning in &resolved.warnings {
+    for warning in &read.warnings {
         reader.about(Weight::Warning, node, warning);
     }
-    resolved.mistakes.is_empty().then_some(resolved.text)
+    read.mistakes.is_empty().then_some(read.template)
 }
 
 fn inherit_env(node: &Node<'_>, reader: &mut Reader<'_>) -> InheritEnv {
@@ -214,6 +328,10 @@ fn inherit_env(node: &Node<'_>, reader: &mut Reader<'_>) -> InheritEnv {
     let mut names = Vec::new();
     for item in reader.items(node, "a list of names or \"all\"").unwrap_or_default() {
         match reader.text(&item) {
+            Some(name) if is_own_secret(&name) => {
+                let message = format!("`{name}` is a secret of Pontoon's own, not for its servers");
+                reader.about(Weight::Mistake, &item, message);
+            }
             Some(name) if is_variable_name(&name) => names.push(name),
             Some(_) => reader.about(Weight::Mistake, &item, NOT_A_VARIABLE),
             None => {}
@@ -224,4 +342,14 @@ fn inherit_env(node: &Node<'_>, reader: &mut Reader<'_>) -> InheritEnv {
 
 fn is_variable_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0'])
+}
+
+fn names(node: &Node<'_>, reader: &mut Reader<'_>) -> Vec<String> {
+    let items = reader.items(node, "a list of names").unwrap_or_default();
+    items.iter().filter_map(|item| reader.filled_text(item)).collect()
+}
+
+/// A text to say; an empty one says nothing.
+fn said(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<String> {
+    reader.text(node).filter(|text| !text.is_empty())
 }

@@ -12,30 +12,47 @@ use std::time::Duration;
 
 use tracing::Level;
 
+mod address;
 #[cfg(test)]
 mod docs;
 mod document;
+mod draft;
 mod environment;
 mod file;
+mod identity;
+pub mod isolation;
 mod keys;
+mod lifetime;
+mod name;
 mod nearest;
-mod placeholders;
 mod program;
 mod remarks;
+mod review;
+mod secret;
 mod server;
+mod settings;
 mod source;
+mod template;
 mod units;
+mod values;
 mod variables;
 
+pub use address::{AddressBlock, BadAddressBlock};
+pub use identity::IdentityHeaders;
+pub use isolation::Isolation;
+pub use lifetime::{Files, Mode, SessionKey, Warm, Workspace};
+pub use name::{BadServerName, ServerName};
 pub use program::ProgramError;
 pub use remarks::{Place, Position, Remark, Remarks, Weight};
-pub use server::{BadServerName, InheritEnv, Mode, Server, ServerName};
+pub use secret::{ApiKey, Secret};
+pub use server::{InheritEnv, Server};
+pub use template::{Start, Template};
+pub(crate) use values::listen as parse_listen;
 
-use document::quoted;
+use draft::Surroundings;
 use environment::Environment;
-use keys::Surroundings;
+use settings::Settings;
 use source::{Found, find_file};
-use variables::Settings;
 
 /// Everything Pontoon runs with, complete and checked.
 #[derive(Debug, Clone)]
@@ -64,6 +81,44 @@ pub struct Config {
     pub allowed_origins: Vec<String>,
     /// Whether the user wants to listen beyond this machine without an API key.
     pub insecure: bool,
+    /// The absolute folder for jobs and workspaces; may have to be made.
+    pub jobs_dir: PathBuf,
+    /// What links to files begin with, without a slash at the end; may be empty.
+    pub base_url: String,
+    /// How long the files of a job are kept.
+    pub file_expiry: Duration,
+    /// How often old jobs are looked for.
+    pub gc_interval: Duration,
+    /// Whether requests and answers are written into their jobs.
+    pub store_payloads: bool,
+    /// What links to files are signed with, if they are to be.
+    pub link_secret: Option<Secret>,
+    /// With fewer bytes free than this, no new job is begun.
+    pub min_free_disk: u64,
+    /// How long a call waits for its turn before it is refused; may be zero.
+    pub queue_wait: Duration,
+    /// The absolute folder for log files, if there are to be any.
+    pub log_dir: Option<PathBuf>,
+    /// The keys by which clients come in; without any, everyone does.
+    pub api_keys: Vec<ApiKey>,
+    /// Whether a key is asked for everywhere.
+    pub strict_auth: bool,
+    /// The peers that are believed about who calls and from where.
+    pub trusted_proxies: Vec<AddressBlock>,
+    /// The headers in which these peers say so.
+    pub identity: IdentityHeaders,
+    /// What Open WebUI signs its users with.
+    pub owui_jwt_secret: Option<Secret>,
+    /// Whether servers may be stateful; if not, all of them are stateless here already.
+    pub stateful_enabled: bool,
+    /// How many processes are kept, of all servers together.
+    pub max_total_processes: usize,
+    /// How often idle processes are looked for.
+    pub cleanup_interval: Duration,
+    /// How much memory all processes that are kept ready may use together.
+    pub warm_memory: u64,
+    /// Whether a change of the file takes effect by itself.
+    pub hot_reload: bool,
     /// Where the servers come from.
     pub source: Source,
 }
@@ -88,6 +143,12 @@ pub struct Options {
     pub log_level: Option<String>,
     /// `--insecure`: listening beyond this machine is meant.
     pub insecure: bool,
+    /// `--api-key`: what `MCPO_API_KEY` says else.
+    pub api_key: Option<String>,
+    /// `--strict-auth`: a key is asked for everywhere.
+    pub strict_auth: bool,
+    /// `--hot-reload`: a change of the file takes effect by itself.
+    pub hot_reload: bool,
     /// `--allowed-host`: further names by which clients reach us, besides `MCPO_ALLOWED_HOSTS`.
     pub allowed_hosts: Vec<String>,
 }
@@ -134,8 +195,11 @@ impl Config {
             Some(Found::File { path, text }) => {
                 let folder = absolute(&path);
                 let folder = folder.parent().unwrap_or(Path::new("/"));
-                let around = Surroundings { folder, environment, timeout: settings.timeout };
-                let servers = file::read(&path, &text, &around, &mut remarks);
+                let around = Surroundings { folder, environment, settings: &settings };
+                let mut servers = file::read(&path, &text, &around, &mut remarks);
+                if !settings.stateful_enabled {
+                    make_stateless(&mut servers, &mut remarks);
+                }
                 (Source::File(path), servers)
             }
             Some(Found::Nothing) => (Source::Demo, vec![Arc::new(demo(settings.timeout))]),
@@ -145,6 +209,7 @@ impl Config {
             return Err(remarks);
         }
         let config = Self {
+            api_keys: settings.keys(),
             listen: settings.listen,
             servers,
             max_concurrent: settings.max_concurrent,
@@ -156,6 +221,24 @@ impl Config {
             allowed_hosts: [settings.allowed_hosts, options.allowed_hosts.clone()].concat(),
             allowed_origins: settings.allowed_origins,
             insecure: options.insecure,
+            jobs_dir: absolute(&settings.jobs_dir),
+            base_url: settings.base_url,
+            file_expiry: settings.file_expiry,
+            gc_interval: settings.gc_interval,
+            store_payloads: settings.store_payloads,
+            link_secret: settings.link_secret,
+            min_free_disk: settings.min_free_disk,
+            queue_wait: settings.queue_wait,
+            log_dir: settings.log_dir.as_deref().map(absolute),
+            strict_auth: settings.strict_auth || options.strict_auth,
+            trusted_proxies: settings.trusted_proxies,
+            identity: settings.identity,
+            owui_jwt_secret: settings.owui_jwt_secret,
+            stateful_enabled: settings.stateful_enabled,
+            max_total_processes: settings.max_total_processes,
+            cleanup_interval: settings.cleanup_interval,
+            warm_memory: settings.warm_memory,
+            hot_reload: settings.hot_reload || options.hot_reload,
             source,
         };
         Ok((config, remarks))
@@ -169,44 +252,40 @@ impl Config {
 
 /// What environment and command line set, the command line winning.
 fn settings(options: &Options, environment: &Environment, remarks: &mut Remarks) -> Settings {
-    let mut settings = variables::read(environment, remarks);
+    let mut settings = environment::read(environment, remarks);
     if settings.state_dir.is_none() {
         let message = "neither it nor HOME is set, so what is learnt about the servers is not kept";
         remarks.add(Weight::Warning, Place::Environment, "MCPO_STATE_DIR", message);
     }
-    let mut take = |option: &str, text: &Option<String>, variable: &str| {
-        let Some(text) = text else { return };
-        let variable = variables::VARIABLES.iter().find(|known| known.name == variable);
-        let read = variable.expect("each option has the variable it stands for").read;
-        if let Err(expected) = read(&mut settings, text) {
-            let message = format!("expected {expected}, found {}", quoted(text));
-            remarks.add(Weight::Mistake, Place::CommandLine, option, message);
+    for (option, text, variable) in [
+        ("--listen", &options.listen, "MCPO_LISTEN"),
+        ("--log-level", &options.log_level, "MCPO_LOG_LEVEL"),
+        ("--api-key", &options.api_key, "MCPO_API_KEY"),
+    ] {
+        let Some(text) = text else { continue };
+        if let Err(mistake) = environment::take(&mut settings, variable, text) {
+            remarks.add(Weight::Mistake, Place::CommandLine, option, mistake);
         }
-    };
-    take("--listen", &options.listen, "MCPO_LISTEN");
-    take("--log-level", &options.log_level, "MCPO_LOG_LEVEL");
-    guard_listening(options, &settings.listen, remarks);
+    }
+    review::review(options, &settings, remarks);
     settings
 }
 
-/// Refuses to let strangers in by accident.
-fn guard_listening(options: &Options, listen: &[SocketAddr], remarks: &mut Remarks) {
-    let (place, key) = match options.listen {
-        Some(_) => (Place::CommandLine, "--listen"),
-        None => (Place::Environment, "MCPO_LISTEN"),
-    };
-    for address in listen.iter().filter(|address| !address.ip().to_canonical().is_loopback()) {
-        let (weight, message) = if options.insecure {
-            let message = format!("whoever reaches {address} can use every server");
-            (Weight::Warning, message)
-        } else {
-            let message = format!(
-                "{address} can be reached from other machines, and this version has no API key: \
-                 listen on 127.0.0.1, or add --insecure if something else keeps strangers out"
-            );
-            (Weight::Mistake, message)
+/// Makes every server stateless, as `MCPO_STATEFUL_ENABLED` wants it.
+fn make_stateless(servers: &mut [Arc<Server>], remarks: &mut Remarks) {
+    let mut names = Vec::new();
+    for server in servers.iter_mut().filter(|server| server.mode != Mode::Stateless) {
+        let server = Arc::make_mut(server);
+        server.mode = Mode::Stateless;
+        names.push(format!("`{}`", server.name));
+    }
+    if !names.is_empty() {
+        let forgets = match names.len() {
+            1 => "forgets between calls what it knows",
+            _ => "forget between calls what they know",
         };
-        remarks.add(weight, place.clone(), key, message);
+        let message = format!("{} would be stateful, but {forgets}", names.join(", "));
+        remarks.add(Weight::Warning, Place::Environment, "MCPO_STATEFUL_ENABLED", message);
     }
 }
 
@@ -214,18 +293,9 @@ fn guard_listening(options: &Options, listen: &[SocketAddr], remarks: &mut Remar
 fn demo(timeout: Duration) -> Server {
     let program = std::env::current_exe()
         .map_err(|error| ProgramError::OwnPath { reason: error.to_string() });
-    let mut server = Server {
-        name: "demo".parse().expect("a plain word is a name"),
-        program,
-        args: vec!["demo".to_owned()],
-        env: Vec::new(),
-        inherit_env: InheritEnv::default(),
-        cwd: None,
-        mode: Mode::default(),
-        timeout,
-        heal: pontoon_wire::heal::HealMode::default(),
-        fingerprint: 0,
-    };
+    let name = "demo".parse().expect("a plain word is a name");
+    let server = Server::new(name, program, vec![Template::plain("demo")]);
+    let mut server = Server { timeout, ..server };
     // Our own tools change with our version, wherever the program lies.
     server.fingerprint =
         server.fingerprint_of(concat!("pontoon demo ", env!("CARGO_PKG_VERSION")).as_bytes());
@@ -323,7 +393,7 @@ mod tests {
         let [demo] = &config.servers[..] else { panic!("one server") };
         assert_eq!(demo.name.as_str(), "demo");
         assert_eq!(demo.program, Ok(std::env::current_exe().unwrap()));
-        assert_eq!(demo.args, ["demo"]);
+        assert_eq!(demo.args, [Template::plain("demo")]);
         assert_eq!(demo.mode, Mode::Stateless);
     }
 
@@ -381,6 +451,83 @@ mod tests {
         let (config, _) = load(Some(text), &Options::default(), &[("MCPO_TIMEOUT", "9")]).unwrap();
         let seconds = |name: &str| config.server(name).unwrap().timeout.as_secs();
         assert_eq!((seconds("a"), seconds("b")), (60, 9));
+    }
+
+    #[test]
+    fn what_holds_for_all_holds_where_a_server_says_nothing() {
+        let text = r#"{"mcpServers": {
+            "a": {"command": "/bin/sh", "mode": "stateful", "idle_timeout": 7,
+                  "max_processes_per_ip": 8, "max_processes_per_client": 9},
+            "b": {"command": "/bin/sh", "mode": "stateful"}}}"#;
+        let variables = [
+            ("MCPO_STATEFUL_DEFAULT_IDLE_TIMEOUT", "1"),
+            ("MCPO_STATEFUL_MAX_PROCESSES_PER_IP", "2"),
+            ("MCPO_STATEFUL_MAX_PROCESSES_PER_CLIENT", "3"),
+        ];
+        let (config, _) = load(Some(text), &Options::default(), &variables).unwrap();
+        let mode = |seconds, per_address, per_client| Mode::Stateful {
+            idle: Duration::from_secs(seconds),
+            per_address,
+            per_client,
+        };
+        assert_eq!(config.server("a").unwrap().mode, mode(7, 8, 9));
+        assert_eq!(config.server("b").unwrap().mode, mode(1, 2, 3));
+    }
+
+    #[test]
+    fn without_stateful_every_server_is_stateless_and_that_is_told() {
+        let text = r#"{"mcpServers": {"a": {"command": "/bin/sh", "mode": "stateful"},
+                                      "b": {"command": "/bin/sh"}}}"#;
+        let variables = [("MCPO_STATEFUL_ENABLED", "false")];
+        let (config, remarks) = load(Some(text), &Options::default(), &variables).unwrap();
+        assert!(config.servers.iter().all(|server| server.mode == Mode::Stateless));
+        assert_eq!(
+            remarks.to_string(),
+            "environment: 1 warning\n  warning: MCPO_STATEFUL_ENABLED: `a` would be stateful, \
+             but forgets between calls what it knows"
+        );
+        let (_, remarks) = load(Some(ONE_SERVER), &Options::default(), &variables).unwrap();
+        assert!(remarks.is_empty(), "{remarks}");
+    }
+
+    #[test]
+    fn the_key_of_the_command_line_wins_over_that_of_the_environment() {
+        let names_and_keys = |config: &Config| {
+            let shown = |key: &ApiKey| {
+                (key.name.clone(), String::from_utf8(key.key.expose().to_vec()).unwrap())
+            };
+            config.api_keys.iter().map(shown).collect::<Vec<_>>()
+        };
+        let pair = |name: &str, key: &str| (name.to_owned(), key.to_owned());
+        let variables = [("MCPO_API_KEY", "of-the-environment"), ("MCPO_API_KEYS", "a=of-alice")];
+        let both = |key| vec![pair("default", key), pair("a", "of-alice")];
+        check(&Options::default(), &variables, names_and_keys, &both("of-the-environment"));
+        let options = Options { api_key: Some("of-the-line".to_owned()), ..Options::default() };
+        check(&options, &variables, names_and_keys, &both("of-the-line"));
+        let options = Options { api_key: Some("hunter 2".to_owned()), ..Options::default() };
+        let told = "command line: 1 mistake, 1 warning\n  --api-key: expected a key of ASCII \
+                    letters, digits and signs, without spaces\n";
+        check_refused(&options, &[], told);
+    }
+
+    #[test]
+    fn switches_of_the_command_line_count_as_those_of_the_environment() {
+        let switches = |config: &Config| (config.strict_auth, config.hot_reload);
+        let options = Options { strict_auth: true, hot_reload: true, ..Options::default() };
+        let key = ("MCPO_API_KEY", "12345678");
+        check(&options, &[key], switches, &(true, true));
+        check(&Options::default(), &[key], switches, &(false, false));
+        let variables = [key, ("MCPO_STRICT_AUTH", "on"), ("MCPO_HOT_RELOAD", "on")];
+        check(&Options::default(), &variables, switches, &(true, true));
+    }
+
+    #[test]
+    fn folders_are_absolute() {
+        let variables = [("MCPO_JOBS_DIR", "jobs"), ("MCPO_LOG_DIR", "log")];
+        let here = std::env::current_dir().unwrap();
+        let folders = |config: &Config| (config.jobs_dir.clone(), config.log_dir.clone());
+        let expected = (here.join("jobs"), Some(here.join("log")));
+        check(&Options::default(), &variables, folders, &expected);
     }
 
     #[cfg(unix)]

@@ -2,56 +2,70 @@
 //!
 //! Starting it is left to others; this file says with which environment.
 
-use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use pontoon_wire::heal::HealMode;
+use sha2::{Digest, Sha256};
 
+use super::isolation::Isolation;
+use super::lifetime::{Files, Mode, SessionKey, Warm, Workspace};
+use super::name::ServerName;
 use super::program::ProgramError;
+use super::template::{Start, Template};
 
 /// A server of the configuration, complete and checked.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct Server {
     /// What clients call it, in `/mcp/{server}`.
     pub name: ServerName,
     /// The absolute path of its program, or why there is none; the other servers run all the same.
     pub program: Result<PathBuf, ProgramError>,
-    /// The arguments of the program, placeholders filled in: they may hold secrets.
-    pub args: Vec<String>,
-    /// The variables set for it, placeholders filled in: they may hold secrets.
-    pub env: Vec<(String, String)>,
+    /// The arguments of the program; they may hold secrets.
+    pub args: Vec<Template>,
+    /// The variables set for it; they may hold secrets.
+    pub env: Vec<(String, Template)>,
     /// Which of our own variables it sees besides the usual ones.
     pub inherit_env: InheritEnv,
-    /// The absolute directory it starts in, if one was chosen.
+    /// The absolute directory it starts in, if one was chosen; else it is its workspace.
     pub cwd: Option<PathBuf>,
     /// How long its processes live.
     pub mode: Mode,
+    /// Which folder its processes work in.
+    pub workspace: Workspace,
+    /// How many processes are kept ready.
+    pub warm: Warm,
+    /// How clients learn of the files that a call made.
+    pub files: Files,
+    /// Where in its answers the paths of files stand, by the names of the fields.
+    pub file_path_fields: Vec<String>,
+    /// What its processes are kept from, and what they may use.
+    pub isolation: Isolation,
+    /// By what its sessions are told apart.
+    pub session_key: SessionKey,
+    /// How many calls one kept process works on at the same time.
+    pub max_in_flight: usize,
     /// How long one call may take.
     pub timeout: Duration,
+    /// The same for tools that have a limit of their own.
+    pub tool_timeouts: Vec<(String, Duration)>,
+    /// Said to clients in place of the server's own instructions.
+    pub instructions: Option<String>,
+    /// Said to clients after the instructions.
+    pub usage_guide: Option<String>,
+    /// Said to clients last.
+    pub post_instruction: Option<String>,
+    /// Tools that clients neither see nor call.
+    pub disabled_tools: Vec<String>,
     /// What is done about its violations of the protocol.
     pub heal: HealMode,
     /// Changes when the server might offer other tools: when what is started changes.
     ///
     /// The same in every run and build, so that it can name a file on disk.
     pub fingerprint: u64,
-}
-
-/// How long the processes of a server live.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mode {
-    /// One process for each request.
-    #[default]
-    Stateless,
-    /// One process for each session.
-    Stateful {
-        /// Stopped after this long without a request.
-        idle: Duration,
-    },
 }
 
 /// Which of our own variables a server sees besides the usual ones.
@@ -77,14 +91,78 @@ pub(super) const USUAL_VARIABLES: &[&str] =
 pub(super) const DEFAULT_VARIABLES: &[(&str, &str)] =
     &[("PYTHONUNBUFFERED", "1"), ("PYTHONUTF8", "1")];
 
+/// How many calls one kept process works on at the same time, unless told otherwise.
+pub(super) const MAX_IN_FLIGHT: usize = 64;
+
 impl Server {
+    /// A server of which no more is written than this.
+    pub fn new(
+        name: ServerName,
+        program: Result<PathBuf, ProgramError>,
+        args: Vec<Template>,
+    ) -> Self {
+        Self {
+            name,
+            program,
+            args,
+            env: Vec::new(),
+            inherit_env: InheritEnv::default(),
+            cwd: None,
+            mode: Mode::default(),
+            workspace: Workspace::default(),
+            warm: Warm::default(),
+            files: Files::default(),
+            file_path_fields: Vec::new(),
+            isolation: Isolation::default(),
+            session_key: SessionKey::default(),
+            max_in_flight: MAX_IN_FLIGHT,
+            timeout: Duration::from_secs(300),
+            tool_timeouts: Vec::new(),
+            instructions: None,
+            usage_guide: None,
+            post_instruction: None,
+            disabled_tools: Vec::new(),
+            heal: HealMode::default(),
+            fingerprint: 0,
+        }
+    }
+
+    /// How long a call of `tool`, or any other call, may take.
+    pub fn timeout_of(&self, tool: Option<&str>) -> Duration {
+        let own = |tool| self.tool_timeouts.iter().find(|(name, _)| name == tool);
+        tool.and_then(own).map_or(self.timeout, |&(_, timeout)| timeout)
+    }
+
+    /// True if its processes differ by who calls: then one is never used for another person.
+    pub fn is_personal(&self) -> bool {
+        let values = self.env.iter().map(|(_, value)| value);
+        self.args.iter().chain(values).any(Template::needs_person)
+    }
+
+    /// A hash of everything that is filled in for the person who calls; `None` if nothing is. Only
+    /// people for whom it is the same may ever use the same process.
+    pub fn person_hash(&self, start: &Start<'_>) -> Option<[u8; 32]> {
+        let values = self.env.iter().map(|(_, value)| value);
+        let templates = self.args.iter().chain(values).filter(|it| it.needs_person());
+        let mut hash = None;
+        for template in templates {
+            let text = template.fill(start);
+            let hash: &mut Sha256 = hash.get_or_insert_default();
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text);
+        }
+        hash.map(|hash| hash.finalize().into())
+    }
+
     /// The whole environment of a process of this server, sorted by name.
     ///
     /// `ours` is our own environment, as [`std::env::vars_os`] gives it. What `env` sets wins over
-    /// what is inherited, and that wins over the defaults.
+    /// what the process is told about its start, that over what is inherited, and that over the
+    /// defaults. What is empty in `start` is not told.
     pub fn environment_for_child(
         &self,
         ours: impl IntoIterator<Item = (OsString, OsString)>,
+        start: &Start<'_>,
     ) -> Vec<(OsString, OsString)> {
         let is_inherited = |name: &str| {
             USUAL_VARIABLES.contains(&name)
@@ -95,9 +173,17 @@ impl Server {
         };
         let defaults = DEFAULT_VARIABLES.iter().map(|(name, value)| (name.into(), value.into()));
         let inherited = ours.into_iter().filter(|(name, _)| is_inherited(&name.to_string_lossy()));
-        let set = self.env.iter().map(|(name, value)| (name.into(), value.into()));
+        let told = [
+            ("MCPO_WORKDIR", start.workdir),
+            ("MCPO_JOB_ID", start.job_id),
+            ("MCPO_BASE_URL", start.base_url),
+            ("TMPDIR", start.tmpdir),
+        ];
+        let told = told.into_iter().filter(|(_, value)| !value.is_empty());
+        let told = told.map(|(name, value)| (name.into(), value.into()));
+        let set = self.env.iter().map(|(name, value)| (name.into(), value.fill(start).into()));
         let variables: BTreeMap<OsString, OsString> =
-            defaults.chain(inherited).chain(set).collect();
+            defaults.chain(inherited).chain(told).chain(set).collect();
         variables.into_iter().collect()
     }
 
@@ -105,11 +191,12 @@ impl Server {
     pub(super) fn fingerprint_of(&self, program: &[u8]) -> u64 {
         let mut hash = Fnv::default();
         hash.part(program);
-        hash.list(self.args.iter().map(String::as_bytes));
-        hash.list(self.env.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]));
+        hash.list(self.args.iter().map(Template::written));
+        let values = self.env.iter().map(|(name, value)| (name.clone(), value.written()));
+        hash.list(values.flat_map(|(name, value)| [name, value]));
         match &self.inherit_env {
             InheritEnv::All => hash.part(b"all"),
-            InheritEnv::Names(names) => hash.list(names.iter().map(String::as_bytes)),
+            InheritEnv::Names(names) => hash.list(names.iter()),
         }
         hash.list(self.cwd.iter().map(|cwd| cwd.as_os_str().as_encoded_bytes()));
         hash.0
@@ -151,82 +238,39 @@ impl Fnv {
         self.bytes(bytes);
     }
 
-    fn list<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]>) {
-        let parts: Vec<&[u8]> = parts.collect();
+    fn list(&mut self, parts: impl Iterator<Item = impl AsRef<[u8]>>) {
+        let parts: Vec<_> = parts.collect();
         self.bytes(&(parts.len() as u64).to_le_bytes());
         for part in parts {
-            self.part(part);
+            self.part(part.as_ref());
         }
-    }
-}
-
-/// The name of a server: a letter or digit, then up to 63 of these, dots, `_` and `-`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ServerName(String);
-
-/// A text that cannot name a server.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a server's name is 1 to 64 letters, digits, `.`, `_` and `-`, \
-     and begins with a letter or digit"
-)]
-pub struct BadServerName;
-
-impl ServerName {
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for ServerName {
-    type Err = BadServerName;
-
-    fn from_str(text: &str) -> Result<Self, BadServerName> {
-        let is_fit = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'-');
-        let begins_well = text.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric);
-        if begins_well && text.len() <= 64 && text.bytes().all(is_fit) {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(BadServerName)
-        }
-    }
-}
-
-impl fmt::Display for ServerName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Borrow<str> for ServerName {
-    fn borrow(&self) -> &str {
-        &self.0
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::template::read;
     use super::*;
 
     fn server(inherit_env: InheritEnv, env: &[(&str, &str)]) -> Server {
-        Server {
-            name: "demo".parse().unwrap(),
-            program: Ok("/bin/demo".into()),
-            args: vec!["a".to_owned(), "b".to_owned()],
-            env: env.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect(),
-            inherit_env,
-            cwd: None,
-            mode: Mode::default(),
-            timeout: Duration::from_secs(1),
-            heal: HealMode::default(),
-            fingerprint: 0,
-        }
+        let args = ["a", "b"].map(Template::plain).to_vec();
+        let env = env.iter().map(|&(name, value)| (name.to_owned(), Template::plain(value)));
+        let plain = Server::new("demo".parse().unwrap(), Ok("/bin/demo".into()), args);
+        Server { inherit_env, env: env.collect(), ..plain }
     }
 
     fn check(server: &Server, ours: &[(&str, &str)], expected: &[(&str, &str)]) {
+        check_start(server, ours, &Start::unknown(), expected);
+    }
+
+    fn check_start(
+        server: &Server,
+        ours: &[(&str, &str)],
+        start: &Start<'_>,
+        expected: &[(&str, &str)],
+    ) {
         let ours = ours.iter().map(|&(name, value)| (name.into(), value.into()));
-        let child = server.environment_for_child(ours);
+        let child = server.environment_for_child(ours, start);
         let child: Vec<(&str, &str)> = child
             .iter()
             .map(|(name, value)| (name.to_str().unwrap(), value.to_str().unwrap()))
@@ -267,6 +311,72 @@ mod tests {
     }
 
     #[test]
+    fn a_child_is_told_about_its_start() {
+        let user = |_: &str| Some("u".to_owned());
+        let start = Start {
+            workdir: "/w",
+            job_id: "j",
+            tmpdir: "/w/.tmp",
+            base_url: "https://x.org",
+            user: &user,
+            ..Start::unknown()
+        };
+        let ours = [("MCPO_BASE_URL", "http://ours"), ("MCPO_JOB_ID", "0"), ("TMPDIR", "/tmp")];
+        let expected = [
+            ("MCPO_BASE_URL", "https://x.org"),
+            ("MCPO_JOB_ID", "j"),
+            ("MCPO_WORKDIR", "/w"),
+            ("TMPDIR", "/w/.tmp"),
+        ];
+        check_start(&server(InheritEnv::All, &[]), &ours, &start, &expected);
+        check_start(&server(InheritEnv::All, &[]), &ours, &Start::unknown(), &[("TMPDIR", "/tmp")]);
+        let mut own = server(InheritEnv::default(), &[("TMPDIR", "/mine"), ("MCPO_JOB_ID", "")]);
+        own.env.push(("WHO".to_owned(), read("${user:id}", |_| None).template));
+        let expected = [
+            ("MCPO_BASE_URL", "https://x.org"),
+            ("MCPO_JOB_ID", ""),
+            ("MCPO_WORKDIR", "/w"),
+            ("TMPDIR", "/mine"),
+            ("WHO", "u"),
+        ];
+        check_start(&own, &[], &start, &expected);
+    }
+
+    #[test]
+    fn a_server_with_a_person_in_it_is_personal() {
+        let person = || read("${user:id}", |_| None).template;
+        let plain = server(InheritEnv::default(), &[("A", "${user:id}")]);
+        assert!(!plain.is_personal());
+        assert!(Server { args: vec![person()], ..plain.clone() }.is_personal());
+        assert!(Server { env: vec![("A".to_owned(), person())], ..plain }.is_personal());
+    }
+
+    #[test]
+    fn people_are_told_apart_by_what_is_filled_in_for_them() {
+        let template = |text: &str| read(text, |_| None).template;
+        let plain = server(InheritEnv::default(), &[("A", "b")]);
+        let args = vec![template("${header:X-Key}"), template("${header:X-Team}")];
+        let personal = Server { args, ..plain.clone() };
+        let hash = |server: &Server, key: &str, team: &str| {
+            let header =
+                |name: &str| Some(if name == "x-key" { key.to_owned() } else { team.to_owned() });
+            server.person_hash(&Start { header: &header, ..Start::unknown() })
+        };
+        assert_eq!(hash(&plain, "k", "t"), None);
+        assert_eq!(hash(&personal, "k", "t"), hash(&personal, "k", "t"));
+        assert_ne!(hash(&personal, "k", "t"), hash(&personal, "", "t"));
+        assert_ne!(hash(&personal, "k", "t"), hash(&personal, "kt", ""), "where one ends");
+    }
+
+    #[test]
+    fn a_server_is_the_same_until_something_of_it_changes() {
+        let plain = server(InheritEnv::default(), &[("A", "b")]);
+        assert!(plain == plain.clone());
+        assert!(plain != Server { max_in_flight: 1, ..plain.clone() });
+        assert!(plain != server(InheritEnv::default(), &[("A", "c")]));
+    }
+
+    #[test]
     fn the_fingerprint_is_the_same_in_every_build() {
         let plain = server(InheritEnv::default(), &[("A", "b")]);
         assert_eq!(plain.fingerprint_of(b"/bin/demo"), 637_138_539_340_456_568);
@@ -276,10 +386,14 @@ mod tests {
     fn the_fingerprint_tells_what_is_started_apart() {
         let plain = server(InheritEnv::default(), &[("A", "b")]);
         let print = |server: &Server| server.fingerprint_of(b"/bin/demo");
-        let joined = Server { args: vec!["ab".to_owned()], ..plain.clone() };
+        let joined = Server { args: vec![Template::plain("ab")], ..plain.clone() };
         let elsewhere = Server { cwd: Some("/".into()), ..plain.clone() };
+        let template = read("${user:id}", |_| None).template;
+        let personal = Server { args: vec![template], ..plain.clone() };
         let open = Server { inherit_env: InheritEnv::All, ..plain.clone() };
-        for other in [&joined, &elsewhere, &open, &server(InheritEnv::default(), &[("A", "c")])] {
+        for other in
+            [&joined, &elsewhere, &personal, &open, &server(InheritEnv::default(), &[("A", "c")])]
+        {
             assert_ne!(print(other), print(&plain));
         }
         assert_ne!(plain.fingerprint_of(b"/bin/other"), print(&plain));
@@ -291,16 +405,5 @@ mod tests {
     fn debugging_shows_no_secret() {
         let secret = server(InheritEnv::default(), &[("KEY", "hunter2")]);
         assert!(!format!("{secret:?}").contains("hunter2"));
-    }
-
-    #[test]
-    fn names_are_plain() {
-        let long = "x".repeat(64);
-        for good in ["a", "Excel-2.x_y", "0", &long] {
-            assert_eq!(good.parse::<ServerName>().unwrap().as_str(), good);
-        }
-        for bad in ["", ".a", "-a", "_a", "a/b", "a b", "ä", &format!("{long}x")] {
-            assert_eq!(bad.parse::<ServerName>(), Err(BadServerName), "{bad:?}");
-        }
     }
 }

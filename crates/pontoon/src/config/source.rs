@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::Options;
 use super::remarks::{Place, Remarks, Weight};
-use super::variables::Settings;
+use super::settings::Settings;
 
 /// Where the file is looked for when nobody names one; the second is the container's.
 pub(super) const DEFAULT_FILES: [&str; 2] = ["mcp-servers.json", "/app/config/mcp-servers.json"];

@@ -1,4 +1,4 @@
-//! Response bodies: a text in pieces, or a stream of events.
+//! Response bodies: a text in pieces, a stream of events, or a part of a file.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,6 +11,8 @@ use pontoon_wire::framing::events;
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::file_body::FileBody;
+use super::sse_stream::SseBody;
 use crate::session::stream::{Connection, Event};
 
 /// A silent stream says this often that it is alive.
@@ -25,6 +27,10 @@ pub enum ResponseBody {
     Text(std::collections::VecDeque<Bytes>),
     /// Events as they come.
     Events(Box<EventBody>),
+    /// Every answer of a client of the older transport, as they come.
+    Sse(Box<SseBody>),
+    /// A part of a file, read as it is sent.
+    File(FileBody),
 }
 
 impl ResponseBody {
@@ -133,7 +139,8 @@ impl EventBody {
 
 impl Body for ResponseBody {
     type Data = Bytes;
-    type Error = std::convert::Infallible;
+    /// Only a file can fail: then the connection ends, because the length was promised already.
+    type Error = std::io::Error;
 
     fn poll_frame(
         self: Pin<&mut Self>,
@@ -142,6 +149,8 @@ impl Body for ResponseBody {
         let bytes = match self.get_mut() {
             Self::Text(pieces) => pieces.pop_front(),
             Self::Events(events) => std::task::ready!(events.poll(context)),
+            Self::Sse(stream) => std::task::ready!(stream.poll(context)),
+            Self::File(file) => return file.poll(context).map_ok(Frame::data),
         };
         Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
@@ -150,6 +159,8 @@ impl Body for ResponseBody {
         match self {
             Self::Text(pieces) => pieces.is_empty(),
             Self::Events(events) => events.is_over && events.ready.is_empty(),
+            Self::Sse(stream) => stream.is_over(),
+            Self::File(file) => file.left() == 0,
         }
     }
 
@@ -158,7 +169,8 @@ impl Body for ResponseBody {
             Self::Text(pieces) => {
                 SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum())
             }
-            Self::Events(_) => SizeHint::default(),
+            Self::Events(_) | Self::Sse(_) => SizeHint::default(),
+            Self::File(file) => SizeHint::with_exact(file.left()),
         }
     }
 }

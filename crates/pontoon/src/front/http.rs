@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::BytesMut;
 use http_body_util::BodyExt;
@@ -18,13 +18,25 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 
+use super::admin;
 use super::again::Again;
+use super::auth::{Area, Auth};
+use super::caller::Caller;
+use super::downloads;
 use super::guard::Guard;
-use super::health::health;
+use super::identity::Identities;
 use super::respond::{Answer, empty, error};
+use super::sse::{self, Streams};
 use super::streamable;
+use crate::back::pool::Budget;
+use crate::jobs::{Links, Store};
+use crate::observe::health::Sight;
+use crate::observe::metrics::{Limit, Metrics};
+use crate::observe::trace::{TRACEPARENT, Traces};
 use crate::session::Sessions;
+use crate::session::catalog::Entry;
 
 /// Connections at once.
 const MAX_CONNECTIONS: usize = 10_000;
@@ -38,6 +50,8 @@ const BODY_TIME: Duration = Duration::from_secs(60);
 pub struct Site {
     /// Clients and servers.
     pub sessions: Arc<Sessions>,
+    /// The open streams of the older transport.
+    pub streams: Streams,
     /// Which hosts and origins may be named.
     pub guard: Guard,
     /// The largest body taken.
@@ -46,6 +60,22 @@ pub struct Site {
     pub started: std::time::Instant,
     /// How many children live, the bridge's helper not counted.
     pub spawner: pontoon_supervise::Spawner,
+    /// Everything that is counted.
+    pub metrics: Arc<Metrics>,
+    /// The keys that open the bridge.
+    pub auth: Auth,
+    /// How requests are identified.
+    pub identities: Identities,
+    /// Where jobs are.
+    pub store: Store,
+    /// With less than this free, no new job is made.
+    pub min_free_disk: u64,
+    /// The addresses of files.
+    pub links: Arc<Links>,
+    /// How many children are kept.
+    pub budget: Budget,
+    /// Makes trace ids.
+    pub traces: Traces,
 }
 
 /// Serves connections until `stop`, then lets open ones finish.
@@ -96,7 +126,7 @@ async fn serve_connection(
     limit_silence(&stream);
     let service = service_fn(|request| {
         let site = Arc::clone(&site);
-        async move { Ok::<_, Infallible>(handle(&site, request, peer.ip()).await) }
+        async move { Ok::<_, Infallible>(traced(&site, request, peer.ip()).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -130,6 +160,36 @@ fn limit_silence(stream: &TcpStream) {
 #[cfg(not(target_os = "linux"))]
 fn limit_silence(_stream: &TcpStream) {}
 
+/// Answers a request inside its trace, and tells the trace.
+async fn traced(site: &Arc<Site>, request: Request<Incoming>, peer: IpAddr) -> Answer {
+    let parents = request.headers().get_all(TRACEPARENT).iter().map(HeaderValue::as_bytes);
+    let trace = site.traces.of(parents);
+    let mut answer = logged(site, request, peer).instrument(trace.span()).await;
+    if let Ok(value) = HeaderValue::from_str(&trace.header()) {
+        answer.headers_mut().insert(TRACEPARENT, value);
+    }
+    answer
+}
+
+/// Answers a request, and logs that it did: what for, but neither names of files nor anything else
+/// that people choose.
+async fn logged(site: &Arc<Site>, request: Request<Incoming>, peer: IpAddr) -> Answer {
+    let began = std::time::Instant::now();
+    let area = match request.uri().path().split('/').nth(1) {
+        Some("mcp") => "mcp",
+        Some("sse") => "sse",
+        Some("files") => "files",
+        Some("health" | "ready" | "metrics") => "admin",
+        _ => "elsewhere",
+    };
+    let method = request.method().clone();
+    let answer = handle(site, request, peer).await;
+    let status = answer.status().as_u16();
+    let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    tracing::debug!(%method, area, status, took_ms, "request answered");
+    answer
+}
+
 async fn handle(site: &Arc<Site>, request: Request<Incoming>, peer: IpAddr) -> Answer {
     if let Err((status, why)) = site.guard.check(request.headers()) {
         return error(status, &ErrorObject::new(code::INVALID_REQUEST, why), None);
@@ -142,17 +202,75 @@ async fn handle(site: &Arc<Site>, request: Request<Incoming>, peer: IpAddr) -> A
     }
     let path = request.uri().path().to_owned();
     match path.split('/').skip(1).collect::<Vec<_>>().as_slice() {
-        ["mcp", server] => match site.sessions.entries.get(*server) {
-            Some(entry) => streamable::handle(site, entry, request, peer).await,
-            None => unknown_server(site, server),
+        ["mcp", server] => match caller(site, server, request.headers(), peer) {
+            Ok((entry, caller)) => streamable::handle(site, &entry, request, &caller).await,
+            Err(refusal) => *refusal,
         },
-        ["health"] if request.method() == Method::GET => health(site),
-        ["health"] => super::respond::not_allowed("only GET is answered here", "GET"),
+        ["sse", server] => match caller(site, server, request.headers(), peer) {
+            Ok((entry, caller)) => sse::open(site, &entry, &request, &caller),
+            Err(refusal) => *refusal,
+        },
+        ["sse", server, "messages"] => match caller(site, server, request.headers(), peer) {
+            Ok((entry, caller)) => sse::message(site, &entry, request, &caller).await,
+            Err(refusal) => *refusal,
+        },
+        ["files", ..] => download(site, request).await,
+        ["health" | "ready" | "metrics"] if request.method() != Method::GET => {
+            super::respond::not_allowed("only GET is answered here", "GET")
+        }
+        ["health"] => match site.auth.check(request.headers(), Area::Health) {
+            Ok(None) if site.auth.is_on() => admin::health(site, Sight::Status).await,
+            Ok(_) => admin::health(site, Sight::Whole).await,
+            Err(refusal) => refusal,
+        },
+        ["ready"] => admin::ready(site),
+        ["metrics"] => match site.auth.check(request.headers(), Area::Metrics) {
+            Ok(_) => admin::metrics(site).await,
+            Err(refusal) => refusal,
+        },
         _ => {
             let text = format!("nothing is served at {path:?}: MCP servers are at /mcp/NAME");
             error(404, &ErrorObject::new(code::INVALID_REQUEST, text), None)
         }
     }
+}
+
+/// Answers a request for a file.
+async fn download(site: &Arc<Site>, request: Request<Incoming>) -> Answer {
+    let area = Area::Files { is_signed: site.links.is_signed() };
+    if let Err(refusal) = site.auth.check(request.headers(), area) {
+        return refusal;
+    }
+    let (store, links) = (site.store.clone(), Arc::clone(&site.links));
+    let answer = downloads::handle(request, move |link| {
+        let is_good = links.check(&link.job, &link.path, link.query.as_deref(), SystemTime::now());
+        is_good.then(|| store.open_file(&link.job, &link.path).ok()).flatten()
+    });
+    let answer = answer.await;
+    if answer.status().is_success() {
+        site.metrics.downloads.bump();
+        site.metrics.download_bytes.add(answer.body().size_hint().exact().unwrap_or_default());
+    }
+    answer
+}
+
+/// The server that a request is for, and who makes it; or the answer that refuses it.
+pub fn caller(
+    site: &Site,
+    server: &str,
+    headers: &HeaderMap,
+    peer: IpAddr,
+) -> Result<(Arc<Entry>, Caller), Box<Answer>> {
+    let key = site.auth.check(headers, Area::Tool).map_err(Box::new)?;
+    let identity = site.identities.identify(headers, peer, key).map_err(|(status, why)| {
+        Box::new(error(status, &ErrorObject::new(code::INVALID_REQUEST, why), None))
+    })?;
+    site.metrics.request_from(identity.address);
+    let entry = site.sessions.entries().get(server).cloned();
+    let entry = entry.ok_or_else(|| Box::new(unknown_server(site, server)))?;
+    let is_secure = site.identities.is_secure(headers, peer);
+    let caller = Caller::new(identity, headers, key, is_secure, &entry.back.server);
+    Ok((entry, caller))
 }
 
 /// Whether a proxy before us may believe that the body ends elsewhere.
@@ -165,22 +283,26 @@ fn is_ambiguous(headers: &HeaderMap) -> bool {
 }
 
 fn unknown_server(site: &Site, name: &str) -> Answer {
-    let mut names: Vec<_> = site.sessions.entries.keys().map(String::as_str).collect();
+    let entries = site.sessions.entries();
+    let mut names: Vec<_> = entries.keys().map(String::as_str).collect();
     names.sort_unstable();
     let text = format!("there is no server {name:?}; there are: {}", names.join(", "));
     error(404, &ErrorObject::new(code::INVALID_REQUEST, text), None)
 }
 
 /// The whole body, or the response that refuses it.
-pub async fn read_body(request: Request<Incoming>, max_body: usize) -> Result<BytesMut, Answer> {
+pub async fn read_body(request: Request<Incoming>, site: &Site) -> Result<BytesMut, Answer> {
+    let max_body = site.max_body;
     let refuse = |status, text: String| {
         let mut answer = error(status, &ErrorObject::new(code::INVALID_REQUEST, text), None);
         // What is left of the body is not worth reading.
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         answer
     };
-    let too_large =
-        || refuse(413, format!("the body is larger than {max_body} bytes (MCPO_MAX_BODY)"));
+    let too_large = || {
+        site.metrics.refused(Limit::Body);
+        refuse(413, format!("the body is larger than {max_body} bytes (MCPO_MAX_BODY)"))
+    };
     if request.headers().contains_key(CONTENT_ENCODING) {
         return Err(refuse(415, "send the body as it is, without Content-Encoding".to_owned()));
     }

@@ -1,11 +1,13 @@
 //! Responses that are not streams: JSON, errors, empty ones.
 
 use bytes::Bytes;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use pontoon_wire::{ErrorObject, Text};
 
 use super::body::{EventBody, ResponseBody};
+use super::sse_stream::SseBody;
+use crate::call::Receipt;
 
 /// A response of ours.
 pub type Answer = Response<ResponseBody>;
@@ -47,10 +49,43 @@ pub fn retry_after(mut response: Answer, seconds: Option<u32>) -> Answer {
     response
 }
 
+/// How many bytes the addresses of files may take in the head of a response.
+const MAX_LINKS: usize = 2048;
+
+/// Tells which job recorded a call, and where its files are.
+pub fn with_receipt(mut response: Answer, receipt: Option<Box<Receipt>>) -> Answer {
+    let Some(receipt) = receipt else { return response };
+    let headers = response.headers_mut();
+    if let Ok(job) = HeaderValue::from_str(&receipt.job.to_string()) {
+        headers.insert("x-mcpo-job-id", job);
+    }
+    let mut room = MAX_LINKS;
+    for (_, link) in &receipt.files {
+        // Proxies refuse a head that is too large, and with it the whole answer.
+        let Some(left) = usize::checked_sub(room, link.len()) else { break };
+        room = left;
+        // Addresses are percent-encoded, so they fit into a header.
+        if let Ok(link) = HeaderValue::from_str(&format!("<{link}>; rel=\"related\"")) {
+            headers.append(LINK, link);
+        }
+    }
+    response
+}
+
 /// A stream of events.
 pub fn events(body: EventBody) -> Answer {
+    streamed(ResponseBody::Events(Box::new(body)))
+}
+
+/// The one stream of a client of the older transport.
+pub fn sse(body: SseBody) -> Answer {
+    streamed(ResponseBody::Sse(Box::new(body)))
+}
+
+/// The headers that keep proxies from holding a stream back.
+fn streamed(body: ResponseBody) -> Answer {
     let mut response = empty(200);
-    *response.body_mut() = ResponseBody::Events(Box::new(body));
+    *response.body_mut() = body;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));

@@ -3,7 +3,6 @@
 //! The status and type of a response are decided as late as possible: JSON when the outcome is the
 //! first thing that comes, a stream of events otherwise or after some silence.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -16,13 +15,15 @@ use pontoon_wire::{Era, Kind, Message, Revision, ScanError, Slot, method};
 use tokio_util::sync::CancellationToken;
 
 use super::body::{EventBody, EventOptions, KEEP_ALIVE, OnEnd};
+use super::caller::Caller;
 use super::http::{Site, accepted, read_body};
 use super::post::{
     self, LAST_EVENT, Refusal, SESSION, VERSION, accepts, check_media, header_list, modern_status,
     only,
 };
-use super::respond::{Answer, empty, error, events, json, not_allowed, retry_after};
-use crate::call::{Call, Client, Key, Outcome, Reply};
+use super::respond::{Answer, empty, error, events, json, not_allowed, retry_after, with_receipt};
+use crate::call::{Call, Outcome, Reply};
+use crate::client::Client;
 use crate::outbox::Next;
 use crate::session::catalog::{Entry, State};
 use crate::session::legacy::Session;
@@ -33,12 +34,12 @@ pub async fn handle(
     site: &Arc<Site>,
     entry: &Arc<Entry>,
     request: Request<Incoming>,
-    peer: IpAddr,
+    caller: &Caller,
 ) -> Answer {
     let answered = match *request.method() {
-        Method::POST => post(site, entry, request, peer).await,
-        Method::GET => get(site, entry, request.headers()),
-        Method::DELETE => delete(site, entry, request.headers()),
+        Method::POST => post(site, entry, request, caller).await,
+        Method::GET => get(site, entry, request.headers(), caller),
+        Method::DELETE => delete(site, entry, request.headers(), caller),
         _ => Ok(not_allowed("POST, GET and DELETE are answered here", "POST, GET, DELETE")),
     };
     answered.unwrap_or_else(|Refused { refusal, id }| match refusal.status {
@@ -63,11 +64,11 @@ async fn post(
     site: &Arc<Site>,
     entry: &Arc<Entry>,
     request: Request<Incoming>,
-    peer: IpAddr,
+    caller: &Caller,
 ) -> Result<Answer, Refused> {
     check_media(request.headers())?;
     let headers = request.headers().clone();
-    let body = match read_body(request, site.max_body).await {
+    let body = match read_body(request, site).await {
         Ok(body) => body,
         Err(answer) => return Ok(answer),
     };
@@ -81,31 +82,28 @@ async fn post(
     match (post::era(&message, version), message.kind()) {
         (Era::Modern, Kind::Request) => {
             post::check_modern(&headers, &message).map_err(with_id)?;
-            Ok(modern_request(site, entry, &headers, message, peer).await?)
+            Ok(modern_request(site, entry, &headers, message, caller).await?)
         }
         (Era::Modern, _) => Ok(accepted()),
         (Era::Legacy, Kind::Request) if message.method() == method::INITIALIZE => {
-            Ok(initialize(site, entry, &message).await)
+            Ok(initialize(site, entry, &message, caller).await)
         }
         (Era::Legacy, kind) => {
-            let session = find_session(site, entry, &headers).map_err(with_id)?;
+            let session = find_session(site, entry, &headers, caller).map_err(with_id)?;
+            let client = legacy_client(entry, &session, caller);
             if kind == Kind::Request {
-                return Ok(legacy_request(
-                    site,
-                    entry,
-                    session,
-                    message,
-                    post::prefers_events(&headers),
-                )
-                .await);
+                let prefers_events = post::prefers_events(&headers);
+                let answer = legacy_request(site, entry, session, client, message, prefers_events);
+                return Ok(answer.await);
             }
-            site.sessions.note(&session, &message);
+            site.sessions.note(entry, &session, &client, &message);
             Ok(accepted())
         }
     }
 }
 
-fn unreadable(error: ScanError) -> Refusal {
+/// What to say to a body that is no message.
+pub(super) fn unreadable(error: ScanError) -> Refusal {
     let code = match error {
         ScanError::Batch | ScanError::NotObject | ScanError::Duplicate { .. } => {
             code::INVALID_REQUEST
@@ -115,9 +113,20 @@ fn unreadable(error: ScanError) -> Refusal {
     Refusal::new(400, code, error.to_string())
 }
 
-async fn initialize(site: &Arc<Site>, entry: &Arc<Entry>, request: &Message) -> Answer {
+/// The client of a legacy session, as this request shows it.
+pub(super) fn legacy_client(entry: &Entry, session: &Session, caller: &Caller) -> Arc<Client> {
+    let key = caller.key(Some(&session.id), entry.back.server.session_key);
+    session.client(key, Arc::clone(&caller.person))
+}
+
+async fn initialize(
+    site: &Arc<Site>,
+    entry: &Arc<Entry>,
+    request: &Message,
+    caller: &Caller,
+) -> Answer {
     let id = request.raw(Slot::Id);
-    match site.sessions.open(entry, request).await {
+    match site.sessions.open(entry, request, &caller.person).await {
         Ok((session, result)) => {
             let id = String::from_utf8_lossy(id.unwrap_or_default());
             let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}");
@@ -135,6 +144,7 @@ fn find_session(
     site: &Site,
     entry: &Arc<Entry>,
     headers: &HeaderMap,
+    caller: &Caller,
 ) -> Result<Arc<Session>, Refusal> {
     let Some(id) = only(headers, SESSION)? else {
         let text = "the header Mcp-Session-Id is missing: send `initialize` first and repeat the id it gives";
@@ -146,7 +156,7 @@ fn find_session(
         let text = format!("the protocol version {version:?} is not spoken here");
         return Err(Refusal::new(400, code::INVALID_REQUEST, text));
     }
-    let session = site.sessions.find(entry, id);
+    let session = site.sessions.find(entry, id, &caller.person);
     session.ok_or_else(|| {
         Refusal::new(
             404,
@@ -160,23 +170,25 @@ async fn legacy_request(
     site: &Arc<Site>,
     entry: &Arc<Entry>,
     session: Arc<Session>,
+    client: Arc<Client>,
     request: Message,
     prefers_events: bool,
 ) -> Answer {
     session.touch();
     let id = request.slice(Slot::Id).unwrap_or_default();
-    if let Err(why) = site.sessions.known(entry).await {
+    if let Err(why) = site.sessions.known(entry, &request).await {
         return error(200, &why.to_error(), Some(&id));
     }
     let stream = session.new_stream(id.clone());
     let reply = Reply::new(id, Arc::clone(&stream.outbox), Some(Arc::clone(&session.questions)));
-    let call = Call { request, client: session.client(), cancel: CancellationToken::new(), reply };
+    let call = Call { request, client, cancel: CancellationToken::new(), reply };
     site.sessions.submit(entry, Some(Arc::clone(&session)), call);
     // A client that goes away now does not cancel: its call goes on, and it may come back.
     let can_poll = session.revision >= Revision::V2025_11_25;
     let first = match tokio::time::timeout(KEEP_ALIVE, stream.outbox.next()).await {
         Ok(Next::End(Some(outcome))) if !prefers_events => {
-            return json(200, &outcome_text(outcome, &stream.request_id));
+            let receipt = outcome.receipt();
+            return with_receipt(json(200, &outcome_text(outcome, &stream.request_id)), receipt);
         }
         Ok(next) => Some(next),
         Err(_) => None,
@@ -192,12 +204,12 @@ async fn modern_request(
     entry: &Arc<Entry>,
     headers: &HeaderMap,
     request: Message,
-    peer: IpAddr,
+    caller: &Caller,
 ) -> Result<Answer, Refused> {
     let id = request.slice(Slot::Id).unwrap_or_default();
     let is_probe = request.method() == method::DISCOVER;
     // Nothing is held for a client that goes away meanwhile.
-    if let Err(why) = site.sessions.known(entry).await {
+    if let Err(why) = site.sessions.known(entry, &request).await {
         return Ok(modern_json(Outcome::Failed(why), &id, is_probe));
     }
     check_params(entry, headers, &request)?;
@@ -206,8 +218,8 @@ async fn modern_request(
     let cancel = CancellationToken::new();
     // Whoever goes away, from now on, cancels.
     let guard = cancel.clone().drop_guard();
-    let call =
-        Call { client: modern_client(&request, peer), request, cancel: cancel.clone(), reply };
+    let client = modern_client(entry, &request, caller);
+    let call = Call { client, request, cancel: cancel.clone(), reply };
     site.sessions.submit(entry, None, call);
     let first = match tokio::time::timeout(KEEP_ALIVE, stream.outbox.next()).await {
         Ok(Next::End(Some(outcome))) => {
@@ -239,7 +251,7 @@ fn check_params(entry: &Entry, headers: &HeaderMap, request: &Message) -> Result
     })
 }
 
-fn modern_client(request: &Message, peer: IpAddr) -> Arc<Client> {
+fn modern_client(entry: &Entry, request: &Message, caller: &Caller) -> Arc<Client> {
     // Copied, because a child that is kept for this client remembers them longer than the request.
     let copy = |slot| request.raw(slot).map(Bytes::copy_from_slice);
     Arc::new(Client {
@@ -249,7 +261,8 @@ fn modern_client(request: &Message, peer: IpAddr) -> Arc<Client> {
             .filter(|info| info.first() == Some(&b'{'))
             .unwrap_or_else(crate::back::children::own_info),
         log_level: copy(Slot::MetaLogLevel).filter(|level| level.first() == Some(&b'"')),
-        key: Key::Address(peer),
+        key: caller.key(None, entry.back.server.session_key),
+        person: Arc::clone(&caller.person),
         feed: None,
         subscriptions: Vec::new(),
     })
@@ -258,12 +271,13 @@ fn modern_client(request: &Message, peer: IpAddr) -> Arc<Client> {
 /// The response to a modern request whose outcome came before anything else.
 fn modern_json(outcome: Outcome, id: &Bytes, is_probe: bool) -> Answer {
     let (status, seconds) = match &outcome {
-        Outcome::Answer(_, code) => (modern_status(*code), None),
+        Outcome::Answer(_, code, _) => (modern_status(*code), None),
         // A client that probes takes a server error as the end; a client error lets it fall back.
         Outcome::Failed(_) if is_probe => (400, None),
         Outcome::Failed(why) => (why.status(), why.retry_after_seconds()),
     };
-    retry_after(json(status, &outcome_text(outcome, id)), seconds)
+    let receipt = outcome.receipt();
+    with_receipt(retry_after(json(status, &outcome_text(outcome, id)), seconds), receipt)
 }
 
 /// A stream of events, beginning with what was taken from it already.
@@ -277,14 +291,19 @@ fn event_response(stream: &Arc<Stream>, first: Option<Next>, options: EventOptio
     }
 }
 
-fn get(site: &Arc<Site>, entry: &Arc<Entry>, headers: &HeaderMap) -> Result<Answer, Refused> {
+fn get(
+    site: &Arc<Site>,
+    entry: &Arc<Entry>,
+    headers: &HeaderMap,
+    caller: &Caller,
+) -> Result<Answer, Refused> {
     refuse_modern(headers)?;
     if !accepts(headers, "text/event-stream") {
         return Err(
             Refusal::new(406, code::INVALID_REQUEST, "Accept must list text/event-stream").into()
         );
     }
-    let session = find_session(site, entry, headers)?;
+    let session = find_session(site, entry, headers, caller)?;
     session.touch();
     let last = only(headers, LAST_EVENT)?.map(parse_event_id).transpose()?;
     let number = last.map_or(0, |(stream, _)| stream);
@@ -330,9 +349,14 @@ fn parse_event_id(id: &str) -> Result<(u64, u64), Refusal> {
     })
 }
 
-fn delete(site: &Arc<Site>, entry: &Arc<Entry>, headers: &HeaderMap) -> Result<Answer, Refused> {
+fn delete(
+    site: &Arc<Site>,
+    entry: &Arc<Entry>,
+    headers: &HeaderMap,
+    caller: &Caller,
+) -> Result<Answer, Refused> {
     refuse_modern(headers)?;
-    let session = find_session(site, entry, headers)?;
+    let session = find_session(site, entry, headers, caller)?;
     site.sessions.close(&session);
     Ok(empty(200))
 }

@@ -1,73 +1,126 @@
 //! Limits: whether a call may run now. A permit rides in the call's reply.
 
 use std::sync::Arc;
-
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use std::time::{Duration, Instant};
 
 use crate::call::CallError;
+use crate::client::{Client, Principal};
 use crate::config::Mode;
+use crate::observe::metrics::{Limit, Metrics};
+use crate::observe::scene::Usage;
+use crate::permits::{Permit, Permits};
 
 /// Calls on children that are kept for clients, in all.
 const MAX_KEPT_CALLS: usize = 1024;
+
+/// Subscriptions at once, in all and of one client. Each holds a connection.
+const MAX_LISTENS: usize = 4096;
+const MAX_OWN_LISTENS: usize = 64;
 
 /// The limits on calls.
 #[derive(Debug)]
 pub struct Admission {
     /// Processes that start or work for one request.
-    processes: Arc<Semaphore>,
-    max_processes: usize,
-    calls: Arc<Semaphore>,
+    processes: Arc<Permits>,
+    /// Calls on kept children.
+    calls: Arc<Permits>,
+    /// Subscriptions, which go on for as long as their clients like.
+    listens: Arc<Permits>,
+    /// How long a call waits for its turn.
+    queue_wait: Duration,
+    /// Where refusals are counted.
+    pub(super) metrics: Arc<Metrics>,
 }
 
 impl Admission {
     /// Limits with so many processes for single requests at once.
-    pub fn new(max_processes: usize) -> Self {
+    pub fn new(max_processes: usize, queue_wait: Duration, metrics: Arc<Metrics>) -> Self {
         Self {
-            processes: Arc::new(Semaphore::new(max_processes)),
-            max_processes,
-            calls: Arc::new(Semaphore::new(MAX_KEPT_CALLS)),
+            processes: Permits::new(max_processes),
+            calls: Permits::new(MAX_KEPT_CALLS),
+            listens: Permits::with_share(MAX_LISTENS, MAX_OWN_LISTENS),
+            queue_wait,
+            metrics,
         }
     }
 
-    /// A permit for one call.
+    /// A permit for one call of this client, if it may run at once.
     ///
     /// # Errors
     ///
-    /// [`CallError::Busy`] when the limit is reached; nobody waits here.
-    pub fn admit(&self, mode: Mode) -> Result<OwnedSemaphorePermit, CallError> {
-        let (semaphore, limit) = match mode {
-            Mode::Stateless => (&self.processes, self.max_processes),
-            Mode::Stateful { .. } => (&self.calls, MAX_KEPT_CALLS),
-        };
-        Arc::clone(semaphore).try_acquire_owned().map_err(|_| CallError::Busy {
-            what: format!("busy: all {limit} calls that may run at once are running"),
-            retry_after_seconds: 5,
+    /// [`CallError::Busy`] when the limit is reached and nobody is to wait.
+    pub fn admit(&self, mode: Mode, client: &Client) -> Result<Option<Permit>, CallError> {
+        let permits = self.permits(mode, client);
+        let who = &client.person.principal;
+        match permits.try_take(who, Instant::now()) {
+            Some(permit) => Ok(Some(permit)),
+            None if self.queue_wait.is_zero() => Err(self.busy(permits, who)),
+            None => Ok(None),
+        }
+    }
+
+    /// A permit for a subscription of this client.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Busy`] when it has as many as it may.
+    pub fn admit_listen(&self, client: &Client) -> Result<Permit, CallError> {
+        let permit = self.listens.try_take(&client.person.principal, Instant::now());
+        permit.ok_or_else(|| {
+            self.metrics.refused(Limit::Streams);
+            let what = format!(
+                "busy: {MAX_OWN_LISTENS} subscriptions of one client, and {MAX_LISTENS} in all, may be open"
+            );
+            CallError::Busy { what, retry_after_seconds: 10 }
         })
     }
 
-    /// How many permits are in use.
-    pub fn in_use(&self) -> usize {
-        let free = self.processes.available_permits() + self.calls.available_permits();
-        self.max_processes + MAX_KEPT_CALLS - free
+    /// A permit for a call that has to wait for its turn.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Busy`] when it did not come.
+    pub async fn wait(&self, mode: Mode, client: &Client) -> Result<Permit, CallError> {
+        let permits = self.permits(mode, client);
+        let who = &client.person.principal;
+        let permit = tokio::time::timeout(self.queue_wait, permits.take(who)).await;
+        permit.ok().flatten().ok_or_else(|| self.busy(permits, who))
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// Processes for single requests, and calls on kept children.
+    pub fn usage(&self) -> (Usage, Usage) {
+        let usage = |permits: &Permits| Usage { used: permits.in_use(), limit: permits.limit() };
+        (usage(&self.processes), usage(&self.calls))
+    }
 
-    #[test]
-    fn the_limit_is_kept_and_a_permit_comes_back() {
-        let admission = Admission::new(1);
-        let permit = admission.admit(Mode::Stateless).unwrap();
-        assert_eq!(admission.in_use(), 1);
-        let busy = admission.admit(Mode::Stateless).unwrap_err();
-        assert_eq!(busy.status(), 429);
-        assert_eq!(
-            busy.to_string(),
-            "busy: all 1 calls that may run at once are running; try again in 5 s"
-        );
-        drop(permit);
-        assert!(admission.admit(Mode::Stateless).is_ok());
+    /// Calls that wait for their turn.
+    pub fn waiting(&self) -> usize {
+        self.processes.waiting() + self.calls.waiting()
+    }
+
+    fn permits(&self, mode: Mode, client: &Client) -> &Arc<Permits> {
+        match mode {
+            Mode::Stateful { .. } if client.key.can_return() => &self.calls,
+            Mode::Stateless | Mode::Stateful { .. } => &self.processes,
+        }
+    }
+
+    fn busy(&self, permits: &Arc<Permits>, who: &Principal) -> CallError {
+        let limit = permits.limit();
+        let (counted, what) = if permits.in_use() < limit {
+            let what = format!(
+                "busy: this client has as many calls under way as one may, of {limit} in all"
+            );
+            (Limit::Share, what)
+        } else {
+            let counted = match Arc::ptr_eq(permits, &self.processes) {
+                true => Limit::Concurrent,
+                false => Limit::KeptCalls,
+            };
+            (counted, format!("busy: all {limit} calls that may run at once are running"))
+        };
+        tracing::debug!(?who, what, "refused");
+        self.metrics.refused(counted);
+        CallError::Busy { what, retry_after_seconds: 5 }
     }
 }

@@ -1,39 +1,51 @@
 //! What the bridge answers itself, from the catalogue, without starting a child.
 
 use pontoon_wire::error::{ErrorObject, code};
-use pontoon_wire::{Era, Message, Revision, Slot, json, quoted};
+use pontoon_wire::{Era, Message, Revision, Slot, json, quoted, string_value};
 
 use super::catalog::{Catalog, Facts};
 use crate::call::list_member;
-use crate::config::Mode;
+use crate::config::{Mode, Server};
 
 /// The result of `initialize`.
-pub fn initialize(facts: &Facts, revision: Revision, mode: Mode) -> String {
+pub fn initialize(facts: &Facts, revision: Revision, server: &Server) -> String {
     let name = default_info();
     let info = facts.server_info.as_ref().map_or(name.as_str(), |info| info.get());
-    let instructions = member("instructions", facts.instructions.as_ref().map(|raw| raw.get()));
+    let instructions = member("instructions", instructions(facts, server).as_deref());
     format!(
         "{{\"protocolVersion\":\"{revision}\",\"capabilities\":{},\"serverInfo\":{info}{instructions}}}",
-        capabilities(facts, mode),
+        capabilities(facts, server.mode),
     )
 }
 
 /// The result of `server/discover`.
-pub fn discover(facts: &Facts, mode: Mode) -> String {
+pub fn discover(facts: &Facts, server: &Server) -> String {
     let name = default_info();
     let info = facts.server_info.as_ref().map_or(name.as_str(), |info| info.get());
-    let instructions = member("instructions", facts.instructions.as_ref().map(|raw| raw.get()));
+    let instructions = member("instructions", instructions(facts, server).as_deref());
     format!(
         "{{\"resultType\":\"complete\",\"supportedVersions\":[\"{}\"],\"capabilities\":{}{instructions},\
          \"ttlMs\":0,\"cacheScope\":\"private\",\"_meta\":{{{}:{info}}}}}",
         Revision::NEWEST_MODERN,
-        capabilities(facts, mode),
+        capabilities(facts, server.mode),
         quoted(Slot::ResultServerInfo.name()),
     )
 }
 
 fn default_info() -> String {
     format!("{{\"name\":\"pontoon\",\"version\":{}}}", quoted(env!("CARGO_PKG_VERSION")))
+}
+
+/// How to use the server, as its author and its operator say: a JSON string.
+fn instructions(facts: &Facts, server: &Server) -> Option<String> {
+    let own = facts.instructions.as_ref().map(|raw| raw.get());
+    let added = [&server.usage_guide, &server.post_instruction];
+    if server.instructions.is_none() && added.iter().all(|text| text.is_none()) {
+        return own.map(str::to_owned);
+    }
+    let own = own.and_then(|raw| string_value(raw.as_bytes())).map(|text| text.into_owned());
+    let texts = [server.instructions.clone().or(own)].into_iter().chain(added.map(Clone::clone));
+    Some(quoted(&texts.flatten().collect::<Vec<_>>().join("\n\n")))
 }
 
 fn member(name: &str, value: Option<&str>) -> String {
@@ -126,10 +138,34 @@ mod tests {
         }
     }
 
+    fn server() -> Server {
+        Server::new("demo".parse().unwrap(), Ok("/bin/true".into()), Vec::new())
+    }
+
+    #[test]
+    fn the_operator_adds_to_the_instructions_or_replaces_them() {
+        let facts = facts("{}");
+        let check = |server: &Server, expected: &str| {
+            assert_eq!(instructions(&facts, server).unwrap(), expected);
+        };
+        check(&server(), r#""be kind""#);
+        let guide = Some("save at the end".to_owned());
+        let added = Server { usage_guide: guide.clone(), ..server() };
+        check(&added, r#""be kind\n\nsave at the end""#);
+        let last = Some("give the link".to_owned());
+        let replaced = Server {
+            instructions: Some("mine".to_owned()),
+            usage_guide: guide,
+            post_instruction: last,
+            ..server()
+        };
+        check(&replaced, r#""mine\n\nsave at the end\n\ngive the link""#);
+    }
+
     #[test]
     fn stateless_servers_do_not_offer_subscriptions() {
         let facts = facts(r#"{"resources":{"subscribe":true,"listChanged":true},"tools":{}}"#);
-        let result = initialize(&facts, Revision::V2025_06_18, Mode::Stateless);
+        let result = initialize(&facts, Revision::V2025_06_18, &server());
         let expected = r#"{"protocolVersion":"2025-06-18","capabilities":{"resources":{"listChanged":true},"tools":{}},"serverInfo":{"name":"s","version":"1"},"instructions":"be kind"}"#;
         assert_eq!(result, expected);
     }

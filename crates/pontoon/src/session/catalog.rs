@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,7 +22,7 @@ use crate::back::handshake::{HandshakeError, Opening};
 use crate::back::link::Purpose;
 use crate::back::live::Live;
 use crate::back::mailbox::Heard;
-use crate::call::{Client, Key, list_member};
+use crate::call::list_member;
 
 /// How many pages of a list are read: a server that never ends one is wrong.
 const MAX_PAGES: usize = 1000;
@@ -32,6 +32,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// How long after a change the lists are read again.
 const SETTLE: Duration = Duration::from_secs(2);
+
+/// How soon a server is tried again because calls of it failed.
+const DOUBT: Duration = Duration::from_secs(10);
 
 /// How old a catalogue may grow before it is learnt anew.
 const MAX_AGE: Duration = Duration::from_secs(3600);
@@ -80,6 +83,20 @@ impl Catalog {
         }
     }
 
+    /// Leaves these tools out.
+    fn hide(&mut self, tools: &[String]) {
+        if tools.is_empty() {
+            return;
+        }
+        for facts in [&mut self.legacy, &mut self.modern].into_iter().flatten() {
+            let Some(list) = facts.lists.get_mut(method::LIST_TOOLS) else { continue };
+            list.retain(|tool| {
+                let name = json::find(tool.get().as_bytes(), "name").and_then(string_value);
+                !name.is_some_and(|name| tools.iter().any(|hidden| *hidden == name))
+            });
+        }
+    }
+
     /// Reads the header rules out of the tools.
     fn read_rules(&mut self) {
         let facts = [&self.modern, &self.legacy];
@@ -94,6 +111,26 @@ impl Catalog {
                 self.rules.entry(name).or_insert(rules);
             }
         }
+    }
+}
+
+impl Facts {
+    /// The same, where the folder of the child that told them is only `.`: it is gone by the time
+    /// anyone reads them, and servers do like to tell where they work.
+    fn without_path(mut self, directory: Option<&Path>) -> Self {
+        let Some(directory) = directory.and_then(Path::to_str) else { return self };
+        let directory = pontoon_wire::quoted(directory);
+        let written = directory.trim_matches('"');
+        let forget = |raw: &mut Box<RawValue>| {
+            if raw.get().contains(written)
+                && let Ok(without) = RawValue::from_string(raw.get().replace(written, "."))
+            {
+                *raw = without;
+            }
+        };
+        self.instructions.iter_mut().for_each(forget);
+        self.lists.values_mut().flatten().for_each(forget);
+        self
     }
 }
 
@@ -114,6 +151,8 @@ pub struct Entry {
     /// The server's children.
     pub back: Arc<Back>,
     state: watch::Sender<State>,
+    /// Why the last try to learn it failed, if it did.
+    trouble: Mutex<Option<String>>,
     file: Option<PathBuf>,
 }
 
@@ -124,9 +163,23 @@ impl Entry {
             dir.join("catalog")
                 .join(format!("{}-{:016x}.json", back.server.name, back.server.fingerprint))
         });
-        let kept = file.as_deref().and_then(read).map(|catalog| State::Ready(Arc::new(catalog)));
+        let hidden = &back.server.disabled_tools;
+        let kept = file.as_deref().and_then(read).map(|mut catalog| {
+            catalog.hide(hidden);
+            State::Ready(Arc::new(catalog))
+        });
         let state = watch::Sender::new(kept.unwrap_or(State::Learning));
-        Self { back, state, file }
+        Self { back, state, trouble: Mutex::default(), file }
+    }
+
+    /// Why the last try to learn it failed, if it did. What was learnt before is still served.
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_trouble(&self, why: Option<&str>) {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        *trouble = why.map(str::to_owned);
     }
 
     /// Where the server stands now.
@@ -174,10 +227,12 @@ impl Entry {
                 Ok(learnt) => {
                     pause = Duration::from_secs(1);
                     self.set(learnt);
+                    self.set_trouble(None);
                     MAX_AGE
                 }
                 Err(why) => {
                     tracing::error!(server = %self.back.server.name, why, retry_in = ?pause, "server failed");
+                    self.set_trouble(Some(&why));
                     // What was known stays known: the server may be well for a real call.
                     self.state.send_if_modified(|state| {
                         let is_unknown = !matches!(state, State::Ready(_));
@@ -191,8 +246,11 @@ impl Entry {
                     wait
                 }
             };
+            let learnt = tokio::time::Instant::now();
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
+                // Whether it works for nobody any more is for `/health` to tell.
+                () = self.back.doubted.notified() => tokio::time::sleep_until(learnt + DOUBT).await,
                 // Changes come in bursts, and each is a reason to look only once.
                 () = self.back.changed.notified() => tokio::time::sleep(SETTLE).await,
             }
@@ -204,7 +262,7 @@ impl Entry {
             State::Ready(catalog) => Some(catalog),
             _ => None,
         };
-        let catalog = learnt.into_catalog(before.as_deref());
+        let mut catalog = learnt.into_catalog(before.as_deref());
         let tools = |facts: &Option<Facts>| {
             facts.as_ref().map(|facts| facts.lists.get(method::LIST_TOOLS).map_or(0, Vec::len))
         };
@@ -218,6 +276,7 @@ impl Entry {
         {
             tracing::warn!(file = %file.display(), error = &error as &dyn std::error::Error, "catalogue not kept");
         }
+        catalog.hide(&self.back.server.disabled_tools);
         self.state.send_replace(State::Ready(Arc::new(catalog)));
     }
 }
@@ -290,27 +349,13 @@ async fn learn(back: &Back) -> Result<Learnt, String> {
     Ok(Learnt { legacy, modern })
 }
 
-/// The client that a throw-away child sees.
-fn learner() -> Client {
-    Client {
+async fn learn_legacy(back: &Back) -> Result<Facts, LearnError> {
+    let opening = Opening::Legacy {
         revision: Revision::NEWEST_LEGACY,
         capabilities: Bytes::from_static(b"{\"elicitation\":{},\"sampling\":{},\"roots\":{}}"),
         info: own_info(),
-        log_level: None,
-        key: Key::Session("".into()),
-        feed: None,
-        subscriptions: Vec::new(),
-    }
-}
-
-async fn learn_legacy(back: &Back) -> Result<Facts, LearnError> {
-    let client = learner();
-    let opening = Opening::Legacy {
-        revision: client.revision,
-        capabilities: client.capabilities.clone(),
-        info: client.info.clone(),
     };
-    let live = back.start(&opening, &client).await.map_err(|error| match &error {
+    let live = back.start_to_learn(&opening).await.map_err(|error| match &error {
         StartError::Handshake { error: HandshakeError::Refused(_), .. } => {
             LearnError::Refused(chain(&error))
         }
@@ -319,11 +364,12 @@ async fn learn_legacy(back: &Back) -> Result<Facts, LearnError> {
     let silent = || LearnError::Failed("it did not answer `initialize`".to_owned());
     let hello = live.hello.clone().ok_or_else(silent)?;
     let result = hello.raw(Slot::Result).unwrap_or(b"{}");
-    learn_lists(&live, result, json::find(result, "serverInfo")).await
+    let facts = learn_lists(&live, result, json::find(result, "serverInfo")).await?;
+    Ok(facts.without_path(live.directory()))
 }
 
 async fn learn_modern(back: &Back) -> Result<Facts, LearnError> {
-    let live = back.start(&Opening::Modern, &learner()).await;
+    let live = back.start_to_learn(&Opening::Modern).await;
     let live = live.map_err(|error| LearnError::Failed(chain(&error)))?;
     let discovered = ask(&live, method::DISCOVER, "{}").await?;
     let result = discovered.raw(Slot::Result).unwrap_or(b"{}");
@@ -333,7 +379,8 @@ async fn learn_modern(back: &Back) -> Result<Facts, LearnError> {
     if !versions.any(|version| version == newest.as_bytes()) {
         return Err(LearnError::Refused(format!("it does not speak {}", Revision::NEWEST_MODERN)));
     }
-    learn_lists(&live, result, discovered.raw(Slot::ResultServerInfo)).await
+    let facts = learn_lists(&live, result, discovered.raw(Slot::ResultServerInfo)).await?;
+    Ok(facts.without_path(live.directory()))
 }
 
 async fn learn_lists(

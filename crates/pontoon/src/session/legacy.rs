@@ -9,11 +9,12 @@ use bytes::Bytes;
 use pontoon_wire::{Message, Revision, Slot};
 use tokio_util::sync::CancellationToken;
 
-use super::catalog::Entry;
 use super::stream::Stream;
 use crate::back::children::now;
 use crate::back::listen::MAX_URIS;
-use crate::call::{Client, Feed, Key, Questions};
+use crate::call::{Feed, Questions};
+use crate::client::{Client, Key, Person, Principal};
+use crate::config::ServerName;
 
 /// The largest capabilities or client info that are kept, in bytes; larger ones count as none.
 const MAX_HELLO: usize = 64 * 1024;
@@ -30,7 +31,7 @@ pub struct Session {
     /// The id the client was given.
     pub id: Arc<str>,
     /// The server it talks to.
-    pub entry: Arc<Entry>,
+    pub server: ServerName,
     /// The revision that was agreed.
     pub revision: Revision,
     /// Questions the client has not answered yet.
@@ -39,6 +40,8 @@ pub struct Session {
     pub feed: Arc<Stream>,
     /// Whether a GET stream is open.
     pub is_fed: AtomicBool,
+    /// Who opened it.
+    pub principal: Principal,
     capabilities: Bytes,
     info: Bytes,
     next_stream: AtomicU64,
@@ -57,7 +60,7 @@ struct State {
 
 impl Session {
     /// The session that an `initialize` request opens.
-    pub fn open(entry: Arc<Entry>, initialize: &Message) -> Self {
+    pub fn open(server: &ServerName, initialize: &Message, person: &Person) -> Self {
         let asked = initialize.string(Slot::ProtocolVersion).unwrap_or_default();
         // Copied, so that a small value does not keep a large body alive for as long as the session.
         let object = |slot| {
@@ -67,7 +70,8 @@ impl Session {
         let empty = || Bytes::from_static(b"{}");
         Self {
             id: uuid::Uuid::new_v4().to_string().into(),
-            entry,
+            server: server.clone(),
+            principal: person.principal.clone(),
             revision: Revision::negotiate(&asked),
             questions: Arc::default(),
             feed: Stream::new(0, Bytes::new()),
@@ -86,15 +90,21 @@ impl Session {
         }
     }
 
+    /// Whether this person may use it. An address proves nothing: clients move.
+    pub fn belongs_to(&self, person: &Person) -> bool {
+        matches!(self.principal, Principal::Address(_)) || self.principal == person.principal
+    }
+
     /// The client as a call sees it.
-    pub fn client(&self) -> Arc<Client> {
+    pub fn client(&self, key: Key, person: Arc<Person>) -> Arc<Client> {
         let state = self.lock();
         Arc::new(Client {
             revision: self.revision,
             capabilities: self.capabilities.clone(),
             info: self.info.clone(),
             log_level: state.log_level.clone(),
-            key: Key::Session(Arc::clone(&self.id)),
+            key,
+            person,
             feed: Some(Feed {
                 outbox: Arc::clone(&self.feed.outbox),
                 questions: Arc::clone(&self.questions),
@@ -179,12 +189,11 @@ impl Session {
             && now().saturating_duration_since(state.last_used) >= age
     }
 
-    /// Ends the session: open calls are cancelled, its streams end, its children stop.
+    /// Ends the session: open calls are cancelled, its streams end.
     pub fn end(&self) {
         let open: Vec<_> = self.lock().open.values().cloned().collect();
         open.iter().for_each(|(_, cancel)| cancel.cancel());
         self.feed.outbox.finish(None);
-        self.entry.back.end_session(&self.id);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -10,20 +10,23 @@ pub mod legacy;
 pub mod stream;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use pontoon_wire::error::{ErrorObject, code};
-use pontoon_wire::{Era, Kind, Message, Slot, method, quoted};
+use pontoon_wire::{Era, Kind as MessageKind, Message, Slot, method, quoted};
 use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 
 use self::admit::Admission;
 use self::catalog::{Catalog, Entry, State};
 use self::legacy::Session;
 use crate::back::listen::{Filter, end};
 use crate::call::{Call, CallError, plain_notification};
+use crate::client::{Client, Person, Principal};
 use crate::config::Mode;
+use crate::observe::metrics::{Ending, Kind, Limit};
 
 /// Sessions without a sign of life end after this.
 const SESSION_LIFE: Duration = Duration::from_secs(1800);
@@ -31,11 +34,14 @@ const SESSION_LIFE: Duration = Duration::from_secs(1800);
 /// More sessions than this are not opened.
 const MAX_SESSIONS: usize = 10_000;
 
+/// The servers by name.
+pub type Entries = HashMap<String, Arc<Entry>>;
+
 /// Every client with us, and every server they can talk to.
 #[derive(Debug)]
 pub struct Sessions {
-    /// The servers by name.
-    pub entries: HashMap<String, Arc<Entry>>,
+    /// The servers by name; another table when the configuration changes.
+    entries: RwLock<Arc<Entries>>,
     /// The limits on calls.
     pub admission: Admission,
     /// The calls under way, for an orderly stop.
@@ -45,14 +51,23 @@ pub struct Sessions {
 
 impl Sessions {
     /// No client yet.
-    pub fn new(entries: Vec<Entry>, admission: Admission) -> Self {
-        let named = |entry: Entry| (entry.back.server.name.to_string(), Arc::new(entry));
+    pub fn new(entries: Entries, admission: Admission) -> Self {
         Self {
-            entries: entries.into_iter().map(named).collect(),
+            entries: RwLock::new(Arc::new(entries)),
             admission,
             tasks: TaskTracker::new(),
             table: Mutex::default(),
         }
+    }
+
+    /// The servers as they are now.
+    pub fn entries(&self) -> Arc<Entries> {
+        Arc::clone(&self.entries.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Serves these servers from now on. Calls that are under way go on with what they have.
+    pub fn replace(&self, entries: Entries) {
+        *self.entries.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(entries);
     }
 
     /// Opens a session, and gives it with the answer to `initialize`.
@@ -64,30 +79,69 @@ impl Sessions {
         &self,
         entry: &Arc<Entry>,
         initialize: &Message,
+        person: &Person,
+    ) -> Result<(Arc<Session>, String), CallError> {
+        let began = Instant::now();
+        let opened = self.try_open(entry, initialize, person).await;
+        let ending = opened
+            .as_ref()
+            .map_or_else(|error| Ending::of_status(error.status()), |_| Ending::Answered);
+        entry.back.metrics.call_ended(Kind::Handshake, ending, began.elapsed());
+        opened
+    }
+
+    async fn try_open(
+        &self,
+        entry: &Arc<Entry>,
+        initialize: &Message,
+        person: &Person,
     ) -> Result<(Arc<Session>, String), CallError> {
         let catalog = entry.catalog().await.map_err(|why| failed(entry, &why))?;
         let facts = catalog.facts(Era::Legacy).ok_or(CallError::Internal)?;
-        let session = Arc::new(Session::open(Arc::clone(entry), initialize));
+        let session = Arc::new(Session::open(&entry.back.server.name, initialize, person));
         let mut table = self.lock();
-        if table.len() >= MAX_SESSIONS && !evict_stalest(&mut table) {
-            let what = format!("all {MAX_SESSIONS} sessions are in use");
-            return Err(CallError::Busy { what, retry_after_seconds: 60 });
+        let mut evicted = None;
+        if table.len() >= MAX_SESSIONS / 2 {
+            let own = table.values().filter(|known| known.principal == session.principal).count();
+            let is_full = table.len() >= MAX_SESSIONS;
+            if own >= MAX_SESSIONS / 2 {
+                evicted = take_stalest(&mut table, &session.principal);
+            } else if is_full {
+                let greediest = greediest(&table);
+                evicted = greediest.and_then(|greediest| take_stalest(&mut table, &greediest));
+            }
+            if evicted.is_none() && (is_full || own >= MAX_SESSIONS / 2) {
+                self.admission.metrics.refused(Limit::Sessions);
+                let what = format!("all {MAX_SESSIONS} sessions are in use");
+                return Err(CallError::Busy { what, retry_after_seconds: 60 });
+            }
         }
         table.insert(Arc::clone(&session.id), Arc::clone(&session));
-        let result = answers::initialize(facts, session.revision, entry.back.server.mode);
+        drop(table);
+        evicted.iter().for_each(|session| self.end(session));
+        let result = answers::initialize(facts, session.revision, &entry.back.server);
         Ok((session, result))
     }
 
-    /// The session with this id, if it is one of this server's.
-    pub fn find(&self, entry: &Arc<Entry>, id: &str) -> Option<Arc<Session>> {
+    /// The session with this id, if it is one of this server's and of this person's.
+    pub fn find(&self, entry: &Entry, id: &str, person: &Person) -> Option<Arc<Session>> {
         let session = self.lock().get(id).cloned()?;
-        Arc::ptr_eq(&session.entry, entry).then_some(session)
+        let is_theirs = session.server == entry.back.server.name && session.belongs_to(person);
+        is_theirs.then_some(session)
     }
 
     /// Ends a session at its client's wish.
     pub fn close(&self, session: &Session) {
         self.lock().remove(&session.id);
+        self.end(session);
+    }
+
+    /// Ends a session: its calls, its streams, and the children that are its own.
+    fn end(&self, session: &Session) {
         session.end();
+        if let Some(entry) = self.entries().get(session.server.as_str()) {
+            entry.back.end_session(&session.id);
+        }
     }
 
     /// Ends the streams that belong to no call, so that connections can close.
@@ -109,22 +163,33 @@ impl Sessions {
             stale.iter().for_each(|session| drop(table.remove(&session.id)));
             stale
         };
-        stale.iter().for_each(|session| session.end());
-        self.entries.values().for_each(|entry| entry.back.sweep());
+        stale.iter().for_each(|session| self.end(session));
+        self.entries().values().for_each(|entry| entry.back.sweep());
     }
 
-    /// Waits until the server is known.
+    /// Waits until the server is known, for this request.
     ///
     /// # Errors
     ///
     /// Why it cannot be used, to be told to the client.
-    pub async fn known(&self, entry: &Entry) -> Result<(), CallError> {
-        entry.catalog().await.map(drop).map_err(|why| failed(entry, &why))
+    pub async fn known(&self, entry: &Entry, request: &Message) -> Result<(), CallError> {
+        let began = Instant::now();
+        entry.catalog().await.map(drop).map_err(|why| {
+            let (kind, error) = (Kind::of(&request.method()), failed(entry, &why));
+            entry.back.metrics.call_ended(kind, Ending::of_status(error.status()), began.elapsed());
+            error
+        })
     }
 
     /// Takes a call to a server that is known, and sees that it is answered. `session` is the legacy
     /// client's.
-    pub fn submit(self: &Arc<Self>, entry: &Arc<Entry>, session: Option<Arc<Session>>, call: Call) {
+    pub fn submit(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        session: Option<Arc<Session>>,
+        mut call: Call,
+    ) {
+        call.reply.count(&entry.back.metrics, Kind::of(&call.request.method()));
         match entry.state() {
             State::Ready(catalog) => self.route(&catalog, entry, session, call),
             State::Failed(why) => call.reply.fail(failed(entry, &why)),
@@ -144,15 +209,26 @@ impl Sessions {
             None => answer_modern(catalog, entry, call),
         };
         let Some(mut call) = call else { return };
+        if let Some(refusal) = disabled(entry, &call.request) {
+            return call.reply.error(&refusal);
+        }
         let child_era = catalog.child_era(call.client.era());
         let is_listen = call.request.method() == method::LISTEN;
+        if is_listen {
+            match self.admission.admit_listen(&call.client) {
+                Ok(permit) => call.reply.hold(permit),
+                Err(busy) => return call.reply.fail(busy),
+            }
+        }
         if is_listen && entry.back.server.mode == Mode::Stateless {
             self.tasks.spawn(listen_to_catalog(Arc::clone(entry), call));
             return;
         }
+        let mut must_wait = false;
         if !is_listen {
-            match self.admission.admit(entry.back.server.mode) {
-                Ok(permit) => call.reply.hold(permit),
+            match self.admission.admit(entry.back.server.mode, &call.client) {
+                Ok(Some(permit)) => call.reply.hold(permit),
+                Ok(None) => must_wait = true,
                 Err(busy) => return call.reply.fail(busy),
             }
         }
@@ -160,17 +236,45 @@ impl Sessions {
         if let Some(open) = &open {
             call.cancel = open.cancel.clone();
         }
-        let back = Arc::clone(&entry.back);
-        self.tasks.spawn(async move {
-            back.take(call, child_era).await;
+        let (sessions, back) = (Arc::clone(self), Arc::clone(&entry.back));
+        let taking = async move {
+            let call = match must_wait {
+                true => Box::pin(sessions.wait_for_turn(back.server.mode, call)).await,
+                false => Some(call),
+            };
+            if let Some(call) = call {
+                back.take(call, child_era).await;
+            }
             drop(open);
-        });
+        };
+        self.tasks.spawn(taking.in_current_span());
+    }
+
+    /// Waits until a call may run. `None` if it was cancelled, or its turn did not come.
+    async fn wait_for_turn(&self, mode: Mode, mut call: Call) -> Option<Call> {
+        let cancel = call.cancel.clone();
+        let permit = tokio::select! {
+            () = cancel.cancelled() => None,
+            permit = self.admission.wait(mode, &call.client) => Some(permit),
+        };
+        match permit {
+            Some(Ok(permit)) => call.reply.hold(permit),
+            Some(Err(busy)) => {
+                call.reply.fail(busy);
+                return None;
+            }
+            None => {
+                call.reply.forget();
+                return None;
+            }
+        }
+        Some(call)
     }
 
     /// Takes a message of a legacy client that wants no answer.
-    pub fn note(&self, session: &Session, message: &Message) {
+    pub fn note(&self, entry: &Entry, session: &Session, client: &Client, message: &Message) {
         session.touch();
-        if message.kind() == Kind::Answer {
+        if message.kind() == MessageKind::Answer {
             if !session.questions.answer(message) {
                 tracing::debug!("an answer to no question was dropped");
             }
@@ -180,15 +284,10 @@ impl Sessions {
             method::INITIALIZED | method::PROGRESS => {}
             method::CANCELLED => session.cancel(message.raw(Slot::RequestId).unwrap_or_default()),
             _ => {
-                let State::Ready(catalog) = session.entry.state() else { return };
-                let client = session.client();
+                let State::Ready(catalog) = entry.state() else { return };
                 let child_era = catalog.child_era(Era::Legacy);
-                if let Some(live) = session
-                    .entry
-                    .back
-                    .kept(&client, child_era)
-                    .filter(|live| live.era == Era::Legacy)
-                {
+                let live = entry.back.kept(client, child_era);
+                if let Some(live) = live.filter(|live| live.era == Era::Legacy) {
                     live.link.say(message.clone());
                 }
             }
@@ -200,15 +299,36 @@ impl Sessions {
     }
 }
 
-/// Makes room by ending the session that was quiet longest. False if all are in use.
-fn evict_stalest(table: &mut HashMap<Arc<str>, Arc<Session>>) -> bool {
-    let idle = table.values().filter(|session| session.is_stale(Duration::ZERO));
-    let Some(stalest) = idle.min_by_key(|session| session.last_used()).cloned() else {
-        return false;
-    };
-    table.remove(&stalest.id);
-    stalest.end();
-    true
+/// Who has the most sessions.
+fn greediest(table: &HashMap<Arc<str>, Arc<Session>>) -> Option<Principal> {
+    let mut counts: HashMap<&Principal, usize> = HashMap::new();
+    table.values().for_each(|session| *counts.entry(&session.principal).or_default() += 1);
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(principal, _)| principal.clone())
+}
+
+/// Takes out the session of this client that was quiet longest, if one is not in use.
+fn take_stalest(
+    table: &mut HashMap<Arc<str>, Arc<Session>>,
+    whose: &Principal,
+) -> Option<Arc<Session>> {
+    let idle = table
+        .values()
+        .filter(|session| session.principal == *whose && session.is_stale(Duration::ZERO));
+    let stalest = idle.min_by_key(|session| session.last_used()).cloned()?;
+    table.remove(&stalest.id)
+}
+
+/// Why a call of a tool that is switched off is refused: for the client it is not there.
+fn disabled(entry: &Entry, request: &Message) -> Option<ErrorObject> {
+    let disabled = &entry.back.server.disabled_tools;
+    if disabled.is_empty() || request.method() != method::CALL_TOOL {
+        return None;
+    }
+    let name = request.string(Slot::Name).unwrap_or_default();
+    let is_disabled = disabled.iter().any(|tool| *tool == name);
+    is_disabled.then(|| {
+        ErrorObject::new(code::INVALID_PARAMS, format!("there is no tool {:?}", name.as_ref()))
+    })
 }
 
 fn failed(entry: &Entry, why: &str) -> CallError {
@@ -246,7 +366,7 @@ fn set_level(catalog: &Catalog, entry: &Entry, session: &Session, call: Call) {
     }
     let level = Bytes::from(quoted(&level));
     session.set_log_level(&level);
-    if let Some(live) = entry.back.kept(&session.client(), catalog.child_era(Era::Legacy)) {
+    if let Some(live) = entry.back.kept(&call.client, catalog.child_era(Era::Legacy)) {
         live.set_log_level(&level);
     }
     call.reply.result("{}");
@@ -268,7 +388,8 @@ fn subscribe(catalog: &Catalog, entry: &Entry, session: &Session, call: Call) ->
     if catalog.child_era(Era::Legacy) == Era::Legacy {
         return Some(call);
     }
-    let client = session.client();
+    // With the new subscription in it, which the call was made without.
+    let client = session.client(call.client.key.clone(), Arc::clone(&call.client.person));
     let live = entry.back.kept(&client, Era::Modern);
     if let (Some(live), Some(feed)) = (live, &client.feed) {
         live.feed(feed, &client.subscriptions);
@@ -291,7 +412,7 @@ fn answer_modern(catalog: &Catalog, entry: &Entry, call: Call) -> Option<Call> {
     let method = call.request.method().into_owned();
     if method == method::DISCOVER {
         match catalog.facts(Era::Modern) {
-            Some(facts) => call.reply.result(&answers::discover(facts, entry.back.server.mode)),
+            Some(facts) => call.reply.result(&answers::discover(facts, &entry.back.server)),
             None => call.reply.fail(CallError::Internal),
         }
         return None;
@@ -308,6 +429,10 @@ fn answer_modern(catalog: &Catalog, entry: &Entry, call: Call) -> Option<Call> {
 fn answer_list(catalog: &Catalog, entry: &Entry, call: Call) -> Option<Call> {
     let client_era = call.client.era();
     let Some(answer) = answers::list(catalog, &call.request, client_era) else { return Some(call) };
+    // What a person may see is for their own child to say.
+    if entry.back.server.is_personal() {
+        return Some(call);
+    }
     let is_lively = call.request.method() == method::LIST_RESOURCES;
     let live = entry.back.kept(&call.client, catalog.child_era(client_era));
     if live.is_some_and(|live| is_lively || live.link.lists_changed()) {

@@ -154,7 +154,7 @@ impl Connection {
 /// The JSON-RPC answer that an outcome is.
 pub fn outcome_text(outcome: Outcome, id: &Bytes) -> Text {
     match outcome {
-        Outcome::Answer(text, _) => text,
+        Outcome::Answer(text, _, _) => text,
         Outcome::Failed(error) => {
             Bytes::from(error.to_error().answer(&String::from_utf8_lossy(id))).into()
         }
@@ -191,7 +191,7 @@ mod tests {
         note(&stream, "b");
         assert_eq!(events(&mut first, 2).await, ["1 a", "2 b"]);
         let mut second = stream.connect(Some(1)).unwrap();
-        stream.outbox.finish(Some(Outcome::Answer(Bytes::from_static(b"c").into(), None)));
+        stream.outbox.finish(Some(Outcome::Answer(Bytes::from_static(b"c").into(), None, None)));
         assert_eq!(events(&mut first, 1).await, ["end"], "the older connection ends");
         assert_eq!(events(&mut second, 3).await, ["2 b", "3 c", "end"]);
         let mut third = stream.connect(Some(2)).unwrap();

@@ -1,0 +1,181 @@
+//! Where a child works: in a job made for one request, or in the workspace of its conversation.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pontoon_supervise::User;
+use rustix::process::{getegid, geteuid};
+use tokio_util::task::TaskTracker;
+
+use super::children::chain;
+use super::{Back, Surroundings};
+use crate::call::CallError;
+use crate::client::Client;
+use crate::config::{Mode, Workspace};
+use crate::jobs::{Bounds, Job, JobError, SessionSpace, Snapshot};
+use crate::observe::metrics::Limit;
+
+/// Where a child works.
+#[derive(Debug, Clone)]
+pub enum Place {
+    /// In a job of its own.
+    Job(Arc<OwnJob>),
+    /// Where its conversation keeps its files.
+    Space(Arc<SessionSpace>),
+}
+
+/// A job that a child works in. Unless a call is recorded in it, it goes with the child, or with the
+/// attempt to start one.
+#[derive(Debug)]
+pub struct OwnJob {
+    /// The job.
+    pub job: Arc<Job>,
+    is_recorded: AtomicBool,
+    endings: TaskTracker,
+}
+
+impl Drop for OwnJob {
+    fn drop(&mut self) {
+        // Without a runtime the bridge is gone, and what is left is collected by the next one.
+        if let (false, Ok(runtime)) = (self.is_kept(), tokio::runtime::Handle::try_current()) {
+            let job = Arc::clone(&self.job);
+            self.endings.spawn_blocking_on(move || job.discard(), &runtime);
+        }
+    }
+}
+
+impl OwnJob {
+    /// Says that a call is recorded here, so that the job stays after its child.
+    pub fn keep(&self) {
+        self.is_recorded.store(true, Ordering::Release);
+    }
+
+    /// Says that no call is recorded here after all, so that the job goes with its child.
+    pub fn let_go(&self) {
+        self.is_recorded.store(false, Ordering::Release);
+    }
+
+    /// Whether a call was recorded here.
+    pub fn is_kept(&self) -> bool {
+        self.is_recorded.load(Ordering::Acquire)
+    }
+}
+
+impl Place {
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        match self {
+            Self::Job(own) => own.job.files(),
+            Self::Space(space) => space.files(),
+        }
+    }
+
+    /// What `${MCPO_JOB_ID}` is.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Job(own) => own.job.id().to_string(),
+            Self::Space(space) => space.name().to_owned(),
+        }
+    }
+
+    /// Whom it has to belong to when its child runs as `user`, or as we do; `None` if it does.
+    pub fn next_owner(&self, user: Option<User>) -> Option<User> {
+        let ours = || User { uid: geteuid().as_raw(), gid: getegid().as_raw() };
+        match self {
+            Self::Job(_) => user,
+            // A child before may have been another user. A confined one of ours has no rights to
+            // what is not its own, not even if we are root.
+            Self::Space(_) => user.or_else(|| geteuid().is_root().then(ours)),
+        }
+    }
+
+    /// Gives it to the user that the child runs as.
+    pub fn give_to(&self, user: User) -> std::io::Result<()> {
+        match self {
+            Self::Job(own) => own.job.give_to(user.uid, user.gid),
+            Self::Space(space) => space.give_to(user.uid, user.gid),
+        }
+    }
+
+    /// What lies there now, where that is not remembered elsewhere.
+    pub async fn scan(&self) -> Option<Snapshot> {
+        let Self::Job(own) = self else { return None };
+        let job = Arc::clone(&own.job);
+        let taken =
+            tokio::task::spawn_blocking(move || Snapshot::take(job.files(), Bounds::default()));
+        taken.await.ok()?.ok()
+    }
+}
+
+impl Back {
+    /// A place for a child of this client.
+    pub(super) async fn place_for(&self, client: &Client) -> Result<Place, CallError> {
+        let is_kept =
+            self.server.mode != Mode::Stateless || self.server.workspace == Workspace::Session;
+        if !is_kept || !client.key.can_return() {
+            return self.own_place().await.map_err(|error| self.around.no_place(&error));
+        }
+        let (store, server) = (self.around.store.clone(), self.server.name.to_string());
+        let mut key = client.key.to_string();
+        // Several people may have one address. What tells their processes apart tells their files.
+        if let (true, Some(hash)) = (client.key.is_shared(), self.person_hash(client)) {
+            hash.iter().for_each(|byte| key += &format!("{byte:02x}"));
+        }
+        let space = blocking(move || store.session_space(&server, &key)).await;
+        space.map(Place::Space).map_err(|error| self.around.no_place(&error))
+    }
+
+    /// A place for a child that belongs to nobody yet.
+    pub(super) async fn own_place(&self) -> Result<Place, JobError> {
+        let (store, endings) = (self.around.store.clone(), self.around.endings.clone());
+        // Made whole on that thread, so that it goes again if nobody waits for it any more.
+        let made = blocking(move || {
+            let (job, is_recorded) = (Arc::new(store.new_job()?), AtomicBool::new(false));
+            Ok(OwnJob { job, is_recorded, endings })
+        });
+        Ok(Place::Job(Arc::new(made.await?)))
+    }
+}
+
+impl Surroundings {
+    /// A new job.
+    pub(super) async fn new_job(&self) -> Result<Arc<Job>, JobError> {
+        let store = self.store.clone();
+        blocking(move || store.new_job()).await.map(Arc::new)
+    }
+
+    /// What a client hears when its call has no place to work in.
+    pub(super) fn no_place(&self, error: &JobError) -> CallError {
+        self.tell(error, "so the call was not made")
+    }
+
+    /// What a client hears when what its call made cannot be kept.
+    pub(super) fn not_kept(&self, error: &JobError) -> CallError {
+        self.tell(error, "so the files of this call cannot be fetched; the call itself was made")
+    }
+
+    fn tell(&self, error: &JobError, so: &str) -> CallError {
+        let why = chain(error);
+        tracing::warn!(error = error as &dyn std::error::Error, "no room for what a call makes");
+        match error {
+            JobError::Full { .. } => {
+                self.metrics.refused(Limit::Disk);
+                CallError::DiskFull(format!(
+                    "{why}, {so}: whoever runs the bridge has to make room"
+                ))
+            }
+            JobError::Io { .. } => CallError::NoStorage(format!("{why}, {so}")),
+        }
+    }
+}
+
+/// Does what blocks on the disk, on a thread that may.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, JobError> + Send + 'static,
+) -> Result<T, JobError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|panic| {
+        Err(JobError::Io { what: "do anything", source: std::io::Error::other(panic) })
+    })
+}

@@ -1,0 +1,522 @@
+//! The children that are kept for conversations: one for each key, found again, let go in time.
+//!
+//! An anonymous address may have several, as `max_processes_per_ip` says. A client that begins too
+//! many conversations loses the one it left alone longest; one whose are all at work is told to wait.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pontoon_wire::Era;
+use tokio::sync::Notify;
+
+use super::Back;
+use super::children::{Lease, now, opening_for};
+use super::live::Live;
+use crate::call::CallError;
+use crate::client::{Client, Key, Principal};
+use crate::config::Mode;
+use crate::observe::metrics::Limit;
+use crate::permits::{Permit, Permits};
+
+/// How many children may be kept in all, of all servers.
+#[derive(Debug, Clone)]
+pub struct Budget {
+    places: Arc<Permits>,
+}
+
+impl Budget {
+    /// So many.
+    pub fn new(limit: usize) -> Self {
+        Self { places: Permits::new(limit) }
+    }
+
+    /// How many are kept, and how many may be.
+    pub fn used(&self) -> (usize, usize) {
+        (self.places.in_use(), self.places.limit())
+    }
+}
+
+/// The kept children of one server.
+#[derive(Debug)]
+pub struct Pool {
+    slots: Mutex<HashMap<PoolKey, Arc<Slot>>>,
+    budget: Budget,
+}
+
+/// A child is opened in one era, so a conversation that changes its era needs another. What it was
+/// started with for one person it keeps, so it is never another's, whatever they call themselves.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct PoolKey {
+    key: Key,
+    era: Era,
+    /// A hash of what was filled in for the person, where anything is.
+    person: Option<[u8; 32]>,
+}
+
+impl PoolKey {
+    /// Whether it is one of the conversations a client may have so many of. Others of an address
+    /// are one, with several children.
+    fn is_conversation(&self) -> bool {
+        !matches!(self.key, Key::Address(_)) || self.person.is_some()
+    }
+}
+
+/// The children of one conversation.
+#[derive(Debug)]
+pub struct Slot {
+    owner: Principal,
+    /// Held while a child starts, so that a client's first two calls start only one.
+    children: tokio::sync::Mutex<Vec<Arc<Live>>>,
+    /// Calls that use it or are about to.
+    users: AtomicUsize,
+    last_used: Mutex<Instant>,
+    /// Told when a call ends.
+    freed: Notify,
+}
+
+/// Says that a slot is in use.
+#[derive(Debug)]
+struct InUse(Arc<Slot>);
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        *self.0.last_used.lock().unwrap_or_else(PoisonError::into_inner) = now();
+        self.0.users.fetch_sub(1, Ordering::AcqRel);
+        self.0.freed.notify_one();
+    }
+}
+
+/// Says that a kept child is at work; its idle clock starts when this is dropped.
+#[derive(Debug)]
+pub struct Using {
+    slot: InUse,
+    live: Arc<Live>,
+}
+
+impl Drop for Using {
+    fn drop(&mut self) {
+        self.live.usage.end(now());
+        let _ = &self.slot;
+    }
+}
+
+/// What is to be done for a call.
+#[derive(Debug, PartialEq, Eq)]
+enum Choice {
+    /// This child takes it.
+    Use(usize),
+    /// Another child is started.
+    Start,
+    /// All children have as much to do as they may.
+    Wait,
+}
+
+/// Decides by the number of calls that each fit child has, if it may be given more at all.
+fn choose(calls: &[Option<usize>], max_children: usize, max_in_flight: usize) -> Choice {
+    let open = || calls.iter().enumerate().filter_map(|(at, calls)| Some((at, (*calls)?)));
+    let Some((at, least)) = open().min_by_key(|(_, calls)| *calls) else {
+        // All of them wait for a person. One more may work meanwhile, and not one after the other.
+        return if calls.len() <= max_children { Choice::Start } else { Choice::Wait };
+    };
+    match least {
+        0 => Choice::Use(at),
+        _ if open().count() < max_children => Choice::Start,
+        _ if least < max_in_flight => Choice::Use(at),
+        _ => Choice::Wait,
+    }
+}
+
+impl Pool {
+    /// No child yet.
+    pub fn new(budget: Budget) -> Self {
+        Self { slots: Mutex::default(), budget }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<PoolKey, Arc<Slot>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Back {
+    /// A kept child for a call of this client, started if need be.
+    pub(super) async fn lease_kept(
+        &self,
+        client: &Client,
+        child_era: Era,
+    ) -> Result<Lease, CallError> {
+        let key = self.pool_key(client, child_era);
+        let max_children = match (key.is_conversation(), self.server.mode) {
+            (false, Mode::Stateful { per_address, .. }) => per_address,
+            _ => 1,
+        };
+        let slot = self.slot(key.clone(), &client.person.principal)?;
+        let leased = self.lease_in(slot, client, child_era, max_children).await;
+        if leased.is_err() {
+            self.forget_empty(&key);
+        }
+        leased
+    }
+
+    async fn lease_in(
+        &self,
+        slot: InUse,
+        client: &Client,
+        child_era: Era,
+        max_children: usize,
+    ) -> Result<Lease, CallError> {
+        let give_up = now() + self.around.queue_wait;
+        loop {
+            {
+                let mut children = slot.0.children.lock().await;
+                self.bury(&mut children)?;
+                let calls: Vec<_> = children
+                    .iter()
+                    .map(|live| (!live.is_waiting(client)).then(|| live.usage.in_flight()))
+                    .collect();
+                match choose(&calls, max_children, self.server.max_in_flight) {
+                    Choice::Use(at) => {
+                        let live = Arc::clone(&children[at]);
+                        // Counted before anyone else chooses.
+                        live.usage.begin();
+                        drop(children);
+                        if let Some(feed) = &client.feed {
+                            live.refeed(feed, &client.subscriptions);
+                        }
+                        return Ok(Lease::Kept(Arc::clone(&live), Using { slot, live }));
+                    }
+                    Choice::Start => {
+                        self.check_stopping()?;
+                        let place = self.budget(&client.person.principal)?;
+                        let opening = opening_for(client, child_era);
+                        let started = self.start_kept(&opening, client).await?;
+                        started.usage.keep(place);
+                        let live = Arc::new(started);
+                        live.usage.begin();
+                        children.push(Arc::clone(&live));
+                        drop(children);
+                        return Ok(Lease::Kept(Arc::clone(&live), Using { slot, live }));
+                    }
+                    Choice::Wait => {}
+                }
+            }
+            let freed = slot.0.freed.notified();
+            let left = give_up.saturating_duration_since(now());
+            if tokio::time::timeout(left, freed).await.is_err() {
+                self.around.metrics.refused(Limit::InFlight);
+                let what = format!(
+                    "busy: {} calls are under way in this conversation with the server `{}` (max_in_flight)",
+                    self.server.max_in_flight, self.server.name
+                );
+                return Err(CallError::Busy { what, retry_after_seconds: 5 });
+            }
+        }
+    }
+
+    /// Forgets a slot that nobody uses and that has no child.
+    fn forget_empty(&self, key: &PoolKey) {
+        let mut slots = self.pool.lock();
+        let is_empty = slots.get(key).is_some_and(|slot| {
+            slot.users.load(Ordering::Acquire) == 0
+                && slot.children.try_lock().is_ok_and(|children| children.is_empty())
+        });
+        if is_empty {
+            slots.remove(key);
+        }
+    }
+
+    /// Takes dead children out. What one of them kept in memory is lost: that is told, once.
+    fn bury(&self, children: &mut Vec<Arc<Live>>) -> Result<(), CallError> {
+        let mut lost = None;
+        children.retain(|live| {
+            let is_fit = live.is_fit();
+            if !is_fit {
+                self.heals.note(pontoon_wire::heal::Heal::H28);
+                // One that closed its pipes and runs on is of no use to anyone.
+                live.kill();
+            }
+            if !is_fit && live.is_untold_loss() {
+                lost = Some(live.epitaph());
+            }
+            is_fit
+        });
+        let Some(how) = lost else { return Ok(()) };
+        tracing::warn!(server = %self.server.name, how, "a kept child ended; its client is told");
+        Err(CallError::StateLost(format!(
+            "the process of the server `{}` that kept the state of this conversation has ended ({how}), and what it \
+             had in memory is lost. This call was not made. Call again to go on with a new process: open or make \
+             again what you need first",
+            self.server.name
+        )))
+    }
+
+    /// Room for one more kept child, made by letting go of one of the same client's if need be.
+    fn budget(&self, owner: &Principal) -> Result<Permit, CallError> {
+        let take = || self.pool.budget.places.try_take(owner, now());
+        if let Some(place) = take() {
+            return Ok(place);
+        }
+        self.reclaim();
+        if let Some(place) = take() {
+            return Ok(place);
+        }
+        while self.evict(&mut self.pool.lock(), owner, |_| true) {
+            if let Some(place) = take() {
+                return Ok(place);
+            }
+        }
+        self.around.metrics.refused(Limit::TotalProcesses);
+        let (used, limit) = self.pool.budget.used();
+        let what = match used < limit {
+            true => format!(
+                "busy: this client has as many processes kept as one may, of {limit} in all \
+                 (MCPO_STATEFUL_MAX_TOTAL_PROCESSES)"
+            ),
+            false => format!(
+                "busy: all {limit} processes that may be kept for conversations are in use \
+                 (MCPO_STATEFUL_MAX_TOTAL_PROCESSES)"
+            ),
+        };
+        Err(CallError::Busy { what, retry_after_seconds: 60 })
+    }
+
+    /// Takes back the places of children that have ended by themselves: of these only the news is
+    /// kept, for their clients.
+    pub(super) fn reclaim(&self) {
+        for slot in self.pool.lock().values() {
+            // One that is in use just now is looked at by whoever uses it.
+            let Ok(children) = slot.children.try_lock() else { continue };
+            for live in children.iter().filter(|live| !live.is_fit()) {
+                live.kill();
+                live.usage.give_back();
+            }
+        }
+    }
+
+    /// Under what the child of this client is kept.
+    fn pool_key(&self, client: &Client, era: Era) -> PoolKey {
+        PoolKey { key: client.key.clone(), era, person: self.person_hash(client) }
+    }
+
+    /// The client's slot, marked as in use.
+    fn slot(&self, key: PoolKey, owner: &Principal) -> Result<InUse, CallError> {
+        let mut slots = self.pool.lock();
+        if !slots.contains_key(&key) {
+            self.make_room(&mut slots, owner, &key)?;
+        }
+        let slot = slots.entry(key).or_insert_with(|| {
+            Arc::new(Slot {
+                owner: owner.clone(),
+                children: tokio::sync::Mutex::default(),
+                users: AtomicUsize::new(0),
+                last_used: Mutex::new(now()),
+                freed: Notify::new(),
+            })
+        });
+        slot.users.fetch_add(1, Ordering::AcqRel);
+        Ok(InUse(Arc::clone(slot)))
+    }
+
+    /// A client may have so many conversations and no more.
+    fn make_room(
+        &self,
+        slots: &mut HashMap<PoolKey, Arc<Slot>>,
+        owner: &Principal,
+        key: &PoolKey,
+    ) -> Result<(), CallError> {
+        let Mode::Stateful { per_client, .. } = self.server.mode else { return Ok(()) };
+        let is_own =
+            |(key, slot): &(&PoolKey, &Arc<Slot>)| slot.owner == *owner && key.is_conversation();
+        if !key.is_conversation()
+            || slots.iter().filter(is_own).count() < per_client
+            || self.evict(slots, owner, PoolKey::is_conversation)
+        {
+            return Ok(());
+        }
+        self.around.metrics.refused(Limit::ProcessesPerClient);
+        let hint = match owner {
+            Principal::User(_) => "",
+            _ => {
+                ". If this is a front end with many users, let it forward who they are \
+                 (ENABLE_FORWARD_USER_INFO_HEADERS in Open WebUI) and name it in MCPO_TRUSTED_PROXIES"
+            }
+        };
+        let what = format!(
+            "busy: all {per_client} conversations of this client with the server `{}` are at work \
+             (max_processes_per_client){hint}",
+            self.server.name
+        );
+        Err(CallError::Busy { what, retry_after_seconds: 5 })
+    }
+
+    /// Lets go of what this client left alone longest. False if all of it is in use.
+    fn evict(
+        &self,
+        slots: &mut HashMap<PoolKey, Arc<Slot>>,
+        owner: &Principal,
+        is_eligible: impl Fn(&PoolKey) -> bool,
+    ) -> bool {
+        let idle = slots.iter().filter(|(key, slot)| {
+            slot.owner == *owner && slot.users.load(Ordering::Acquire) == 0 && is_eligible(key)
+        });
+        let oldest = idle.min_by_key(|(_, slot)| slot.last_used()).map(|(key, _)| key.clone());
+        let Some(oldest) = oldest else { return false };
+        tracing::info!(server = %self.server.name, "let go of a client's oldest idle child");
+        slots.remove(&oldest).is_some()
+    }
+
+    /// The child kept for this client, if it runs.
+    pub fn kept(&self, client: &Client, child_era: Era) -> Option<Arc<Live>> {
+        let slot = self.pool.lock().get(&self.pool_key(client, child_era)).cloned()?;
+        let children = slot.children.try_lock().ok()?;
+        children.iter().find(|live| live.is_fit()).cloned()
+    }
+
+    /// Lets go of the children that match, so that each stops once its last call has ended.
+    fn let_go(&self, matches: impl Fn(&PoolKey, &Slot) -> bool) -> usize {
+        let mut slots = self.pool.lock();
+        let before = slots.len();
+        slots.retain(|key, slot| !matches(key, slot));
+        before - slots.len()
+    }
+
+    /// Stops the children that a legacy session kept. A chat's child is not the session's.
+    pub fn end_session(&self, id: &str) {
+        self.let_go(|key, _| matches!(&key.key, Key::Session(session) if session.as_ref() == id));
+    }
+
+    /// Stops the children that were idle for too long.
+    pub fn stop_idle(&self) {
+        let Mode::Stateful { idle, .. } = self.server.mode else { return };
+        let now = now();
+        let stopped = self.let_go(|_, slot| {
+            slot.users.load(Ordering::Acquire) == 0
+                && now.saturating_duration_since(slot.last_used()) >= idle
+        });
+        if stopped > 0 {
+            (0..stopped).for_each(|_| self.metrics.idle_timeout());
+            tracing::info!(server = %self.server.name, stopped, "stopped idle children");
+        }
+    }
+
+    /// Stops every kept child.
+    pub fn end_all(&self) {
+        self.let_go(|_, _| true);
+    }
+
+    /// The kept children, each with its conversation's name.
+    pub fn kept_children(&self) -> Vec<(String, Arc<Live>)> {
+        let slots: Vec<_> = {
+            let slots = self.pool.lock();
+            slots.iter().map(|(key, slot)| (key.key.to_string(), Arc::clone(slot))).collect()
+        };
+        let mut found = Vec::new();
+        for (key, slot) in slots {
+            // One that is just starting is not there yet.
+            let Ok(children) = slot.children.try_lock() else { continue };
+            // One that has ended is kept only to be told of.
+            let living = children.iter().filter(|live| live.is_fit());
+            found.extend(living.map(|live| (key.clone(), Arc::clone(live))));
+        }
+        found
+    }
+}
+
+impl Slot {
+    fn last_used(&self) -> Instant {
+        *self.last_used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How a kept child was used.
+#[derive(Debug)]
+pub struct Usage {
+    created: Instant,
+    in_flight: AtomicUsize,
+    taken: AtomicU64,
+    has_answered: AtomicBool,
+    last_used: Mutex<Instant>,
+    place: Mutex<Option<Permit>>,
+}
+
+impl Usage {
+    /// A child that begins now.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            created: now,
+            in_flight: AtomicUsize::new(0),
+            taken: AtomicU64::new(0),
+            has_answered: AtomicBool::new(false),
+            last_used: Mutex::new(now),
+            place: Mutex::new(None),
+        }
+    }
+
+    /// Lets the child hold a place of the budget for as long as it is kept.
+    fn keep(&self, place: Permit) {
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(place);
+    }
+
+    /// Gives the place back.
+    fn give_back(&self) {
+        drop(self.place.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    fn begin(&self) {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Says that it has answered a call: from now on it may keep state that a client relies on.
+    pub(super) fn note_answer(&self) {
+        self.has_answered.store(true, Ordering::Release);
+    }
+
+    pub(super) fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::Acquire)
+    }
+
+    fn end(&self, now: Instant) {
+        *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        self.in_flight.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Calls under way.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Acquire)
+    }
+
+    /// Calls it was given so far.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// How long ago it was started, and how long ago it was last used.
+    pub fn ages(&self, now: Instant) -> (Duration, Duration) {
+        let last_used = *self.last_used.lock().unwrap_or_else(PoisonError::into_inner);
+        (now.saturating_duration_since(self.created), now.saturating_duration_since(last_used))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_child_is_used_and_another_started_only_when_all_are_busy() {
+        assert_eq!(choose(&[], 1, 4), Choice::Start);
+        assert_eq!(choose(&[Some(0)], 1, 4), Choice::Use(0));
+        assert_eq!(choose(&[Some(2), Some(0)], 2, 4), Choice::Use(1));
+        assert_eq!(choose(&[Some(1)], 2, 4), Choice::Start);
+        assert_eq!(choose(&[Some(3), Some(1)], 2, 4), Choice::Use(1));
+        assert_eq!(choose(&[Some(4), Some(4)], 2, 4), Choice::Wait);
+    }
+
+    #[test]
+    fn a_child_that_waits_for_a_person_does_not_count() {
+        assert_eq!(choose(&[None], 1, 4), Choice::Start);
+        assert_eq!(choose(&[None, None], 1, 4), Choice::Wait, "and not without end");
+        assert_eq!(choose(&[None, Some(1)], 1, 4), Choice::Use(1));
+    }
+}

@@ -1,0 +1,373 @@
+//! The record of a tool call: its job, the files it made, and how it ended.
+//!
+//! A stateless call has a job from the start. A call on a kept child gets one only if it left files,
+//! else one line in the journal. Records are written behind the answer. A record that is dropped
+//! before its end says that the call was given up, so no job stays unfinished.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use base64::Engine;
+use bytes::Bytes;
+use pontoon_wire::{Message, Rewrite, Slot, Text};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::answer::{self, Offer};
+use super::children::Lease;
+use super::place::{Place, blocking};
+use super::{Back, Surroundings};
+use crate::call::{CallError, Receipt};
+use crate::client::Client;
+use crate::config::{Files, Mode, Server};
+use crate::jobs::{Adopted, Bounds, Ending, Job, Later, Made, SessionSpace, Snapshot};
+use crate::observe::metrics::Limit;
+
+/// So many files of one call are named in its answer; the others are in its job all the same.
+const MAX_OFFERS: usize = 50;
+
+/// The record of one call, until its end.
+#[derive(Debug)]
+pub(super) struct Record {
+    around: Surroundings,
+    server: Arc<Server>,
+    place: Place,
+    request: Message,
+    id: Bytes,
+    began: SystemTime,
+    job: Mutex<Option<Arc<Job>>>,
+    /// The beginning of its job, until it is written.
+    beginning: Mutex<Option<Later>>,
+    is_open: AtomicBool,
+    /// Held until the end is written, so that records cannot pile up.
+    slot: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+impl Back {
+    /// Begins the record of a tool call on this child.
+    pub(super) async fn begin_record(
+        &self,
+        lease: &Lease,
+        request: &Message,
+        id: &Bytes,
+    ) -> Result<Option<Record>, CallError> {
+        let Some(place) = lease.place.clone() else { return Ok(None) };
+        let slot = self.around.writer.slot().ok_or_else(|| {
+            self.around.metrics.refused(Limit::Records);
+            let what = "busy: the disk does not keep up with the records of calls".to_owned();
+            CallError::Busy { what, retry_after_seconds: 5 }
+        })?;
+        let job = match (&place, self.server.mode) {
+            (Place::Job(own), _) => {
+                own.keep();
+                Some(Arc::clone(&own.job))
+            }
+            (Place::Space(_), Mode::Stateless) => {
+                let job = self.around.new_job().await;
+                Some(job.map_err(|error| self.around.no_place(&error))?)
+            }
+            (Place::Space(_), Mode::Stateful { .. }) => None,
+        };
+        let record = Record {
+            around: self.around.clone(),
+            server: Arc::clone(&self.server),
+            place,
+            request: request.clone(),
+            id: id.clone(),
+            began: SystemTime::now(),
+            job: Mutex::new(None),
+            beginning: Mutex::new(None),
+            is_open: AtomicBool::new(true),
+            slot: Mutex::new(Some(slot)),
+        };
+        if let Some(job) = job {
+            record.begin_job(job);
+        }
+        Ok(Some(record))
+    }
+}
+
+impl Record {
+    fn begin_job(&self, job: Arc<Job>) {
+        *self.job.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&job));
+        self.around.metrics.jobs.bump();
+        let (server, request, began) = (Arc::clone(&self.server), self.request.clone(), self.began);
+        let begin = move || job.begin(server.name.as_str(), request.text(), began);
+        let later = self.around.writer.write_later(begin);
+        *self.beginning.lock().unwrap_or_else(PoisonError::into_inner) = Some(later);
+    }
+
+    fn job(&self) -> Option<Arc<Job>> {
+        self.job.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The job, made now if the call had none.
+    async fn job_made(&self) -> Result<Arc<Job>, CallError> {
+        if let Some(job) = self.job() {
+            return Ok(job);
+        }
+        let job = self.around.new_job().await.map_err(|error| self.around.not_kept(&error))?;
+        self.begin_job(Arc::clone(&job));
+        Ok(job)
+    }
+
+    /// Finds what the call made, and names it in the answer.
+    pub(super) async fn complete(
+        &self,
+        answer: Message,
+        before: Option<&Snapshot>,
+        client: &Client,
+    ) -> Result<(Message, Option<Receipt>, Vec<Made>), CallError> {
+        if self.server.files == Files::Off {
+            let receipt = self.job().map(|job| Receipt { job: job.id(), files: Vec::new() });
+            return Ok((answer, receipt, Vec::new()));
+        }
+        let Adopted { mut made, too_large } = self.made(before, &answer).await?;
+        made.extend(self.embedded(&answer).await?);
+        let Some(job) = self.job() else { return Ok((answer, None, made)) };
+        let now = SystemTime::now();
+        let told = made.iter().take(MAX_OFFERS);
+        let offers: Vec<_> = told.map(|made| self.offer(&job, made, client, now)).collect();
+        let more = made.len() - offers.len();
+        let files = offers.iter().map(|offer| (offer.name.clone(), offer.url.clone())).collect();
+        let receipt = Receipt { job: job.id(), files };
+        let answer = match self.server.files {
+            Files::Append => {
+                let expires = now + self.around.file_expiry;
+                let expires = humantime::format_rfc3339_seconds(expires).to_string();
+                answer::with_files(answer, &offers, more, &too_large, &expires, client.revision)
+            }
+            Files::Header | Files::Off => answer,
+        };
+        Ok((answer, Some(receipt), made))
+    }
+
+    fn offer(&self, job: &Job, made: &Made, client: &Client, now: SystemTime) -> Offer {
+        let url = self.around.links.url(job.id(), &made.path, now);
+        // A client wants an absolute address. Without one of ours, it is where it reached us.
+        let uri = match url.starts_with('/') {
+            true => {
+                format!("{}{url}", client.person.origin.as_deref().unwrap_or("http://localhost"))
+            }
+            false => url.clone(),
+        };
+        Offer { name: made.path.clone(), size: made.size, mime: made.mime, url, uri }
+    }
+
+    /// The files that are new or changed since the call began, in its job.
+    async fn made(
+        &self,
+        before: Option<&Snapshot>,
+        answer: &Message,
+    ) -> Result<Adopted, CallError> {
+        let hints = self.hints(answer);
+        match &self.place {
+            Place::Job(own) => {
+                let is_current = |it: &Snapshot| it.is_surely_current(own.job.files());
+                if hints.is_empty() && before.is_some_and(is_current) {
+                    return Ok(Adopted::default());
+                }
+                let (job, before) = (Arc::clone(&own.job), before.cloned().unwrap_or_default());
+                let found = tokio::task::spawn_blocking(move || {
+                    let now = Snapshot::take(job.files(), Bounds::default())?;
+                    let mut made = now.made_since(&before);
+                    add_hints(&mut made, &hints, |hint| now.find(hint));
+                    Ok::<_, std::io::Error>(made)
+                });
+                let made = found.await.map_err(|_| CallError::Internal)?;
+                let made = made.map_err(|error| unreadable(&error))?;
+                Ok(Adopted { made, ..Adopted::default() })
+            }
+            Place::Space(space) => {
+                if hints.is_empty() && space.is_surely_unchanged() {
+                    return Ok(Adopted::default());
+                }
+                let scanned = Arc::clone(space);
+                let found = tokio::task::spawn_blocking(move || {
+                    let mut made = scanned.changes()?;
+                    add_hints(&mut made, &hints, |hint| scanned.find(hint));
+                    Ok::<_, std::io::Error>(made)
+                });
+                let found = found.await.map_err(|_| CallError::Internal)?;
+                let found = found.map_err(|error| unreadable(&error))?;
+                if found.is_empty() {
+                    return Ok(Adopted::default());
+                }
+                let adopted = self.adopt(space, found.clone()).await;
+                if adopted.is_err() {
+                    // They are still in the workspace, and the next call that can will bring them.
+                    space.unsee(&found);
+                }
+                adopted
+            }
+        }
+    }
+
+    /// Copies files of the workspace into the job.
+    async fn adopt(
+        &self,
+        space: &Arc<SessionSpace>,
+        found: Vec<Made>,
+    ) -> Result<Adopted, CallError> {
+        let (job, space) = (self.job_made().await?, Arc::clone(space));
+        let adopted = blocking(move || job.adopt(&space, &found)).await;
+        adopted.map_err(|error| self.around.not_kept(&error))
+    }
+
+    /// What arguments and answer say of where files are, as paths inside the workspace.
+    fn hints(&self, answer: &Message) -> Vec<String> {
+        let fields = &self.server.file_path_fields;
+        if fields.is_empty() {
+            return Vec::new();
+        }
+        let arguments = self.request.raw(Slot::Arguments).unwrap_or_default();
+        let result = answer.raw(Slot::Result).unwrap_or_default();
+        let mut hints = answer::hints(arguments, fields);
+        hints.extend(answer::hints(result, fields));
+        let root = self.place.directory();
+        hints.into_iter().filter_map(|hint| inside(root, &hint)).collect()
+    }
+
+    /// Files that stand in the result itself, kept in the job so that they can be fetched.
+    async fn embedded(&self, answer: &Message) -> Result<Vec<Made>, CallError> {
+        let blobs = answer::embedded(answer);
+        if blobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (job, text) = (self.job_made().await?, answer.text().clone());
+        let put = blocking(move || {
+            let mut made = Vec::new();
+            for blob in blobs.into_iter().take(MAX_OFFERS) {
+                let base64 = base64::engine::general_purpose::STANDARD;
+                // What is no base64 is no file of ours to offer.
+                if let Ok(bytes) = base64.decode(&text[blob.blob]) {
+                    made.push(job.put(&blob.name, &bytes)?);
+                }
+            }
+            Ok(made)
+        });
+        put.await.map_err(|error| self.around.not_kept(&error))
+    }
+
+    /// Writes that the call was answered like this.
+    pub(super) fn completed(&self, answer: &Message, made: Vec<Made>) {
+        let answer = Rewrite::new(answer.clone()).replace(Slot::Id, self.id.clone()).finish();
+        self.end(Some(answer), None, made);
+    }
+
+    /// Writes nothing: the call was never made, and is tried again.
+    pub(super) fn forget(&self) {
+        self.is_open.store(false, Ordering::Release);
+        // Its child is dead, and what it was to work in is nobody's.
+        if let Place::Job(own) = &self.place {
+            own.let_go();
+        }
+    }
+
+    /// Writes why the call failed.
+    pub(super) fn failed(&self, why: &str) {
+        self.end(None, Some(why.to_owned()), Vec::new());
+    }
+
+    /// Writes why the call failed, and takes what it left away: there is no room for half of it.
+    pub(super) fn abandoned(&self, why: &str) {
+        let job = self.job.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match (&self.place, job) {
+            // Its child is still at work there, so it goes after that.
+            (Place::Job(own), _) => own.let_go(),
+            (Place::Space(_), Some(job)) => self.around.writer.write(move || {
+                job.discard();
+                Ok(())
+            }),
+            (Place::Space(_), None) => {}
+        }
+        self.failed(why);
+    }
+
+    fn end(&self, response: Option<Text>, error: Option<String>, files: Vec<Made>) {
+        if !self.is_open.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (store, server, began) =
+            (self.around.store.clone(), Arc::clone(&self.server), self.began);
+        let tool = self.request.string(Slot::Name).unwrap_or_default().into_owned();
+        let job = self.job();
+        let beginning = self.beginning.lock().unwrap_or_else(PoisonError::into_inner).take();
+        beginning.iter().for_each(|later| self.around.writer.write_now(later));
+        self.around.writer.write(move || {
+            let _slot = slot;
+            let Some(job) = job else {
+                let took = began.elapsed().unwrap_or_default();
+                store.journal(&crate::jobs::Entry {
+                    began,
+                    server: server.name.as_str(),
+                    tool: &tool,
+                    took,
+                    error: error.as_deref(),
+                });
+                return Ok(());
+            };
+            let pieces: Option<Vec<&[u8]>> =
+                response.as_ref().map(|text| text.pieces().iter().map(Bytes::as_ref).collect());
+            job.finish(&Ending {
+                response: pieces.as_deref(),
+                error: error.as_deref(),
+                files: &files,
+                now: SystemTime::now(),
+                exit: None,
+            })
+        });
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        self.failed("the call was cancelled, or the bridge stopped, before the server answered");
+    }
+}
+
+/// A path that a server or client named, as one inside `root`; `None` if it leads elsewhere.
+fn inside(root: &Path, hint: &str) -> Option<String> {
+    let path = Path::new(hint);
+    let path = if path.is_absolute() { path.strip_prefix(root).ok()? } else { path };
+    let path = path.strip_prefix(".").unwrap_or(path);
+    let is_plain = path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    is_plain.then(|| path.to_str().map(str::to_owned)).flatten().filter(|path| !path.is_empty())
+}
+
+/// Adds the files that were hinted at and exist.
+fn add_hints(made: &mut Vec<Made>, hints: &[String], find: impl Fn(&str) -> Option<Made>) {
+    for hint in hints {
+        if !made.iter().any(|known| known.path == *hint) {
+            made.extend(find(hint));
+        }
+    }
+}
+
+fn unreadable(error: &std::io::Error) -> CallError {
+    tracing::error!(error = error as &dyn std::error::Error, "a workspace cannot be read");
+    CallError::ServerFailed(format!("the files of the call cannot be read: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_counts_only_inside_the_workspace() {
+        let root = Path::new("/jobs/1/files");
+        let check = |hint: &str, expected: Option<&str>| {
+            assert_eq!(inside(root, hint).as_deref(), expected, "{hint}");
+        };
+        check("a.pptx", Some("a.pptx"));
+        check("./out/a.pptx", Some("out/a.pptx"));
+        check("/jobs/1/files/a.pptx", Some("a.pptx"));
+        check("/jobs/1/request.json", None);
+        check("../request.json", None);
+        check("/etc/passwd", None);
+        check("out/../../x", None);
+        check("", None);
+    }
+}

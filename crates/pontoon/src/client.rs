@@ -1,0 +1,185 @@
+//! The client behind a call: what it speaks, who it is, and which conversation it belongs to.
+//!
+//! A front finds out; nothing later looks at headers or addresses.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pontoon_wire::{Era, Revision};
+use uuid::Uuid;
+
+use crate::call::Feed;
+
+/// What is known of the client behind a call.
+#[derive(Debug, Clone)]
+pub struct Client {
+    /// The revision it speaks.
+    pub revision: Revision,
+    /// Its capabilities, a JSON object.
+    pub capabilities: Bytes,
+    /// Its name and version, a JSON object.
+    pub info: Bytes,
+    /// The log level it asked for, a JSON string.
+    pub log_level: Option<Bytes>,
+    /// The conversation it belongs to: whose child and whose workspace serve it.
+    pub key: Key,
+    /// Who it is.
+    pub person: Arc<Person>,
+    /// Where a legacy session hears what belongs to no call.
+    pub feed: Option<Feed>,
+    /// The resources a legacy session is subscribed to.
+    pub subscriptions: Vec<String>,
+}
+
+impl Client {
+    /// The era of its revision.
+    pub fn era(&self) -> Era {
+        self.revision.era()
+    }
+}
+
+/// Who makes a call.
+#[derive(Debug, Clone)]
+pub struct Person {
+    /// Whom limits are counted for.
+    pub principal: Principal,
+    /// What is known of the user, for `${user:...}`: `id`, `email`, `name`, `role`.
+    pub user: Vec<(&'static str, String)>,
+    /// The headers a server asked to see with `${header:...}`, their names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// Where this client reaches us, such as `http://127.0.0.1:8080`.
+    pub origin: Option<Arc<str>>,
+}
+
+impl Person {
+    /// Whoever sits at this machine: a command of ours, or nobody in particular.
+    pub fn local() -> Arc<Self> {
+        Arc::new(Self {
+            principal: Principal::Address(IpAddr::V6(Ipv6Addr::LOCALHOST)),
+            user: Vec::new(),
+            headers: Vec::new(),
+            origin: None,
+        })
+    }
+
+    /// A fact about the user.
+    pub fn fact(&self, name: &str) -> Option<&str> {
+        self.user.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// A header that a server asked to see.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+/// Whom a limit is counted for: the best that is known of who is calling.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Principal {
+    /// A user, by the id a trusted front end gave.
+    User(Arc<str>),
+    /// Whoever holds this credential; a hash of it.
+    Credential(Arc<str>),
+    /// An address; of an IPv6 address its first 64 bits, for one client has them all.
+    Address(IpAddr),
+}
+
+impl Principal {
+    /// The principal of an address.
+    pub fn of_address(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V6(ip) if !ip.is_loopback() => {
+                let [a, b, c, d, ..] = ip.segments();
+                Self::Address(IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0)))
+            }
+            address => Self::Address(address),
+        }
+    }
+}
+
+/// Whose child and workspace serve a call, where they are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// A chat of a user, as a trusted front end names them.
+    Chat {
+        /// The user, if one was named.
+        user: Option<Arc<str>>,
+        /// The chat, if one was named.
+        chat: Option<Arc<str>>,
+    },
+    /// A legacy session.
+    Session(Arc<str>),
+    /// A conversation the client named itself; only the same principal finds it again.
+    Named(Principal, Arc<str>),
+    /// Whoever holds this credential; a hash of it.
+    Credential(Arc<str>),
+    /// A client address, for requests with nothing better.
+    Address(IpAddr),
+    /// Nobody that could be recognised: shares nothing with anyone.
+    Once(Uuid),
+}
+
+impl Key {
+    /// Whether several clients that do not know of each other may have it.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Self::Address(_) | Self::Credential(_))
+    }
+
+    /// Whether it is worth keeping a workspace under: whether it can ever come back.
+    pub fn can_return(&self) -> bool {
+        !matches!(self, Self::Once(_))
+    }
+}
+
+/// The same text on every replica, different for different keys. It names a directory by its hash.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Chat { user, chat } => write!(f, "chat {user:?} {chat:?}"),
+            Self::Session(id) => write!(f, "session {id:?}"),
+            Self::Named(principal, name) => write!(f, "named {principal:?} {name:?}"),
+            Self::Credential(hash) => write!(f, "credential {hash}"),
+            Self::Address(address) => write!(f, "address {address}"),
+            Self::Once(id) => write!(f, "once {id}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_different_people_have_different_names() {
+        let chat = |user: Option<&str>, chat: Option<&str>| Key::Chat {
+            user: user.map(Into::into),
+            chat: chat.map(Into::into),
+        };
+        let keys = [
+            chat(Some("a"), Some("b")),
+            chat(Some("a\" \"b"), None),
+            chat(Some("a"), None),
+            chat(None, Some("a")),
+            Key::Session("a".into()),
+            Key::Credential("a".into()),
+            Key::Named(Principal::User("a".into()), "b".into()),
+            Key::Named(Principal::Credential("a".into()), "b".into()),
+        ];
+        let mut names: Vec<_> = keys.iter().map(ToString::to_string).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), keys.len());
+    }
+
+    #[test]
+    fn an_ipv6_client_is_counted_by_its_network() {
+        let of = |text: &str| Principal::of_address(text.parse().unwrap());
+        assert_eq!(of("2001:db8:1:2:3::4"), of("2001:db8:1:2:ffff::1"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+    }
+}

@@ -1,0 +1,74 @@
+//! How the processes of a server live, what they share, and what is shown of their files.
+
+use std::time::Duration;
+
+/// How long the processes of a server live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// One process for each request.
+    #[default]
+    Stateless,
+    /// One process for each session.
+    Stateful {
+        /// Stopped after this long without a request.
+        idle: Duration,
+        /// How many processes one address has whose sessions have no key of their own.
+        per_address: usize,
+        /// How many processes one user has, or one address where no user is known.
+        per_client: usize,
+    },
+}
+
+/// Which folder a process works in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Workspace {
+    /// A new one for each call.
+    #[default]
+    Job,
+    /// One for each session: a call finds the files of the last.
+    Session,
+}
+
+/// How many processes are kept ready for calls to come, each used once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Warm {
+    /// This many.
+    Fixed(usize),
+    /// As many as the calls of late suggest.
+    Auto,
+}
+
+impl Default for Warm {
+    fn default() -> Self {
+        Self::Fixed(0)
+    }
+}
+
+impl Warm {
+    /// True if no process is kept ready.
+    pub fn is_none(self) -> bool {
+        self == Self::Fixed(0)
+    }
+}
+
+/// How a client learns of the files that a call made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Files {
+    /// Links are added to the answer, and are in the headers.
+    #[default]
+    Append,
+    /// Links are in the headers only.
+    Header,
+    /// Not at all.
+    Off,
+}
+
+/// By what the sessions of a server are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SessionKey {
+    /// By user and chat, else by what else is known of the client, its address at last.
+    #[default]
+    Auto,
+    /// By the address of the client alone.
+    Ip,
+}

@@ -1,0 +1,128 @@
+//! `/health`, `/ready` and `/metrics`: what the operator looks at. Looking changes nothing.
+//!
+//! This file collects the scene; what it means is decided in `observe`.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use serde_json::Value;
+
+use super::body::ResponseBody;
+use super::http::Site;
+use super::respond::{Answer, empty, json};
+use crate::back::live::Live;
+use crate::config::Mode;
+use crate::observe::health::{self, Sight};
+use crate::observe::metrics;
+use crate::observe::scene::{ChildScene, DiskScene, Scene, ServerScene, ServerState, Usage};
+use crate::session::catalog::{Entry, State};
+
+/// How everything is, as far as the one who asks may see it.
+pub async fn health(site: &Arc<Site>, sight: Sight) -> Answer {
+    let scene = with_disk(site, scene(site)).await;
+    respond(health::health(&scene, SystemTime::now(), sight))
+}
+
+/// Whether requests may be sent here.
+pub fn ready(site: &Arc<Site>) -> Answer {
+    respond(health::ready(&scene(site)))
+}
+
+/// Every number, as Prometheus reads it.
+pub async fn metrics(site: &Arc<Site>) -> Answer {
+    let mut answer = empty(200);
+    let scene = with_disk(site, scene(site)).await;
+    let page = Bytes::from(site.metrics.render(&scene));
+    *answer.body_mut() = ResponseBody::text(&page.into());
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+}
+
+fn respond((status, body): (u16, Value)) -> Answer {
+    let mut answer = json(status, &Bytes::from(body.to_string()).into());
+    answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+}
+
+/// How everything is now, but for the disk, which may be slow.
+fn scene(site: &Site) -> Scene {
+    let sessions = &site.sessions;
+    let mut servers: Vec<_> =
+        sessions.entries().iter().map(|(name, entry)| server(site, name, entry)).collect();
+    servers.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    let (permits, kept_calls) = sessions.admission.usage();
+    Scene {
+        permits,
+        kept_calls,
+        kept_children: {
+            let (used, limit) = site.budget.used();
+            Usage { used, limit }
+        },
+        waiting_calls: sessions.admission.waiting(),
+        sessions: sessions.count(),
+        disk: None,
+        living_children: site.spawner.living(),
+        uptime: site.started.elapsed(),
+        is_stopping: sessions.entries().values().any(|entry| entry.back.stop.is_cancelled()),
+        servers,
+    }
+}
+
+/// The same with the disk, which is looked at elsewhere: a disk that hangs holds no other call up.
+async fn with_disk(site: &Site, scene: Scene) -> Scene {
+    let store = site.store.clone();
+    let usage = tokio::task::spawn_blocking(move || store.usage()).await;
+    let disk = usage.ok().map(|usage| DiskScene {
+        jobs: usage.jobs,
+        bytes: usage.bytes,
+        free: usage.free_bytes,
+        total: usage.total_bytes,
+        min_free: site.min_free_disk,
+    });
+    Scene { disk, ..scene }
+}
+
+/// The kept children of a server, by names that tell nobody whose they are.
+fn children(site: &Site, entry: &Entry) -> Vec<ChildScene> {
+    let now = std::time::Instant::now();
+    let scene = |(key, live): (String, Arc<Live>)| {
+        let (age, idle) = live.usage.ages(now);
+        ChildScene {
+            key_hash: site.metrics.pseudonym(&key),
+            age,
+            idle,
+            requests: live.usage.taken(),
+            pid: live.id(),
+        }
+    };
+    entry.back.kept_children().into_iter().map(scene).collect()
+}
+
+fn server(site: &Site, name: &str, entry: &Entry) -> ServerScene {
+    let state = match (entry.state(), entry.trouble()) {
+        (State::Failed(why), _) => ServerState::Failed(why),
+        // What it offers is known from earlier, but it did not start when it was last tried.
+        (State::Ready(_), Some(why)) => ServerState::Failed(why),
+        (State::Ready(_), None) => ServerState::Ready,
+        (State::Learning, _) => ServerState::Learning,
+    };
+    let heals = entry.back.heals.counts();
+    ServerScene {
+        name: name.to_owned(),
+        state,
+        running: entry.back.running(),
+        mode: match entry.back.server.mode {
+            Mode::Stateless => "stateless",
+            Mode::Stateful { .. } => "stateful",
+        },
+        children: children(site, entry),
+        living: entry.back.living(),
+        spares: entry.back.spares.ready(),
+        heals: heals.iter().map(|(heal, count)| (heal.code(), *count)).collect(),
+        isolation: entry.back.isolation(),
+    }
+}

@@ -1,0 +1,330 @@
+//! May they: API keys, as mcpo has them, with its exact answers.
+//!
+//! Who asks is another question, and `identity` answers it.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use hyper::HeaderMap;
+use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::respond::{Answer, json};
+use crate::config::ApiKey;
+
+/// What a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Area {
+    /// Tools: MCP in each of its forms, and calls by plain HTTP.
+    Tool,
+    /// What describes the tools: `openapi.json`, `docs`, the console.
+    Document,
+    /// `/health` and `/ready`. Open always, because a container's probe has no key; without one it
+    /// tells only the status.
+    Health,
+    /// `/metrics`.
+    Metrics,
+    /// `/files`.
+    Files {
+        /// Whether the link was signed by us, and so is a key itself.
+        is_signed: bool,
+    },
+    /// `OPTIONS`, which a browser sends without any key.
+    Preflight,
+}
+
+/// The keys that open the bridge.
+pub struct Auth {
+    keys: Vec<Key>,
+    is_strict: bool,
+}
+
+struct Key {
+    name: String,
+    /// Hashed, so that a comparison takes the same time for every length.
+    hash: [u8; 32],
+}
+
+/// How a request showed a key.
+enum Shown<'h> {
+    Bearer(&'h [u8]),
+    Basic(&'h [u8]),
+    Other,
+    Nothing,
+}
+
+impl Auth {
+    /// These keys. Without any, everything is open; if `is_strict`, almost nothing is.
+    pub fn new(keys: &[ApiKey], is_strict: bool) -> Self {
+        let key = |key: &ApiKey| Key { name: key.name.clone(), hash: hash(key.key.expose()) };
+        Self { keys: keys.iter().map(key).collect(), is_strict }
+    }
+
+    /// Whether there is any key.
+    pub fn is_on(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
+    /// Lets a request pass, and gives the name of the key it showed.
+    ///
+    /// # Errors
+    ///
+    /// The answer that refuses it: 401 without a key, 403 with a wrong one, 400 with two.
+    // The answer goes out as it is; a box would only be opened again.
+    #[allow(clippy::result_large_err)]
+    pub fn check(&self, headers: &HeaderMap, area: Area) -> Result<Option<&str>, Answer> {
+        if self.keys.is_empty() {
+            return Ok(None);
+        }
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let (value, None) = (values.next(), values.next()) else {
+            return Err(refusal(400, "Authorization must be sent once", None));
+        };
+        let shown = Shown::of(value.map(HeaderValue::as_bytes));
+        match self.admit(&shown, area) {
+            Ok(name) => Ok(Some(name)),
+            Err(_) if self.is_open(area) => Ok(None),
+            Err(answer) => Err(answer),
+        }
+    }
+
+    fn is_open(&self, area: Area) -> bool {
+        match area {
+            Area::Health | Area::Preflight => true,
+            Area::Tool | Area::Metrics => false,
+            Area::Document => !self.is_strict,
+            Area::Files { is_signed } => is_signed || !self.is_strict,
+        }
+    }
+
+    /// The name of the key that was shown, or mcpo's words for why it was none.
+    #[allow(clippy::result_large_err)]
+    fn admit(&self, shown: &Shown<'_>, area: Area) -> Result<&str, Answer> {
+        let both = "Bearer, Basic";
+        let missing = "Missing or invalid Authorization header";
+        match shown {
+            Shown::Bearer(key) => {
+                self.find(key).ok_or_else(|| refusal(403, "Invalid API key", None))
+            }
+            Shown::Basic(encoded) if self.is_strict => {
+                let Some(password) = password(encoded) else {
+                    let text = "Invalid Basic Authentication format";
+                    return Err(refusal(401, text, Some(both)));
+                };
+                let name = self.find(&password);
+                let name = name.ok_or_else(|| refusal(403, "Invalid credentials", None))?;
+                // A browser that has stored a password sends it by itself, so it runs no tool.
+                match area {
+                    Area::Tool => Err(refusal(401, missing, Some("Bearer"))),
+                    _ => Ok(name),
+                }
+            }
+            Shown::Other if self.is_strict => {
+                Err(refusal(401, "Unsupported authorization method", Some(both)))
+            }
+            _ => Err(refusal(401, missing, Some(if self.is_strict { both } else { "Bearer" }))),
+        }
+    }
+
+    /// The name of a key. Every key is compared, so that the time says nothing of which was near.
+    fn find(&self, shown: &[u8]) -> Option<&str> {
+        let shown = hash(shown);
+        let mut found = None;
+        for key in &self.keys {
+            if bool::from(key.hash.ct_eq(&shown)) {
+                found = Some(key.name.as_str());
+            }
+        }
+        found
+    }
+}
+
+impl std::fmt::Debug for Auth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<_> = self.keys.iter().map(|key| &key.name).collect();
+        f.debug_struct("Auth").field("keys", &names).field("is_strict", &self.is_strict).finish()
+    }
+}
+
+impl<'h> Shown<'h> {
+    fn of(value: Option<&'h [u8]>) -> Self {
+        let Some(value) = value.map(<[u8]>::trim_ascii).filter(|value| !value.is_empty()) else {
+            return Self::Nothing;
+        };
+        let end = value.iter().position(|byte| *byte == b' ').unwrap_or(value.len());
+        let (scheme, rest) = value.split_at(end);
+        match rest.trim_ascii_start() {
+            [] => Self::Other,
+            key if scheme.eq_ignore_ascii_case(b"bearer") => Self::Bearer(key),
+            key if scheme.eq_ignore_ascii_case(b"basic") => Self::Basic(key),
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The password of a Basic value; any user has it.
+fn password(encoded: &[u8]) -> Option<Vec<u8>> {
+    let decoded = STANDARD.decode(encoded).ok()?;
+    let colon = decoded.iter().position(|byte| *byte == b':')?;
+    Some(decoded[colon + 1..].to_vec())
+}
+
+fn hash(key: &[u8]) -> [u8; 32] {
+    Sha256::digest(key).into()
+}
+
+fn refusal(status: u16, detail: &str, schemes: Option<&'static str>) -> Answer {
+    let text = format!("{{\"detail\":{}}}", pontoon_wire::quoted(detail));
+    let mut answer = json(status, &Bytes::from(text).into());
+    if let Some(schemes) = schemes {
+        answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(schemes));
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::body::ResponseBody;
+    use super::*;
+    use crate::config::Secret;
+
+    const LAX: bool = false;
+    const STRICT: bool = true;
+    const FILES: Area = Area::Files { is_signed: false };
+    const SIGNED: Area = Area::Files { is_signed: true };
+
+    const MISSING: &str = r#"401 {"detail":"Missing or invalid Authorization header"} Bearer"#;
+    const STRICT_MISSING: &str =
+        r#"401 {"detail":"Missing or invalid Authorization header"} Bearer, Basic"#;
+    const WRONG: &str = r#"403 {"detail":"Invalid API key"}"#;
+    const WRONG_PASSWORD: &str = r#"403 {"detail":"Invalid credentials"}"#;
+    const BAD_BASIC: &str = r#"401 {"detail":"Invalid Basic Authentication format"} Bearer, Basic"#;
+    const UNSUPPORTED: &str = r#"401 {"detail":"Unsupported authorization method"} Bearer, Basic"#;
+
+    /// What an answer says on one line: status, body, schemes.
+    fn line(answer: Answer) -> String {
+        let schemes = answer.headers().get(WWW_AUTHENTICATE).cloned();
+        let status = answer.status().as_u16();
+        let ResponseBody::Text(pieces) = answer.into_body() else { panic!("a text is expected") };
+        let body = pieces.into_iter().flatten().collect::<Vec<u8>>();
+        let schemes = schemes.map(|schemes| format!(" {}", schemes.to_str().unwrap()));
+        format!("{status} {}{}", String::from_utf8(body).unwrap(), schemes.unwrap_or_default())
+    }
+
+    fn asked(auth: &Auth, area: Area, values: &[&str]) -> String {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(AUTHORIZATION, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        match auth.check(&headers, area) {
+            Ok(name) => name.unwrap_or("open").to_owned(),
+            Err(answer) => line(answer),
+        }
+    }
+
+    fn keys(pairs: &[(&str, &str)]) -> Vec<ApiKey> {
+        let key = |(name, key): &(&str, &str)| ApiKey {
+            name: (*name).to_owned(),
+            key: Secret::new(*key),
+        };
+        pairs.iter().map(key).collect()
+    }
+
+    /// Asks with two keys in place, `alice` = `K-one` and `bob` = `K:two`.
+    #[track_caller]
+    fn check(is_strict: bool, area: Area, value: &str, expected: &str) {
+        let keys = keys(&[("alice", "K-one"), ("bob", "K:two")]);
+        let values: &[&str] = if value == "-" { &[] } else { &[value] };
+        let found = asked(&Auth::new(&keys, is_strict), area, values);
+        assert_eq!(found, expected, "{is_strict} {area:?} {value}");
+    }
+
+    fn basic(text: &str) -> String {
+        format!("Basic {}", STANDARD.encode(text))
+    }
+
+    #[test]
+    fn tools_need_a_bearer_key() {
+        for area in [Area::Tool, Area::Metrics] {
+            check(LAX, area, "Bearer K-one", "alice");
+            check(LAX, area, "bearer  K:two", "bob");
+            check(LAX, area, "-", MISSING);
+            check(LAX, area, "", MISSING);
+            check(LAX, area, "Bearer", MISSING);
+            check(LAX, area, "Bearer ", MISSING);
+            check(LAX, area, "K-one", MISSING);
+            check(LAX, area, "BearerK-one", MISSING);
+            check(LAX, area, "Digest K-one", MISSING);
+            check(LAX, area, &basic("any:K-one"), MISSING);
+            check(LAX, area, "Bearer K-on", WRONG);
+            check(LAX, area, "Bearer K-one2", WRONG);
+            check(LAX, area, "Bearer k-one", WRONG);
+            check(LAX, area, "Bearer alice", WRONG);
+            check(LAX, area, "Bearer K-one K:two", WRONG);
+            check(LAX, area, "Bearer K-oné", WRONG);
+        }
+    }
+
+    #[test]
+    fn documents_health_and_files_are_open_unless_auth_is_strict() {
+        for area in [Area::Document, Area::Health, FILES, SIGNED, Area::Preflight] {
+            check(LAX, area, "-", "open");
+            check(LAX, area, "Bearer wrong", "open");
+            check(LAX, area, "Bearer K-one", "alice");
+        }
+        for area in [Area::Document, FILES, Area::Metrics, Area::Tool] {
+            check(STRICT, area, "-", STRICT_MISSING);
+            check(STRICT, area, "Bearer wrong", WRONG);
+            check(STRICT, area, "Bearer K-one", "alice");
+        }
+        for area in [Area::Health, SIGNED, Area::Preflight] {
+            check(STRICT, area, "-", "open");
+            check(STRICT, area, "Bearer wrong", "open");
+            check(STRICT, area, "Bearer K-one", "alice");
+        }
+    }
+
+    #[test]
+    fn strict_auth_takes_a_password_of_any_user_for_all_but_tools() {
+        check(STRICT, Area::Document, &basic("any:K-one"), "alice");
+        check(STRICT, Area::Document, &basic(":K:two"), "bob");
+        check(STRICT, Area::Metrics, &basic("a:K-one"), "alice");
+        check(STRICT, FILES, &basic("a:K-one"), "alice");
+        check(STRICT, Area::Tool, &basic("any:K-one"), MISSING);
+        for area in [Area::Document, Area::Tool] {
+            check(STRICT, area, &basic("any:wrong"), WRONG_PASSWORD);
+            check(STRICT, area, &basic("K-one:"), WRONG_PASSWORD);
+            check(STRICT, area, &basic("K-one"), BAD_BASIC);
+            check(STRICT, area, "Basic ???", BAD_BASIC);
+            check(STRICT, area, "Digest x", UNSUPPORTED);
+            check(STRICT, area, "K-one", UNSUPPORTED);
+        }
+    }
+
+    #[test]
+    fn two_authorizations_are_refused_everywhere() {
+        let auth = Auth::new(&keys(&[("alice", "K-one")]), LAX);
+        let expected = r#"400 {"detail":"Authorization must be sent once"}"#;
+        for area in [Area::Tool, Area::Document, Area::Health, FILES] {
+            assert_eq!(asked(&auth, area, &["Bearer K-one", "Bearer K-one"]), expected);
+            assert_eq!(asked(&auth, area, &["Bearer x", "Bearer K-one"]), expected);
+        }
+    }
+
+    #[test]
+    fn without_keys_everything_is_open() {
+        let auth = Auth::new(&[], STRICT);
+        assert!(!auth.is_on());
+        for area in [Area::Tool, Area::Document, Area::Health, Area::Metrics, FILES] {
+            assert_eq!(asked(&auth, area, &[]), "open");
+            assert_eq!(asked(&auth, area, &["Bearer x"]), "open");
+        }
+    }
+
+    #[test]
+    fn no_key_shows_in_a_log() {
+        let auth = Auth::new(&keys(&[("alice", "K-one")]), LAX);
+        assert_eq!(format!("{auth:?}"), r#"Auth { keys: ["alice"], is_strict: false }"#);
+    }
+}

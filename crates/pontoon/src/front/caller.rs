@@ -1,0 +1,177 @@
+//! From who asks to whose child: the key and the person of a request.
+//!
+//! The order is the one that keeps people apart best: the chat, the MCP session, the name the client
+//! gave its conversation, the user, the credential, the address. Whoever has none of these shares nothing.
+
+use std::sync::Arc;
+
+use hyper::HeaderMap;
+use hyper::header::HOST;
+use uuid::Uuid;
+
+use super::identity::Identity;
+use crate::client::{Key, Person, Principal};
+use crate::config::{Server, SessionKey};
+
+/// Headers that are never handed to a server: they are for us.
+const OURS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "mcp-session-id"];
+
+/// Who made a request.
+#[derive(Debug)]
+pub struct Caller {
+    /// What could be believed.
+    pub identity: Identity,
+    /// The same, as calls need it.
+    pub person: Arc<Person>,
+}
+
+impl Caller {
+    /// The caller of a request. `key` is the name of the API key it showed.
+    pub fn new(
+        identity: Identity,
+        headers: &HeaderMap,
+        key: Option<&str>,
+        is_secure: bool,
+        server: &Server,
+    ) -> Self {
+        let principal = match (&identity.user, key) {
+            (Some(user), _) => Principal::User(user.id.as_str().into()),
+            (None, Some(key)) => Principal::Credential(key.into()),
+            (None, None) => Principal::of_address(identity.address),
+        };
+        let mut user = Vec::new();
+        if let Some(known) = &identity.user {
+            user.push(("id", known.id.clone()));
+            user.extend(known.email.clone().map(|email| ("email", email)));
+            user.extend(known.name.clone().map(|name| ("name", name)));
+            user.extend(known.role.clone().map(|role| ("role", role)));
+        }
+        let headers_for = |server: &Server| match server.is_personal() {
+            true => headers
+                .iter()
+                .filter(|(name, _)| !OURS.contains(&name.as_str()))
+                .filter_map(|(name, value)| {
+                    Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
+                })
+                .collect(),
+            false => Vec::new(),
+        };
+        let scheme = if is_secure { "https" } else { "http" };
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+        let person = Arc::new(Person {
+            principal,
+            user,
+            headers: headers_for(server),
+            origin: host.map(|host| format!("{scheme}://{host}").into()),
+        });
+        Self { identity, person }
+    }
+
+    /// The conversation that a request belongs to. `session` is the MCP session it names.
+    pub fn key(&self, session: Option<&Arc<str>>, rule: SessionKey) -> Key {
+        let identity = &self.identity;
+        let address = || match identity.is_known_address {
+            true => Key::Address(identity.address),
+            false => Key::Once(Uuid::new_v4()),
+        };
+        if rule == SessionKey::Ip {
+            return address();
+        }
+        let user = identity.user.as_ref().map(|user| Arc::from(user.id.as_str()));
+        if let Some(chat) = &identity.chat {
+            return Key::Chat { user, chat: Some(chat.as_str().into()) };
+        }
+        if let Some(session) = session {
+            return Key::Session(Arc::clone(session));
+        }
+        // A name alone is anybody's: it counts beside something that tells its owner from others.
+        let has_owner =
+            user.is_some() || identity.credential.is_some() || identity.is_known_address;
+        if let Some(name) = identity.session.as_ref().filter(|_| has_owner) {
+            return Key::Named(self.person.principal.clone(), name.as_str().into());
+        }
+        if user.is_some() {
+            return Key::Chat { user, chat: None };
+        }
+        match identity.credential {
+            Some(hash) => Key::Credential(hex(&hash).into()),
+            None => address(),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::identity::User;
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity {
+            address: [10, 0, 0, 1].into(),
+            is_known_address: true,
+            user: None,
+            chat: None,
+            session: None,
+            credential: None,
+        }
+    }
+
+    fn key(identity: Identity, session: Option<&str>, rule: SessionKey) -> String {
+        let name = "demo".parse().unwrap();
+        let server = Server::new(name, Ok("/bin/true".into()), Vec::new());
+        let caller = Caller::new(identity, &HeaderMap::new(), None, false, &server);
+        let session = session.map(Arc::from);
+        caller.key(session.as_ref(), rule).to_string()
+    }
+
+    #[test]
+    fn the_best_that_is_known_decides() {
+        let user = || Some(User { id: "u".into(), email: None, name: None, role: None });
+        let (session, name, chat) = (Some("m"), Some("n".to_owned()), Some("c".to_owned()));
+        let check = |identity, session, expected: &str| {
+            assert_eq!(key(identity, session, SessionKey::Auto), expected);
+        };
+        let all = Identity {
+            user: user(),
+            chat,
+            session: name.clone(),
+            credential: Some([1; 32]),
+            ..identity()
+        };
+        check(all.clone(), session, r#"chat Some("u") Some("c")"#);
+        let no_chat = Identity { chat: None, ..all.clone() };
+        check(no_chat.clone(), session, r#"session "m""#);
+        check(no_chat.clone(), None, r#"named User("u") "n""#);
+        let no_name = Identity { session: None, ..no_chat };
+        check(no_name.clone(), None, r#"chat Some("u") None"#);
+        let no_user = Identity { user: None, ..no_name };
+        check(no_user.clone(), None, &format!("credential {}", "01".repeat(32)));
+        check(Identity { credential: None, ..no_user }, None, "address 10.0.0.1");
+        assert_eq!(key(all, session, SessionKey::Ip), "address 10.0.0.1");
+    }
+
+    #[test]
+    fn who_is_not_known_shares_nothing() {
+        let unknown = Identity { is_known_address: false, ..identity() };
+        let first = key(unknown.clone(), None, SessionKey::Auto);
+        assert!(first.starts_with("once "), "{first}");
+        assert_ne!(first, key(unknown.clone(), None, SessionKey::Auto));
+        assert_ne!(first, key(unknown.clone(), None, SessionKey::Ip));
+        let named = Identity { session: Some("1".into()), ..unknown };
+        assert!(key(named, None, SessionKey::Auto).starts_with("once "));
+    }
+
+    #[test]
+    fn a_name_belongs_to_whoever_gave_it() {
+        let named = |last| Identity {
+            session: Some("n".into()),
+            address: [10, 0, 0, last].into(),
+            ..identity()
+        };
+        assert_ne!(key(named(1), None, SessionKey::Auto), key(named(2), None, SessionKey::Auto));
+    }
+}

@@ -1,0 +1,139 @@
+//! Which bridges are alive on this jobs directory: each holds a lock that ends with it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, futimens, openat, unlinkat};
+use rustix::io::Errno;
+use tracing::{debug, warn};
+use uuid::Uuid;
+
+use super::beneath::{create, names_in};
+use super::node::Node;
+use super::root::{INSTANCES, Root};
+use super::session_space::NOW;
+
+/// Without a heartbeat for this long, nobody uses a thing: the heart beats ten times as often.
+pub(super) const QUIET: Duration = Duration::from_secs(300);
+
+/// A lock is called after its bridge.
+const ENDING: &str = ".lock";
+
+/// Our own lock, held until the end of the process, however it ends.
+#[derive(Debug)]
+pub(super) struct Instance {
+    id: Uuid,
+    folder: OwnedFd,
+    lock: File,
+    /// Whether the file system can lock; where it cannot, every lock counts as held.
+    is_locked: bool,
+}
+
+impl Instance {
+    pub(super) fn announce(root: &Root) -> io::Result<Self> {
+        let folder = root.folder(INSTANCES)?;
+        // Who looks for stale locks may take ours between its making and its locking.
+        for _ in 0..100 {
+            let id = Uuid::new_v4();
+            let name = format!("{id}{ENDING}");
+            let lock = File::from(create(&folder, &name)?);
+            let is_locked = match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => true,
+                Err(Errno::WOULDBLOCK) => continue,
+                Err(error) => {
+                    warn!(%error, "the jobs directory has no locks; other bridges are assumed");
+                    false
+                }
+            };
+            let there = Node::at(&folder, &name);
+            if there.is_ok_and(|there| Node::of(&lock).is_ok_and(|ours| ours.is_same(&there))) {
+                return Ok(Self { id, folder, lock, is_locked });
+            }
+        }
+        Err(io::Error::other("somebody else takes every lock"))
+    }
+
+    pub(super) fn id(&self) -> Uuid {
+        self.id
+    }
+
+    /// The heartbeat of the bridge itself.
+    pub(super) fn touch(&self) {
+        if let Err(error) = futimens(&self.lock, &NOW) {
+            debug!(%error, "this bridge has no heartbeat");
+        }
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _gone = unlinkat(&self.folder, format!("{}{ENDING}", self.id), AtFlags::empty());
+    }
+}
+
+/// A bridge that is alive, besides us.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Other {
+    pub(super) id: String,
+    pub(super) heartbeat: SystemTime,
+}
+
+/// The other bridges that are alive, as far as can be told. The locks of dead ones are removed.
+pub(super) fn others(root: &Root, ours: Option<&Instance>) -> io::Result<Vec<Other>> {
+    let folder = root.folder(INSTANCES)?;
+    let can_lock = ours.is_none_or(|ours| ours.is_locked);
+    let mut others = Vec::new();
+    for name in names_in(&folder)? {
+        let Some(id) = name.strip_suffix(ENDING) else { continue };
+        if ours.is_some_and(|ours| ours.id.to_string() == id) {
+            continue;
+        }
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(lock) = openat(&folder, &name, flags, Mode::empty()) else { continue };
+        let node = Node::of(&lock)?;
+        if can_lock && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            // Its owner is gone, and nobody else can take it while we hold it.
+            let _gone = unlinkat(&folder, &name, AtFlags::empty());
+        } else {
+            others.push(Other { id: id.to_owned(), heartbeat: node.modified.max(node.changed) });
+        }
+    }
+    Ok(others)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_bridge_is_alive_while_it_holds_its_lock() {
+        let place = tempfile::tempdir().unwrap();
+        let root = Root::make(&place.path().join("jobs"), false).unwrap();
+        let check = |ours: Option<&Instance>, expected: usize| {
+            assert_eq!(others(&root, ours).unwrap().len(), expected);
+        };
+        check(None, 0);
+        let one = Instance::announce(&root).unwrap();
+        check(Some(&one), 0);
+        check(None, 1);
+        let two = Instance::announce(&root).unwrap();
+        check(Some(&one), 1);
+        check(Some(&two), 1);
+        drop(two);
+        check(Some(&one), 0);
+    }
+
+    #[test]
+    fn the_lock_of_a_dead_bridge_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let root = Root::make(&place.path().join("jobs"), false).unwrap();
+        let stale = place.path().join("jobs/.instances").join(format!("{}.lock", Uuid::new_v4()));
+        fs::write(&stale, "").unwrap();
+        assert_eq!(others(&root, None).unwrap(), []);
+        assert!(!stale.exists());
+    }
+}

@@ -1,0 +1,357 @@
+//! A job: the directory of one call, with its records and the files the call made.
+//!
+//! ```text
+//! {jobs}/{uuid}/            ours alone: metadata.json request.json response.json server.log
+//! {jobs}/{uuid}/files/      the child's working directory, and all that is ever served
+//! {jobs}/{uuid}/files/.tmp  the child's temporary files
+//! ```
+
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use rustix::fs::{AtFlags, Mode, chmodat, mkdirat, unlinkat};
+use tracing::warn;
+use uuid::Uuid;
+
+use super::beneath::open_folder;
+use super::deliver::{Copied, Delivery, MAX_COPIED, give};
+use super::disk::{JobError, is_full};
+use super::names::{SCRATCH, closest};
+use super::record::{LOG, REQUEST, RESPONSE, Record, Status, write_first, write_whole};
+use super::session_space::SessionSpace;
+use super::snapshot::Made;
+use super::store::Inner;
+use super::trash;
+
+/// The name of the child's directory in a job and in a session's space.
+pub(super) const FILES: &str = "files";
+
+/// How much of a child's messages `server.log` holds.
+const MAX_LOG: usize = 256 << 10;
+
+/// How a call ended.
+#[derive(Debug, Clone)]
+pub struct Ending<'a> {
+    /// When.
+    pub now: SystemTime,
+    /// The answer as JSON text, in the pieces it is in; `None` where there is none.
+    pub response: Option<&'a [&'a [u8]]>,
+    /// Why the call failed; `None` where it did not.
+    pub error: Option<&'a str>,
+    /// The files it made.
+    pub files: &'a [Made],
+    /// How the child ended, if it has.
+    pub exit: Option<String>,
+}
+
+/// What a job took over from a workspace.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Adopted {
+    /// The files that are in the job now.
+    pub made: Vec<Made>,
+    /// Those that are more than one call may leave, 4 GiB on the disk. They stay where they were.
+    pub too_large: Vec<Made>,
+}
+
+/// A job in use: nobody collects it until it is dropped.
+///
+/// Dropping a job that was never begun removes it. One that was begun and not finished is then
+/// recorded as failed, so that none stays under way for ever.
+#[derive(Debug)]
+pub struct Job {
+    store: Arc<Inner>,
+    id: Uuid,
+    files: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    stage: Stage,
+    record: Record,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Made, and perhaps waiting for its call in the hands of a spare child.
+    Fresh,
+    /// Begun.
+    Begun,
+    /// Its ending is recorded.
+    Ended,
+    /// Thrown away.
+    Gone,
+}
+
+impl Job {
+    /// Makes the directories, and nothing else: this is on the path of a call.
+    pub(super) fn make(store: &Arc<Inner>) -> Result<Self, JobError> {
+        let id = Uuid::new_v4();
+        let name = id.to_string();
+        let files = store.root.path().join(&name).join(FILES);
+        // In use before it is there, so that nobody finds it without an owner.
+        store.in_use().insert(id);
+        let state = State { stage: Stage::Fresh, record: Record::new(name.clone()) };
+        let state = Mutex::new(state);
+        let job = Self { store: Arc::clone(store), id, files, state };
+        let made = mkdirat(store.root.fd(), &name, Mode::RWXU).map_err(io::Error::from);
+        let made = made.and_then(|()| fill(store, &name));
+        // On an error the half-made job is dropped, and with that removed.
+        made.map_err(|error| store.disk.explain(&store.root, "make a job", error))?;
+        Ok(job)
+    }
+
+    /// The id, which nobody can guess.
+    pub fn id(&self) -> Uuid {
+        self.id
+    }
+
+    /// The absolute path of the child's working directory.
+    pub fn files(&self) -> &Path {
+        &self.files
+    }
+
+    /// Records that the call has begun: its server, and its request as JSON text.
+    ///
+    /// # Errors
+    ///
+    /// When the records cannot be written; see [`is_full`].
+    pub fn begin(&self, server: &str, request: &[u8], now: SystemTime) -> io::Result<()> {
+        let mut state = self.state();
+        if state.stage == Stage::Gone {
+            return Ok(());
+        }
+        // Known even if it cannot be written now: the ending will tell it.
+        state.stage = Stage::Begun;
+        state.record.server_name = Some(server.to_owned());
+        state.record.created_at = now;
+        let folder = self.folder()?;
+        if self.store.options.store_payloads {
+            write_first(&folder, REQUEST, |file| file.write_all(request))?;
+        }
+        state.record.write_first(&folder)
+    }
+
+    /// Records how the call ended. May be called again, when files came later: the last counts.
+    ///
+    /// # Errors
+    ///
+    /// When the records cannot be written; see [`is_full`].
+    pub fn finish(&self, ending: &Ending<'_>) -> io::Result<()> {
+        let mut state = self.state();
+        match state.stage {
+            Stage::Gone => return Ok(()),
+            Stage::Fresh => state.record.created_at = ending.now,
+            Stage::Begun | Stage::Ended => {}
+        }
+        // Until it is written. If it cannot be, that is tried again when the job is dropped.
+        state.stage = Stage::Begun;
+        let record = &mut state.record;
+        record.status = if ending.error.is_some() { Status::Failed } else { Status::Completed };
+        record.finished_at = Some(ending.now);
+        record.error = ending.error.map(str::to_owned);
+        record.files = ending.files.to_vec();
+        if ending.exit.is_some() {
+            record.exit.clone_from(&ending.exit);
+        }
+        let folder = self.folder()?;
+        let mut kept = Ok(());
+        if let (Some(pieces), true) = (ending.response, self.store.options.store_payloads) {
+            kept = write_first(&folder, RESPONSE, |file| {
+                pieces.iter().try_for_each(|piece| file.write_all(piece))
+            });
+        }
+        // Where there is no room for the answer, there may be some for how it ended.
+        record.write(&folder)?;
+        state.stage = Stage::Ended;
+        kept
+    }
+
+    /// Records how the child ended, which is often after the answer.
+    pub fn note_exit(&self, how: &str) {
+        let mut state = self.state();
+        let is_new = state.record.exit.replace(how.to_owned()).as_deref() != Some(how);
+        // Before the ending it will be written with that.
+        if is_new && state.stage == Stage::Ended {
+            let written = self.folder().and_then(|folder| state.record.write(&folder));
+            self.tell(written, "the end of the child is not recorded");
+        }
+    }
+
+    /// Writes what the child said on its standard error to `server.log`; of too much, the end.
+    pub fn write_log(&self, lines: &[String]) {
+        let mut room = MAX_LOG;
+        let fits = |line: &&String| {
+            room = room.saturating_sub(line.len() + 1);
+            room > 0
+        };
+        let kept = lines.iter().rev().take_while(fits).count();
+        let cut = lines.len() - kept;
+        let written = self.folder().and_then(|folder| {
+            write_whole(&folder, LOG, |file| {
+                if cut > 0 {
+                    writeln!(file, "[{cut} lines before these are left out]")?;
+                }
+                lines[cut..].iter().try_for_each(|line| writeln!(file, "{}", plain(line)))
+            })
+        });
+        self.tell(written, "what the child said is not recorded");
+    }
+
+    /// Copies files of a session's space into this job, so that links to them stay as they are.
+    ///
+    /// What vanished meanwhile, or is no plain file any more, is not in it.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be written, or would leave too little room on the disk; the files before it
+    /// are there, no half of it is.
+    pub fn adopt(&self, space: &SessionSpace, made: &[Made]) -> Result<Adopted, JobError> {
+        let copied = self.deliver(|delivery| {
+            let from = space.open()?;
+            let mut adopted = Adopted::default();
+            for made in made {
+                match delivery.copy(&from, &made.path)? {
+                    Copied::Here(made) => adopted.made.push(made),
+                    Copied::Gone => {}
+                    Copied::TooLarge(made) => {
+                        let (job, size) = (self.id, made.size);
+                        warn!(%job, file = made.path, size, "a file is too large to be kept");
+                        adopted.too_large.push(made);
+                    }
+                }
+            }
+            Ok(adopted)
+        });
+        copied.map_err(|error| self.explain("copy a file", error))
+    }
+
+    fn deliver<T>(&self, work: impl FnOnce(&mut Delivery<'_>) -> io::Result<T>) -> io::Result<T> {
+        let store = &self.store;
+        let has_room_for = |bytes| store.disk.has_room_for(&store.root, bytes);
+        work(&mut Delivery::new(self.files_folder()?, MAX_COPIED, &has_room_for)?)
+    }
+
+    /// Puts a file into the job, under a name as near to `name` as may be.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written; then no half of it is left.
+    pub fn put(&self, name: &str, bytes: &[u8]) -> Result<Made, JobError> {
+        let put = self.deliver(|delivery| delivery.put(&closest(name), bytes));
+        put.map_err(|error| self.explain("write a file", error))
+    }
+
+    /// Gives the child's directory to the user it runs as.
+    ///
+    /// # Errors
+    ///
+    /// When we may not: only the superuser can.
+    pub fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
+        give(&self.files_folder()?, uid, gid)
+    }
+
+    /// Removes the job and all its files.
+    pub fn discard(&self) {
+        self.state().stage = Stage::Gone;
+        let removed = trash::remove(&self.store.root, self.store.root.fd(), &self.id.to_string());
+        self.tell(removed, "a job is not removed yet");
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The job's own directory. Opened anew each time: thousands of jobs may be in use.
+    fn folder(&self) -> io::Result<OwnedFd> {
+        open_folder(self.store.root.fd(), self.id.to_string().as_bytes())
+    }
+
+    fn files_folder(&self) -> io::Result<OwnedFd> {
+        open_folder(self.folder()?, FILES.as_bytes())
+    }
+
+    fn explain(&self, what: &'static str, error: io::Error) -> JobError {
+        self.store.disk.explain(&self.store.root, what, error)
+    }
+
+    fn tell(&self, done: io::Result<()>, what: &'static str) {
+        if let Err(error) = done {
+            let is_full = is_full(&error);
+            warn!(job = %self.id, error = &error as &dyn std::error::Error, is_full, "{what}");
+        }
+    }
+
+    /// Removes a job in which nothing was done. Its files were nobody's yet, so there are few.
+    fn remove_unused(&self) -> io::Result<()> {
+        let name = self.id.to_string();
+        let root = self.store.root.fd();
+        let parts = [format!("{name}/{FILES}/{SCRATCH}"), format!("{name}/{FILES}"), name.clone()];
+        let mut removed = Ok(());
+        for part in parts {
+            removed = unlinkat(root, part, AtFlags::REMOVEDIR);
+        }
+        match removed {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+            // The child wrote something: moving it away is quick, the next sweep removes it.
+            Err(_) => trash::throw_away(&self.store.root, root, &name).map(drop),
+        }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let stage = self.state().stage;
+        if stage == Stage::Fresh {
+            self.tell(self.remove_unused(), "an unused job is not removed yet");
+        }
+        if stage == Stage::Begun {
+            let mut state = self.state();
+            let record = &mut state.record;
+            if record.status == Status::Processing {
+                record.status = Status::Failed;
+                record.error = Some("the call was given up before its answer".to_owned());
+                record.finished_at = Some(SystemTime::now());
+            }
+            let written = self.folder().and_then(|folder| record.write(&folder));
+            if let Err(error) = &written {
+                self.store.late.keep(record.clone(), error);
+            }
+            self.tell(written, "the end of a job is not recorded yet");
+        }
+        self.store.in_use().remove(&self.id);
+    }
+}
+
+/// Makes what a new job's directory holds.
+fn fill(store: &Inner, name: &str) -> io::Result<()> {
+    let root = store.root.fd();
+    let passage = store.root.passage();
+    if passage != Mode::RWXU {
+        // Our own mask may have taken these away.
+        chmodat(root, name, passage, AtFlags::empty())?;
+    }
+    let files = format!("{name}/{FILES}");
+    mkdirat(root, &files, Mode::RWXU)?;
+    mkdirat(root, format!("{files}/{SCRATCH}"), Mode::RWXU)?;
+    Ok(())
+}
+
+/// A line as it may be shown on a terminal.
+fn plain(line: &str) -> String {
+    let mut text = String::with_capacity(line.len());
+    for c in line.chars() {
+        match c {
+            '\t' => text.push(c),
+            c if c.is_control() => text.extend(c.escape_default()),
+            c => text.push(c),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! The key of a jobs directory: a secret that its bridges share and no confined child can read.
+//!
+//! The folder of a session is named by it. A child has our user, so it may change what it can name;
+//! with a plain hash it could work out the folder of anybody whose address or name it knows.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+use hmac::{Hmac, KeyInit, Mac};
+use rustix::fs::{AtFlags, FileType, Mode, RenameFlags, fchmod, linkat, renameat_with, unlinkat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use sha2::Sha256;
+use uuid::Uuid;
+
+use super::beneath::{create, open_to_read};
+use super::node::Node;
+use super::root::{Root, TRASH};
+
+/// The name of its file.
+const NAME: &str = ".key";
+
+/// Its length in bytes.
+const LENGTH: usize = 32;
+
+/// The key, read.
+#[derive(Clone)]
+pub(super) struct Key(Hmac<Sha256>);
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key")
+    }
+}
+
+impl Key {
+    /// The key of this directory; the first who asks makes it.
+    pub(super) fn of(root: &Root) -> io::Result<Self> {
+        // Another bridge may be faster, or empty the trash in which ours is written.
+        for _ in 0..3 {
+            if let Some(key) = Self::read(root)? {
+                return Ok(key);
+            }
+            match make(root) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                made => made?,
+            }
+        }
+        Err(io::Error::other(format!("`{NAME}` is removed again and again")))
+    }
+
+    fn read(root: &Root) -> io::Result<Option<Self>> {
+        let file = match open_to_read(root.fd(), NAME.as_bytes()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let node = Node::of(&file)?;
+        if node.kind != FileType::RegularFile
+            || node.owner != geteuid().as_raw()
+            || node.size != LENGTH as u64
+        {
+            return Err(io::Error::other(format!(
+                "`{NAME}` is no key of ours; remove it, and every session begins with an empty folder"
+            )));
+        }
+        if node.mode & 0o077 != 0 {
+            fchmod(&file, Mode::RUSR | Mode::WUSR)?;
+        }
+        let mut secret = [0; LENGTH];
+        File::from(file).read_exact(&mut secret)?;
+        let key = Hmac::new_from_slice(&secret).expect("HMAC takes a key of any length");
+        Ok(Some(Self(key)))
+    }
+
+    /// The name of a session's folder: 64 digits that tell nobody whose it is.
+    pub(super) fn name_of(&self, server: &str, key: &str) -> String {
+        let mut mac = self.0.clone();
+        // The length stands before the part, so that no other server and key give the same bytes.
+        mac.update(&(server.len() as u64).to_be_bytes());
+        mac.update(server.as_bytes());
+        mac.update(key.as_bytes());
+        mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// Puts a new key in its place, whole; one that is there stays.
+fn make(root: &Root) -> io::Result<()> {
+    // What is left there by a bridge that was killed is collected.
+    let trash = root.folder(TRASH)?;
+    let draft = Uuid::new_v4().to_string();
+    let mut file = File::from(create(&trash, &draft)?);
+    // 244 of these bits are random, by the generator of the system.
+    let secret = [Uuid::new_v4(), Uuid::new_v4()].map(Uuid::into_bytes).concat();
+    let written = file.write_all(&secret).and_then(|()| file.sync_all());
+    let placed = written.and_then(|()| {
+        match renameat_with(&trash, &draft, root.fd(), NAME, RenameFlags::NOREPLACE) {
+            // Not every file system can.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                linkat(&trash, &draft, root.fd(), NAME, AtFlags::empty())
+            }
+            renamed => renamed,
+        }
+        .map_err(io::Error::from)
+    });
+    let _gone = unlinkat(&trash, &draft, AtFlags::empty());
+    match placed {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        placed => placed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::Path;
+
+    use super::*;
+
+    /// The name that a session has with the key of a directory prepared like this, or an error.
+    fn check(prepare: impl Fn(&Path), expected: Result<Option<&str>, &str>) {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("jobs");
+        let root = Root::make(&path, false).unwrap();
+        prepare(&path.join(NAME));
+        let found = Key::of(&root).map(|key| key.name_of("excel", "user 1"));
+        match (found, expected) {
+            (Ok(name), Ok(expected)) => {
+                assert!(expected.is_none_or(|expected| expected == name), "{name}");
+                assert_eq!(Key::of(&root).unwrap().name_of("excel", "user 1"), name);
+                let mode = fs::metadata(path.join(NAME)).unwrap().permissions().mode();
+                assert_eq!(mode & 0o777, 0o600);
+                assert_eq!(fs::read_dir(path.join(TRASH)).unwrap().count(), 0);
+            }
+            (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_key_is_made_once_and_kept() {
+        check(|_| {}, Ok(None));
+        // By Python's `hmac`.
+        let name = "c679c5ee35ccb1d64bc35e23b465a8ba820ebc9f9fd6f4f7b61441938102c760";
+        check(|path| fs::write(path, [7; LENGTH]).unwrap(), Ok(Some(name)));
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused() {
+        check(|path| fs::write(path, "short").unwrap(), Err("is no key of ours; remove it"));
+        check(|path| fs::create_dir(path).unwrap(), Err("is no key of ours; remove it"));
+        check(|path| symlink("/etc/hostname", path).unwrap(), Err(""));
+    }
+
+    #[test]
+    fn bridges_that_begin_together_have_one_key() {
+        let place = tempfile::tempdir().unwrap();
+        let root = Root::make(&place.path().join("jobs"), false).unwrap();
+        let name = || Key::of(&root).unwrap().name_of("a", "b");
+        let names: Vec<String> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(name)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(names.iter().all(|it| *it == names[0]), "{names:?}");
+    }
+
+    #[test]
+    fn two_directories_have_different_keys() {
+        let names = [(); 2].map(|()| {
+            let place = tempfile::tempdir().unwrap();
+            let root = Root::make(&place.path().join("jobs"), false).unwrap();
+            Key::of(&root).unwrap().name_of("a", "b")
+        });
+        assert_ne!(names[0], names[1]);
+    }
+}

@@ -1,0 +1,223 @@
+//! Links: the address of a file, and whether an address that came back is one we gave out.
+//!
+//! The id of a job cannot be guessed, but it is written to histories and logs. With a secret, a
+//! link is signed for one file and ends at a time; nothing has to be remembered for it.
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hmac::{Hmac, KeyInit, Mac};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use sha2::Sha256;
+use uuid::Uuid;
+
+/// What stays as it is in a path: the unreserved characters of RFC 3986, and the separator.
+const ENCODED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
+/// Makes links and checks them.
+#[derive(Clone)]
+pub struct Links {
+    base_url: String,
+    key: Option<Hmac<Sha256>>,
+    expiry: Duration,
+}
+
+impl fmt::Debug for Links {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_signed = self.is_signed();
+        f.debug_struct("Links")
+            .field("base_url", &self.base_url)
+            .field("is_signed", &is_signed)
+            .finish()
+    }
+}
+
+impl Links {
+    /// Links that begin with `base_url` (empty: they begin at the root of the host), signed and
+    /// good for `expiry` where there is a secret.
+    pub fn new(base_url: &str, secret: Option<&[u8]>, expiry: Duration) -> Self {
+        let key = secret
+            .map(|secret| Hmac::new_from_slice(secret).expect("HMAC takes a key of any length"));
+        Self { base_url: base_url.trim_end_matches('/').to_owned(), key, expiry }
+    }
+
+    /// Whether links end at a time and cannot be made by others.
+    pub fn is_signed(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// The address of a file of a job.
+    pub fn url(&self, job: Uuid, path: &str, now: SystemTime) -> String {
+        let encoded = utf8_percent_encode(path, ENCODED);
+        let plain = format!("{}/files/{job}/{encoded}", self.base_url);
+        let Some(key) = &self.key else { return plain };
+        let until = seconds(now + self.expiry);
+        let signature = signing(key, &job.to_string(), path, until).finalize().into_bytes();
+        let signature: String = signature.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{plain}?exp={until}&sig={signature}")
+    }
+
+    /// Whether a link to `path` of `job`, both decoded, may be followed at `now`.
+    ///
+    /// Always, where links are not signed: then the id of the job is what nobody can guess.
+    pub fn check(&self, job: &str, path: &str, query: Option<&str>, now: SystemTime) -> bool {
+        let Some(key) = &self.key else { return true };
+        let Some((until, signature)) = query.and_then(read_query) else { return false };
+        let is_ours = signing(key, job, path, until).verify_slice(&signature).is_ok();
+        is_ours && seconds(now) <= until
+    }
+}
+
+/// The lengths stand before the parts, so that no other job and path give the same bytes.
+fn signing(key: &Hmac<Sha256>, job: &str, path: &str, until: u64) -> Hmac<Sha256> {
+    let mut mac = key.clone();
+    mac.update(b"pontoon file link 1");
+    for part in [job, path] {
+        mac.update(&(part.len() as u64).to_be_bytes());
+        mac.update(part.as_bytes());
+    }
+    mac.update(&until.to_be_bytes());
+    mac
+}
+
+/// The two values of `exp=..&sig=..`; each once, and nothing else.
+fn read_query(query: &str) -> Option<(u64, [u8; 32])> {
+    let (mut until, mut signature) = (None, None);
+    for pair in query.split('&') {
+        let fresh = match pair.split_once('=')? {
+            ("exp", value) => until.replace(decimal(value)?).is_none(),
+            ("sig", value) => signature.replace(hex(value)?).is_none(),
+            _ => false,
+        };
+        if !fresh {
+            return None;
+        }
+    }
+    Some((until?, signature?))
+}
+
+/// A number as we write it: no sign, no zeros in front.
+fn decimal(text: &str) -> Option<u64> {
+    let number = text.parse::<u64>().ok()?;
+    (number.to_string() == text).then_some(number)
+}
+
+fn hex(text: &str) -> Option<[u8; 32]> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let bytes: Option<Vec<u8>> =
+        pairs.iter().map(|&[high, low]| Some(digit(high)? << 4 | digit(low)?)).collect();
+    if rest.is_empty() { bytes?.try_into().ok() } else { None }
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JOB: Uuid = Uuid::from_u128(0x1234_5678_9abc_4def_8123_4567_89ab_cdef);
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn now() -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+    }
+
+    fn signed() -> Links {
+        Links::new("https://tools.example.org/", Some(b"a secret of some length"), HOUR)
+    }
+
+    /// The query of a signed link to `path`.
+    fn query(path: &str) -> String {
+        signed().url(JOB, path, now()).split_once('?').unwrap().1.to_owned()
+    }
+
+    fn check(path: &str, query: &str, after: Duration, good: bool) {
+        let links = signed();
+        let found = links.check(&JOB.to_string(), path, Some(query), now() + after);
+        assert_eq!(found, good, "{path:?} with {query:?}");
+    }
+
+    #[test]
+    fn a_link_without_a_base_begins_at_the_root() {
+        let links = Links::new("", None, HOUR);
+        let url = links.url(JOB, "売上/a b%?#.txt", now());
+        assert_eq!(url, format!("/files/{JOB}/%E5%A3%B2%E4%B8%8A/a%20b%25%3F%23.txt"));
+        assert!(!links.is_signed());
+        assert!(links.check(&JOB.to_string(), "anything", None, now()));
+    }
+
+    #[test]
+    fn a_signed_link_holds_until_it_ends() {
+        let url = signed().url(JOB, "a.txt", now());
+        assert!(
+            url.starts_with(&format!("https://tools.example.org/files/{JOB}/a.txt?exp=18000036"))
+        );
+        check("a.txt", &query("a.txt"), Duration::ZERO, true);
+        check("a.txt", &query("a.txt"), HOUR, true);
+        check("a.txt", &query("a.txt"), HOUR + Duration::from_secs(1), false);
+        check("売上/a.txt", &query("売上/a.txt"), HOUR, true);
+    }
+
+    #[test]
+    fn a_signed_link_is_good_for_its_file_only() {
+        check("b.txt", &query("a.txt"), Duration::ZERO, false);
+        let other = Uuid::from_u128(1).to_string();
+        assert!(!signed().check(&other, "a.txt", Some(&query("a.txt")), now()));
+        assert!(!signed().check(&JOB.to_string(), "a.txt", None, now()));
+        let stranger = Links::new("", Some(b"another secret"), HOUR).url(JOB, "a.txt", now());
+        check("a.txt", stranger.split_once('?').unwrap().1, Duration::ZERO, false);
+    }
+
+    #[test]
+    fn a_link_with_any_bit_changed_is_refused() {
+        let good = query("a.txt");
+        for at in 0..good.len() {
+            for bit in 0..7 {
+                let mut bytes = good.clone().into_bytes();
+                bytes[at] ^= 1 << bit;
+                check("a.txt", std::str::from_utf8(&bytes).unwrap(), Duration::ZERO, false);
+            }
+        }
+    }
+
+    #[test]
+    fn a_query_is_read_strictly() {
+        let good = query("a.txt");
+        let (until, signature) = good.split_once('&').unwrap();
+        check("a.txt", &format!("{signature}&{until}"), Duration::ZERO, true);
+        let wrong = [
+            "",
+            "exp",
+            "exp=&sig=",
+            until,
+            signature,
+            &format!("{good}&"),
+            &format!("{good}&x=1"),
+            &format!("{good}&{until}"),
+            &format!("{good}&{signature}"),
+            &format!("{good}0"),
+            &good.replace("exp=", "exp=0"),
+            &good.replace("exp=", "exp=+"),
+            &good.replace("exp=", "EXP="),
+            &format!("exp={}&{signature}", u64::MAX),
+            &format!("exp=99999999999999999999&{signature}"),
+            &good.to_ascii_uppercase(),
+        ];
+        for query in wrong {
+            check("a.txt", query, Duration::ZERO, false);
+        }
+    }
+
+    #[test]
+    fn the_secret_is_not_shown() {
+        assert!(!format!("{:?}", signed()).contains("secret of"));
+    }
+}

@@ -1,0 +1,54 @@
+//! Jobs: what calls leave on disk, who may have it, and when it goes.
+//!
+//! ```text
+//! {jobs}/{uuid}/                 one call: its records, and files/ with what it made
+//! {jobs}/.sessions/{hash}/files  the working directory of a session, over its calls
+//! {jobs}/.instances, .journal, .trash, .key
+//! ```
+//!
+//! Only what is in `files/` of a job is ever served. The directory may be shared: every bridge
+//! keeps what it uses fresh ([`Store::heartbeat`]), and collects only what nobody does.
+//!
+//! This stands beside the path of a call and knows nothing of it. It blocks on the disk, so it is
+//! called from threads that may.
+
+mod beneath;
+mod deliver;
+mod disk;
+mod download;
+mod instance;
+mod job;
+mod journal;
+mod key;
+mod late;
+mod links;
+mod names;
+mod node;
+mod record;
+mod recover;
+mod remove;
+mod root;
+mod session_space;
+mod snapshot;
+mod store;
+mod sweep;
+mod trash;
+mod usage;
+mod walk;
+mod writer;
+
+pub use disk::{JobError, is_full};
+pub use download::{Download, NotServed};
+pub use job::{Adopted, Ending, Job};
+pub use journal::Entry;
+pub use links::Links;
+pub use names::{is_served, media_type};
+pub use record::Status;
+pub use root::StoreError;
+pub use session_space::SessionSpace;
+pub use snapshot::{Made, Snapshot};
+pub use store::{Store, StoreOptions};
+pub use sweep::{Expired, Removed, Swept};
+pub use usage::Usage;
+pub use walk::Bounds;
+pub use writer::{Later, Writer};

@@ -1,0 +1,323 @@
+//! The jobs directory itself: made or refused at the start, and held open from then on.
+//!
+//! Everything else works from the open directory, so that a name swapped later changes nothing.
+//! Beside the jobs it holds folders of our own, each with a dot in front.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{CWD, Mode, OFlags, fchmod, mkdir, open};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use tracing::warn;
+
+use super::beneath::make_folder;
+use super::node::Node;
+
+/// Why a jobs directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// It cannot be made.
+    #[error("the jobs directory {} cannot be made", path.display())]
+    Make {
+        /// Where it should be.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// It is there, but cannot be opened.
+    #[error("the jobs directory {} cannot be opened", path.display())]
+    Open {
+        /// Where it is.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// It is a symbolic link: whoever can change the link could send our files elsewhere.
+    #[error(
+        "the jobs directory {} is a symbolic link; name the directory it points to instead",
+        path.display()
+    )]
+    Link {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// There is something else with its name.
+    #[error("the jobs directory {} is not a directory", path.display())]
+    NotADirectory {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// Another user owns it, and could read and replace everything in it.
+    #[error(
+        "the jobs directory {} belongs to user {owner}, but this runs as user {us}; \
+         run `chown {us} {}` or name another directory",
+        path.display(),
+        path.display()
+    )]
+    NotOurs {
+        /// Where it is.
+        path: PathBuf,
+        /// The user it belongs to.
+        owner: u32,
+        /// The user we are.
+        us: u32,
+    },
+    /// Everybody may put things into it.
+    #[error(
+        "the jobs directory {} may be written by everybody (mode {mode:o}); \
+         run `chmod o-w {}` or name another directory",
+        path.display(),
+        path.display()
+    )]
+    Writable {
+        /// Where it is.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// A folder of ours in it cannot be used.
+    #[error("the folder {name} in the jobs directory {} cannot be used", path.display())]
+    Folder {
+        /// Where the jobs directory is.
+        path: PathBuf,
+        /// The name of the folder in it.
+        name: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// The folders of our own.
+pub(super) const SESSIONS: &str = ".sessions";
+pub(super) const INSTANCES: &str = ".instances";
+pub(super) const TRASH: &str = ".trash";
+pub(super) const JOURNAL: &str = ".journal";
+
+/// The jobs directory, open.
+#[derive(Debug)]
+pub(super) struct Root {
+    path: PathBuf,
+    fd: OwnedFd,
+    /// Whether children run as other users, who have to pass through to their own files.
+    other_users: AtomicBool,
+}
+
+impl Root {
+    /// Opens the directory and makes it first if it is missing.
+    pub(super) fn make(path: &Path, other_users: bool) -> Result<Self, StoreError> {
+        let make = |source: io::Error| StoreError::Make { path: path.to_owned(), source };
+        let absolute = std::path::absolute(path).map_err(make)?;
+        if let Some(parent) = absolute.parent() {
+            std::fs::create_dir_all(parent).map_err(make)?;
+        }
+        match mkdir(&absolute, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(make(error.into())),
+        }
+        let root = Self::open(path, other_users)?;
+        close(&root.fd, root.passage()).map_err(make)?;
+        root.look_around();
+        for name in [SESSIONS, INSTANCES, TRASH, JOURNAL] {
+            let path = root.path.clone();
+            root.folder(name).map_err(|source| StoreError::Folder { path, name, source })?;
+        }
+        Ok(root)
+    }
+
+    /// Opens the directory, which has to be there.
+    pub(super) fn open(path: &Path, other_users: bool) -> Result<Self, StoreError> {
+        let failed = |source: io::Error| StoreError::Open { path: path.to_owned(), source };
+        let path = resolved(path).map_err(failed)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = match open(&path, flags, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::LOOP | Errno::NOTDIR) if path.is_symlink() => {
+                return Err(StoreError::Link { path });
+            }
+            Err(Errno::NOTDIR) => return Err(StoreError::NotADirectory { path }),
+            Err(error) => return Err(failed(error.into())),
+        };
+        let node = Node::of(&fd).map_err(failed)?;
+        let us = geteuid().as_raw();
+        if node.owner != us {
+            return Err(StoreError::NotOurs { path, owner: node.owner, us });
+        }
+        if node.mode & 0o002 != 0 {
+            return Err(StoreError::Writable { path, mode: node.mode });
+        }
+        Ok(Self { path, fd, other_users: AtomicBool::new(other_users) })
+    }
+
+    /// Lets other users pass from now on.
+    pub(super) fn admit_other_users(&self) -> io::Result<()> {
+        self.other_users.store(true, Ordering::Release);
+        close(&self.fd, self.passage())?;
+        self.folder(SESSIONS).map(drop)
+    }
+
+    /// Warns when others could put another directory in the place of this one.
+    fn look_around(&self) {
+        let Some(parent) = self.path.parent() else { return };
+        let is_open = |node: &Node| node.mode & 0o002 != 0 && node.mode & 0o1000 == 0;
+        // Volumes of containers are like this, and there it does no harm.
+        if Node::at(CWD, parent).is_ok_and(|node| is_open(&node)) {
+            let directory = self.path.display();
+            warn!(%directory, "anybody may replace the jobs directory: the one above it is open");
+        }
+    }
+
+    /// Where it is: absolute, and without links but those somebody may put there later.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// The mode of a directory that leads to a child's own.
+    pub(super) fn passage(&self) -> Mode {
+        let others = self.other_users.load(Ordering::Acquire);
+        if others { Mode::RWXU | Mode::XGRP | Mode::XOTH } else { Mode::RWXU }
+    }
+
+    /// One of our own folders. It is made again if somebody tidied it away.
+    pub(super) fn folder(&self, name: &str) -> io::Result<OwnedFd> {
+        let mode = if name == SESSIONS { self.passage() } else { Mode::RWXU };
+        let folder = make_folder(&self.fd, name, mode)?;
+        if Node::of(&folder)?.owner != geteuid().as_raw() {
+            return Err(io::Error::other("it belongs to another user"));
+        }
+        close(&folder, mode)?;
+        Ok(folder)
+    }
+
+    /// An error when the directory at our path is no longer the one we hold.
+    pub(super) fn check_place(&self) -> io::Result<()> {
+        let there = Node::at(CWD, &self.path)?;
+        if there.is_same(&Node::of(&self.fd)?) {
+            return Ok(());
+        }
+        Err(io::Error::other("the jobs directory was replaced; restart to use the new one"))
+    }
+}
+
+/// Lets nobody else look: the names in a folder of ours are what nobody may guess. Nor write, which
+/// the group of a container's volume often may.
+///
+/// Passing through stays allowed where it was: another bridge may have children who need it.
+fn close(folder: &OwnedFd, least: Mode) -> io::Result<()> {
+    let found = Node::of(folder)?.mode;
+    let wanted = Mode::from_raw_mode((found & 0o711) as _) | least;
+    if Mode::from_raw_mode(found as _) != wanted {
+        fchmod(folder, wanted)?;
+    }
+    Ok(())
+}
+
+/// `path` made absolute, with the links before its last part resolved.
+fn resolved(path: &Path) -> io::Result<PathBuf> {
+    let absolute = std::path::absolute(path)?;
+    match (absolute.parent(), absolute.file_name()) {
+        (Some(parent), Some(name)) => Ok(parent.canonicalize()?.join(name)),
+        _ => Ok(absolute),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use super::*;
+
+    /// What becomes of a jobs directory that was prepared like this.
+    fn check(prepare: impl Fn(&Path), expected: &str) {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("jobs");
+        prepare(&path);
+        let found = match Root::make(&path, false) {
+            Ok(root) => format!("{:o}", Node::of(root.fd()).unwrap().mode),
+            Err(error) => error.to_string(),
+        };
+        assert!(found.contains(expected), "{found}");
+    }
+
+    fn mode(mode: u32) -> impl Fn(&Path) {
+        move |path| {
+            fs::create_dir(path).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_missing_directory_is_made_for_us_alone() {
+        check(|_| {}, "700");
+    }
+
+    #[test]
+    fn nobody_else_may_look_or_write_into_a_directory_that_was_there() {
+        check(mode(0o755), "711");
+        check(mode(0o740), "700");
+        check(mode(0o770), "710");
+    }
+
+    #[test]
+    fn a_directory_everybody_may_write_is_refused() {
+        for bits in [0o777, 0o1777, 0o702] {
+            check(mode(bits), "chmod o-w");
+        }
+    }
+
+    #[test]
+    fn a_link_and_a_file_are_refused() {
+        let linked = |path: &Path| {
+            fs::create_dir(path.with_file_name("elsewhere")).unwrap();
+            symlink("elsewhere", path).unwrap();
+        };
+        check(linked, "is a symbolic link; name the directory");
+        check(|path| symlink("nowhere", path).unwrap(), "is a symbolic link");
+        check(|path| fs::write(path, "").unwrap(), "is not a directory");
+    }
+
+    #[test]
+    fn a_directory_of_another_user_is_refused() {
+        let ours = geteuid().is_root();
+        let given = |path: &Path| {
+            mode(0o700)(path);
+            if ours {
+                chown(path, Some(12345), None).unwrap();
+            }
+        };
+        check(given, if ours { "belongs to user 12345" } else { "700" });
+    }
+
+    #[test]
+    fn a_directory_that_was_swapped_is_noticed() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("jobs");
+        let root = Root::make(&path, false).unwrap();
+        root.check_place().unwrap();
+        fs::rename(&path, place.path().join("old")).unwrap();
+        assert!(root.check_place().is_err());
+        symlink("old", &path).unwrap();
+        assert!(root.check_place().is_err(), "not even if it leads to the same place");
+    }
+
+    #[test]
+    fn children_of_other_users_may_pass_but_not_look() {
+        let place = tempfile::tempdir().unwrap();
+        let root = Root::make(&place.path().join("jobs"), true).unwrap();
+        assert_eq!(Node::of(root.fd()).unwrap().mode, 0o711);
+        assert_eq!(Node::of(root.folder(SESSIONS).unwrap()).unwrap().mode, 0o711);
+        assert_eq!(Node::of(root.folder(TRASH).unwrap()).unwrap().mode, 0o700);
+        let root = Root::make(&place.path().join("later"), false).unwrap();
+        assert_eq!(Node::of(root.fd()).unwrap().mode, 0o700);
+        root.admit_other_users().unwrap();
+        assert_eq!(Node::of(root.fd()).unwrap().mode, 0o711);
+        assert_eq!(Node::of(root.folder(SESSIONS).unwrap()).unwrap().mode, 0o711);
+    }
+}

@@ -1,0 +1,301 @@
+//! A session's space: a working directory that outlives one call.
+//!
+//! A fresh process finds the files of the call before in it. Which files a call made is found by
+//! comparing with the look after the last one.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, UTIME_NOW, chmodat, utimensat};
+use tracing::warn;
+
+use super::beneath::{make_folder, open_folder};
+use super::deliver::give;
+use super::job::FILES;
+use super::names::SCRATCH;
+use super::node::Node;
+use super::root::{Root, SESSIONS};
+use super::snapshot::{Made, Snapshot};
+use super::walk::Bounds;
+
+/// Now, for a file's times.
+pub(super) const NOW: Timestamps = Timestamps {
+    last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW as _ },
+    last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW as _ },
+};
+
+/// The working directory of one session key of one server. In use until it is dropped.
+#[derive(Debug)]
+pub struct SessionSpace {
+    root: Arc<Root>,
+    name: String,
+    files: PathBuf,
+    /// The look after the last call; none yet in a space that was just opened.
+    last: Mutex<Option<Snapshot>>,
+}
+
+/// Whether this is the name of a session's directory.
+pub(super) fn is_space_name(name: &str) -> bool {
+    name.len() == 64 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+impl SessionSpace {
+    /// The space with this name, made if it is missing.
+    pub(super) fn make(root: &Arc<Root>, name: &str) -> io::Result<Self> {
+        make_folders(root, name)?;
+        Ok(Self {
+            root: Arc::clone(root),
+            name: name.to_owned(),
+            files: root.path().join(SESSIONS).join(name).join(FILES),
+            last: Mutex::default(),
+        })
+    }
+
+    /// The absolute path of the child's working directory.
+    pub fn files(&self) -> &Path {
+        &self.files
+    }
+
+    /// Its name, which tells nobody whose it is.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A file that was there at the last look.
+    pub fn find(&self, path: &str) -> Option<Made> {
+        self.last().as_ref().and_then(|look| look.find(path))
+    }
+
+    /// Gives the space to the user its child runs as, with the files that are in it.
+    ///
+    /// # Errors
+    ///
+    /// When we may not: only the superuser can.
+    pub fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
+        let files = self.open()?;
+        // A call that is under way there must not find its files seen already.
+        if Node::of(&files)?.owner == uid {
+            return Ok(());
+        }
+        give(&files, uid, gid)?;
+        // The gift itself is no change that a call made.
+        *self.last() = Some(Snapshot::of(&files, Bounds::default())?);
+        Ok(())
+    }
+
+    /// The files that are new or changed since this was asked last, or since it was opened. If
+    /// somebody removed the directory there are none, and it is made again for the next child.
+    ///
+    /// # Errors
+    ///
+    /// When the directory cannot be read.
+    pub fn changes(&self) -> io::Result<Vec<Made>> {
+        let files = match self.open() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.restore()?;
+                return Ok(Vec::new());
+            }
+            opened => opened?,
+        };
+        let mut last = self.last();
+        let look = Snapshot::of(&files, Bounds::default())?;
+        let made = look.made_since(&last.take().unwrap_or_default());
+        *last = Some(look);
+        Ok(made)
+    }
+
+    /// Lets these files count as new once more, because nobody was told of them.
+    pub fn unsee(&self, made: &[Made]) {
+        if let Some(look) = self.last().as_mut() {
+            made.iter().for_each(|made| look.forget(&made.path));
+        }
+    }
+
+    /// Whether one look at the directory shows that there is nothing new; `false` may mean either.
+    pub fn is_surely_unchanged(&self) -> bool {
+        // Whoever holds it is looking just now, which may take long; who asks here must not wait.
+        let Ok(last) = self.last.try_lock() else { return false };
+        last.as_ref().is_some_and(|look| look.is_surely_current(&self.files))
+    }
+
+    /// Makes it ready for a child: it is there, and what lies in it before the first call is known.
+    pub(super) fn prepare(&self) -> io::Result<()> {
+        let files = match self.open() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return self.restore(),
+            opened => opened?,
+        };
+        // Since it was made, children of other users may have come.
+        open_passage(&self.root, &self.root.folder(SESSIONS)?, &self.name)?;
+        let mut last = self.last();
+        if last.is_none() {
+            *last = Some(Snapshot::of(&files, Bounds::default())?);
+        }
+        Ok(())
+    }
+
+    /// Makes the directory again, which somebody removed while it was in use. Whose it is is settled
+    /// when the next child starts; one that runs has lost it for good.
+    fn restore(&self) -> io::Result<()> {
+        warn!(
+            session = self.name,
+            "the directory of a session is gone; it goes on with an empty one"
+        );
+        make_folders(&self.root, &self.name)?;
+        let files = self.open()?;
+        *self.last() = Some(Snapshot::of(&files, Bounds::default())?);
+        Ok(())
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<Snapshot>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps every bridge from collecting it.
+    pub(super) fn touch(&self) -> io::Result<()> {
+        touch(&self.root.folder(SESSIONS)?, &self.name)
+    }
+
+    pub(super) fn open(&self) -> io::Result<OwnedFd> {
+        let sessions = self.root.folder(SESSIONS)?;
+        open_folder(&sessions, format!("{}/{FILES}", self.name).as_bytes())
+    }
+}
+
+/// Lets children of other users pass, where there are any.
+fn open_passage(root: &Root, sessions: &OwnedFd, name: &str) -> io::Result<()> {
+    let passage = root.passage();
+    if passage != Mode::RWXU {
+        // Our own mask may have taken these away.
+        chmodat(sessions, name, passage, AtFlags::empty())?;
+    }
+    Ok(())
+}
+
+/// Makes the directories of a session that are missing.
+fn make_folders(root: &Root, name: &str) -> io::Result<()> {
+    // Another bridge may just be collecting it: then it is made anew.
+    for _ in 0..3 {
+        let sessions = root.folder(SESSIONS)?;
+        let space = make_folder(&sessions, name, root.passage())?;
+        touch(&sessions, name)?;
+        open_passage(root, &sessions, name)?;
+        let files = make_folder(&space, FILES, Mode::RWXU)?;
+        make_folder(&files, SCRATCH, Mode::RWXU)?;
+        let there = Node::at(&sessions, name);
+        if there.is_ok_and(|there| Node::of(&space).is_ok_and(|space| space.is_same(&there))) {
+            return Ok(());
+        }
+    }
+    Err(io::Error::other("the session's directory is removed again and again"))
+}
+
+/// Sets a directory's time to now: the heartbeat.
+pub(super) fn touch(folder: &OwnedFd, name: &str) -> io::Result<()> {
+    Ok(utimensat(folder, name, &NOW, AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::jobs::{Store, StoreOptions};
+
+    fn store() -> (Store, tempfile::TempDir) {
+        let place = tempfile::tempdir().unwrap();
+        (Store::open(&place.path().join("jobs"), StoreOptions::default()).unwrap(), place)
+    }
+
+    /// What a call that does `work` in the space is seen to have made.
+    fn check(space: &SessionSpace, work: impl Fn(&Path), expected: &[&str]) {
+        work(space.files());
+        let made = space.changes().unwrap();
+        assert_eq!(made.iter().map(|made| made.path.as_str()).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn each_call_made_what_is_new_since_the_last() {
+        let (store, _place) = store();
+        let space = store.session_space("excel", "user 1").unwrap();
+        check(&space, |_| {}, &[]);
+        check(&space, |files| fs::write(files.join("a"), "1").unwrap(), &["a"]);
+        check(&space, |files| fs::write(files.join("b"), "1").unwrap(), &["b"]);
+        check(&space, |files| fs::write(files.join("a"), "22").unwrap(), &["a"]);
+        check(&space, |_| {}, &[]);
+        drop(space);
+        let space = store.session_space("excel", "user 1").unwrap();
+        assert!(space.files().join("a").exists(), "a later process sees the files");
+        check(&space, |_| {}, &[]);
+    }
+
+    #[test]
+    fn what_nobody_was_told_of_is_new_once_more() {
+        let (store, _place) = store();
+        let space = store.session_space("excel", "user 1").unwrap();
+        check(&space, |files| fs::write(files.join("a"), "1").unwrap(), &["a"]);
+        space.unsee(&[Made::new("a".to_owned(), 1)]);
+        check(&space, |files| fs::write(files.join("b"), "1").unwrap(), &["a", "b"]);
+        check(&space, |_| {}, &[]);
+    }
+
+    #[test]
+    fn a_key_has_one_space_and_no_other_key_has_it() {
+        let (store, _place) = store();
+        let space = store.session_space("excel", "user 1").unwrap();
+        assert!(Arc::ptr_eq(&space, &store.session_space("excel", "user 1").unwrap()));
+        for (server, key) in
+            [("excel", "user 2"), ("exceluser", " 1"), ("word", "user 1"), ("excel", "")]
+        {
+            assert_ne!(store.session_space(server, key).unwrap().files(), space.files());
+        }
+        let name = space.files().parent().unwrap().file_name().unwrap().to_str().unwrap();
+        assert!(is_space_name(name), "{name}");
+        assert!(!is_space_name(&name.to_uppercase()) && !is_space_name("..") && !is_space_name(""));
+    }
+
+    #[test]
+    fn a_space_that_vanished_is_made_again() {
+        let (store, _place) = store();
+        let space = store.session_space("excel", "user 1").unwrap();
+        check(&space, |files| fs::write(files.join("a"), "1").unwrap(), &["a"]);
+        let removals: [fn(&Path); 2] = [
+            |files| fs::remove_dir_all(files.parent().unwrap()).unwrap(),
+            |files| fs::remove_dir_all(files).unwrap(),
+        ];
+        for remove in removals {
+            check(&space, remove, &[]);
+            assert!(space.files().join(".tmp").is_dir(), "there is a place for the next child");
+            check(&space, |files| fs::write(files.join("a"), "1").unwrap(), &["a"]);
+            remove(space.files());
+            let again = store.session_space("excel", "user 1").unwrap();
+            assert!(Arc::ptr_eq(&space, &again) && again.files().join(".tmp").is_dir());
+        }
+    }
+
+    #[test]
+    fn an_empty_space_is_surely_unchanged_until_something_comes() {
+        let (store, _place) = store();
+        let space = store.session_space("excel", "user 1").unwrap();
+        assert!(!space.is_surely_unchanged(), "it is too young to be sure");
+        let age = || {
+            let past = SystemTime::now() - Duration::from_secs(1);
+            fs::File::open(space.files()).unwrap().set_modified(past).unwrap();
+            space.changes().unwrap();
+        };
+        age();
+        assert!(space.is_surely_unchanged());
+        fs::write(space.files().join(".tmp/x"), "").unwrap();
+        assert!(space.is_surely_unchanged(), "temporary files are nobody's business");
+        fs::write(space.files().join("a"), "").unwrap();
+        assert!(!space.is_surely_unchanged());
+        age();
+        assert!(!space.is_surely_unchanged(), "a file may be written without its folder");
+        fs::remove_file(space.files().join("a")).unwrap();
+        fs::create_dir(space.files().join("folder")).unwrap();
+        age();
+        assert!(!space.is_surely_unchanged());
+    }
+}

@@ -1,0 +1,254 @@
+//! What files are in a workspace, and which of them a call made: one look before, one after.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::process::geteuid;
+use serde::Serialize;
+
+use super::names::{MAX_PATH, SCRATCH, is_name, media_type};
+use super::node::Node;
+use super::walk::{Bounds, walk};
+
+/// Two changes closer together may leave the same time on a directory.
+const GRAIN: Duration = Duration::from_millis(100);
+
+/// A file that a call made or changed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Made {
+    /// Where it is below `files/`, with `/` between.
+    pub path: String,
+    /// Its size in bytes when it was found.
+    pub size: u64,
+    /// Its media type, by its name.
+    pub mime: &'static str,
+}
+
+impl Made {
+    pub(super) fn new(path: String, size: u64) -> Self {
+        let mime = media_type(&path);
+        Self { path, size, mime }
+    }
+}
+
+/// The files of a workspace at one moment.
+///
+/// Only plain files that can be served are in it: no links, no second names of a file (hard
+/// links), nothing hidden.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    files: HashMap<String, Stamp>,
+    has_folders: bool,
+    left_out: usize,
+    is_whole: bool,
+    /// The directory as it was, where nothing can come without changing it.
+    settled: Option<Node>,
+}
+
+/// What differs when a file was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stamp {
+    size: u64,
+    inode: u64,
+    modified: SystemTime,
+    // A program may set the other time back, to that of an archive for instance.
+    changed: SystemTime,
+}
+
+impl Snapshot {
+    /// What is in `directory` now.
+    ///
+    /// # Errors
+    ///
+    /// When the directory itself cannot be read; what vanishes in it is just not there.
+    pub fn take(directory: &Path, bounds: Bounds) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Self::of(open(directory, flags, Mode::empty())?, bounds)
+    }
+
+    /// Whether one look at `directory`, which it was taken of, shows that there is nothing new;
+    /// `false` may mean either.
+    pub fn is_surely_current(&self, directory: &Path) -> bool {
+        let Some(settled) = &self.settled else { return false };
+        // A directory that is full of temporary files again has other times, too.
+        Node::at(rustix::fs::CWD, directory).is_ok_and(|now| now == *settled)
+    }
+
+    /// The same of an open directory.
+    pub(super) fn of(directory: impl AsFd, bounds: Bounds) -> io::Result<Self> {
+        let mut snapshot = Self::default();
+        let (before, now) = (Node::of(&directory)?, SystemTime::now());
+        // What is not theirs, no download gives out.
+        let owners = [geteuid().as_raw(), before.owner];
+        snapshot.is_whole = walk(directory, bounds, |step| {
+            let path = std::str::from_utf8(step.path).ok().filter(|path| path.len() <= MAX_PATH);
+            let name = std::str::from_utf8(step.name).ok().filter(|name| is_name(name));
+            let node = step.node;
+            match (path, name) {
+                (Some(_), Some(_)) if node.is_folder() => {
+                    snapshot.has_folders = true;
+                    return Ok(true);
+                }
+                (Some(path), Some(_)) if node.is_plain_file() && owners.contains(&node.owner) => {
+                    let stamp = Stamp {
+                        size: node.size,
+                        inode: node.inode,
+                        modified: node.modified,
+                        changed: node.changed,
+                    };
+                    snapshot.files.insert(path.to_owned(), stamp);
+                }
+                _ if step.path == SCRATCH.as_bytes() => {}
+                _ => snapshot.left_out += 1,
+            }
+            Ok(false)
+        })?;
+        let is_old = now.duration_since(before.modified).is_ok_and(|age| age > GRAIN);
+        snapshot.settled = (is_old && snapshot.is_empty()).then_some(before);
+        Ok(snapshot)
+    }
+
+    /// The files that are new or changed since `before`, by name.
+    pub fn made_since(&self, before: &Self) -> Vec<Made> {
+        let is_made = |path: &str, stamp: &Stamp| before.files.get(path) != Some(stamp);
+        let made = self.files.iter().filter(|(path, stamp)| is_made(path, stamp));
+        let mut made: Vec<Made> =
+            made.map(|(path, stamp)| Made::new(path.clone(), stamp.size)).collect();
+        made.sort_unstable();
+        made
+    }
+
+    /// The file of this name, if it is there.
+    pub fn find(&self, path: &str) -> Option<Made> {
+        self.files.get(path).map(|stamp| Made::new(path.to_owned(), stamp.size))
+    }
+
+    /// Goes on as if this file had not been there.
+    pub(super) fn forget(&mut self, path: &str) {
+        self.files.remove(path);
+    }
+
+    /// How many things were seen that cannot be served: links, devices, names with a dot in front.
+    pub fn left_out(&self) -> usize {
+        self.left_out
+    }
+
+    /// Whether all of the workspace was seen within the bounds.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Whether there is nothing at all, so that anything new changes the directory itself.
+    fn is_empty(&self) -> bool {
+        self.files.is_empty() && !self.has_folders && self.left_out == 0 && self.is_whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::symlink;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// What counts as made when `work` is done in a folder that holds `kept`.
+    fn check(work: impl Fn(&Path), made: &[&str], left_out: usize) {
+        let place = tempfile::tempdir().unwrap();
+        let old = SystemTime::now() - Duration::from_secs(60);
+        for name in ["kept", "written", "replaced"] {
+            fs::write(place.path().join(name), "old").unwrap();
+            File::options()
+                .write(true)
+                .open(place.path().join(name))
+                .unwrap()
+                .set_modified(old)
+                .unwrap();
+        }
+        let before = Snapshot::take(place.path(), Bounds::default()).unwrap();
+        work(place.path());
+        let after = Snapshot::take(place.path(), Bounds::default()).unwrap();
+        let found = after.made_since(&before);
+        assert_eq!(found.iter().map(|made| made.path.as_str()).collect::<Vec<_>>(), made);
+        assert_eq!(after.left_out(), left_out);
+        assert!(after.is_whole());
+    }
+
+    #[test]
+    fn nothing_done_is_nothing_made() {
+        check(|_| {}, &[], 0);
+        check(|place| drop(fs::read(place.join("kept"))), &[], 0);
+        check(|place| fs::remove_file(place.join("kept")).unwrap(), &[], 0);
+    }
+
+    #[test]
+    fn new_and_changed_files_are_made() {
+        let work = |place: &Path| {
+            fs::create_dir_all(place.join("a/b")).unwrap();
+            fs::write(place.join("a/b/売上.xlsx"), "").unwrap();
+            fs::write(place.join("written"), "new").unwrap();
+            fs::write(place.join("other"), "old").unwrap();
+            fs::rename(place.join("other"), place.join("replaced")).unwrap();
+        };
+        check(work, &["a/b/売上.xlsx", "replaced", "written"], 0);
+    }
+
+    #[test]
+    fn a_change_is_seen_though_its_time_was_set_back() {
+        let work = |place: &Path| {
+            let time = fs::metadata(place.join("written")).unwrap().modified().unwrap();
+            fs::write(place.join("written"), "new").unwrap();
+            let file = File::options().write(true).open(place.join("written")).unwrap();
+            file.set_modified(time).unwrap();
+        };
+        check(work, &["written"], 0);
+    }
+
+    #[test]
+    fn what_cannot_be_served_is_left_out_and_counted() {
+        let work = |place: &Path| {
+            fs::write(place.join(".hidden"), "").unwrap();
+            fs::create_dir(place.join(".git")).unwrap();
+            fs::write(place.join(".git/config"), "").unwrap();
+            fs::write(place.join("line\nbreak"), "").unwrap();
+            fs::write(place.join(std::ffi::OsStr::from_bytes(b"\xff\xfe")), "").unwrap();
+            symlink("/etc/passwd", place.join("link")).unwrap();
+            symlink("/etc", place.join("folder")).unwrap();
+            fs::create_dir(place.join(SCRATCH)).unwrap();
+            fs::write(place.join(SCRATCH).join("x"), "").unwrap();
+        };
+        check(work, &[], 6);
+        // Both names of a file that has two.
+        check(|place| fs::hard_link(place.join("kept"), place.join("hard")).unwrap(), &[], 2);
+    }
+
+    #[test]
+    fn a_look_has_bounds() {
+        let place = tempfile::tempdir().unwrap();
+        for number in 0..20 {
+            fs::write(place.path().join(number.to_string()), "").unwrap();
+        }
+        let look = |entries, depth| {
+            let snapshot = Snapshot::take(place.path(), Bounds { entries, depth }).unwrap();
+            (snapshot.files.len(), snapshot.is_whole())
+        };
+        assert_eq!(look(20, 1), (20, true));
+        assert_eq!(look(19, 1), (19, false));
+        fs::create_dir_all(place.path().join("a/b/c")).unwrap();
+        fs::write(place.path().join("a/b/c/file"), "").unwrap();
+        assert_eq!(look(100, 3), (20, false));
+        assert_eq!(look(100, 4), (21, true));
+    }
+
+    #[test]
+    fn a_folder_that_is_a_link_is_not_looked_into() {
+        let place = tempfile::tempdir().unwrap();
+        symlink("/etc", place.path().join("etc")).unwrap();
+        assert!(Snapshot::take(&place.path().join("etc"), Bounds::default()).is_err());
+    }
+}

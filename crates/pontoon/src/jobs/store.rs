@@ -1,0 +1,256 @@
+//! The store: everything on disk that jobs and sessions need, opened once.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime};
+
+use tracing::debug;
+use uuid::Uuid;
+
+use super::disk::{Disk, JobError};
+use super::download::{self, Download, NotServed};
+use super::instance::Instance;
+use super::job::Job;
+use super::journal::{Entry, Journal};
+use super::key::Key;
+use super::late::Late;
+use super::recover;
+use super::root::{INSTANCES, Root, StoreError};
+use super::session_space::{SessionSpace, touch};
+use super::sweep::{self, Expired, Removed, Swept};
+use super::usage::{self, Usage};
+
+/// How a store is run.
+#[derive(Debug, Clone)]
+pub struct StoreOptions {
+    /// How long a job is kept.
+    pub expiry: Duration,
+    /// Whether requests and answers are kept.
+    pub store_payloads: bool,
+    /// Below this much room on the disk nothing new is begun.
+    pub min_free_bytes: u64,
+    /// Whether children run as other users, who have to pass through to their own directories.
+    pub other_users: bool,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            expiry: Duration::from_secs(86_400),
+            store_payloads: true,
+            min_free_bytes: 64 << 20,
+            other_users: false,
+        }
+    }
+}
+
+/// The jobs directory. Clones are the same store.
+#[derive(Debug, Clone)]
+pub struct Store(pub(super) Arc<Inner>);
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) root: Arc<Root>,
+    pub(super) options: StoreOptions,
+    pub(super) disk: Disk,
+    /// That this bridge is alive, for the others; `None` in a visitor.
+    pub(super) instance: Option<Instance>,
+    /// When the last sweep was, by the wall and by the clock that nobody sets.
+    pub(super) last_sweep: Mutex<Option<(SystemTime, Instant)>>,
+    pub(super) last_usage: Mutex<Option<(Instant, Usage)>>,
+    /// Records that found no room.
+    pub(super) late: Late,
+    journal: Option<Journal>,
+    jobs: Mutex<HashSet<Uuid>>,
+    spaces: Mutex<HashMap<String, Weak<SessionSpace>>>,
+    /// What names the spaces, once one was asked for.
+    key: Mutex<Option<Key>>,
+}
+
+impl Inner {
+    /// The jobs that this process uses.
+    pub(super) fn in_use(&self) -> MutexGuard<'_, HashSet<Uuid>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The sessions' spaces by name; those that nobody uses any more are dead.
+    pub(super) fn spaces(&self) -> MutexGuard<'_, HashMap<String, Weak<SessionSpace>>> {
+        self.spaces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The name of a session's space: a key may hold an address or a user's name.
+    fn name_of(&self, server: &str, key: &str) -> io::Result<String> {
+        let mut known = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        let secret = match known.take() {
+            Some(secret) => secret,
+            None => Key::of(&self.root)?,
+        };
+        Ok(known.insert(secret).name_of(server, key))
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // The last chance of those that found no room.
+        self.late.write(&self.root);
+    }
+}
+
+impl Store {
+    /// Opens the jobs directory `root` for a bridge, and makes it if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made, or when others could put things into it.
+    pub fn open(root: &Path, options: StoreOptions) -> Result<Self, StoreError> {
+        let root = Root::make(root, options.other_users)?;
+        let instance = Instance::announce(&root).map_err(|source| StoreError::Folder {
+            path: root.path().to_owned(),
+            name: INSTANCES,
+            source,
+        })?;
+        Ok(Self::with(root, Some(instance), options))
+    }
+
+    /// Opens a jobs directory to collect in it, beside the bridges that use it.
+    ///
+    /// # Errors
+    ///
+    /// When it is not there, or when others could put things into it.
+    pub fn visit(root: &Path, options: StoreOptions) -> Result<Self, StoreError> {
+        let root = Root::open(root, options.other_users)?;
+        Ok(Self::with(root, None, options))
+    }
+
+    /// Lets children that run as other users pass through to their own directories from now on.
+    ///
+    /// # Errors
+    ///
+    /// When the modes of our directories cannot be changed.
+    pub fn admit_other_users(&self) -> io::Result<()> {
+        self.0.root.admit_other_users()
+    }
+
+    fn with(root: Root, instance: Option<Instance>, options: StoreOptions) -> Self {
+        Self(Arc::new(Inner {
+            root: Arc::new(root),
+            journal: instance.as_ref().map(|instance| Journal::new(instance.id())),
+            instance,
+            last_sweep: Mutex::default(),
+            last_usage: Mutex::default(),
+            disk: Disk::new(options.min_free_bytes),
+            late: Late::default(),
+            options,
+            jobs: Mutex::default(),
+            spaces: Mutex::default(),
+            key: Mutex::default(),
+        }))
+    }
+
+    /// A new job with an empty working directory.
+    ///
+    /// # Errors
+    ///
+    /// [`JobError::Full`] when there is no room for it; nothing is left of it then.
+    pub fn new_job(&self) -> Result<Job, JobError> {
+        self.0.disk.check(&self.0.root)?;
+        Job::make(&self.0)
+    }
+
+    /// The working directory of a session: the same value while anyone holds it.
+    ///
+    /// # Errors
+    ///
+    /// [`JobError::Full`] when there is no room for it.
+    pub fn session_space(&self, server: &str, key: &str) -> Result<Arc<SessionSpace>, JobError> {
+        let explain = |error| self.0.disk.explain(&self.0.root, "open a session", error);
+        let name = self.0.name_of(server, key).map_err(explain)?;
+        // Held while the space is opened, so that two callers do not get two; the sweep holds it
+        // while it takes one away.
+        let mut spaces = self.0.spaces();
+        let space = match spaces.get(&name).and_then(Weak::upgrade) {
+            Some(space) => space,
+            None => {
+                self.0.disk.check(&self.0.root)?;
+                let space = Arc::new(SessionSpace::make(&self.0.root, &name).map_err(explain)?);
+                spaces.insert(name, Arc::downgrade(&space));
+                space
+            }
+        };
+        drop(spaces);
+        space.prepare().map_err(explain)?;
+        Ok(space)
+    }
+
+    /// The file `name` (decoded, below `files/`) of the job with this id, opened for a download.
+    ///
+    /// # Errors
+    ///
+    /// [`NotServed`] for whatever reason: who asks must not learn what is there and what is not.
+    pub fn open_file(&self, job: &str, name: &str) -> Result<Download, NotServed> {
+        download::open(&self.0.root, job, name)
+    }
+
+    /// Removes what has expired and is in use by no bridge. See [`Swept`].
+    pub fn sweep(&self, now: SystemTime) -> Swept {
+        self.sweep_telling(now, &mut |_| {})
+    }
+
+    /// The same, and names everything that goes to `tell`.
+    pub fn sweep_telling(&self, now: SystemTime, tell: &mut dyn FnMut(Removed<'_>)) -> Swept {
+        sweep::sweep(&self.0, now, Instant::now(), tell)
+    }
+
+    /// What a sweep would remove.
+    ///
+    /// # Errors
+    ///
+    /// When the directory cannot be read.
+    pub fn expired(&self, now: SystemTime) -> io::Result<Expired> {
+        sweep::find(&self.0, now)
+    }
+
+    /// Records jobs whose bridge ended in the middle of them as failed; gives how many.
+    ///
+    /// To be called once at the start, before the first job.
+    pub fn recover(&self) -> usize {
+        recover::recover(&self.0, SystemTime::now())
+    }
+
+    /// How much is there, as of half a minute ago at most.
+    pub fn usage(&self) -> Usage {
+        usage::usage(&self.0)
+    }
+
+    /// Writes a line about a call that left no job.
+    pub fn journal(&self, entry: &Entry<'_>) {
+        if let Some(journal) = &self.0.journal {
+            journal.write(&self.0.root, entry);
+        }
+    }
+
+    /// Tells every bridge that shares the directory which jobs and sessions are in use here, and
+    /// writes the records that found no room before.
+    pub fn heartbeat(&self) {
+        self.0.late.write(&self.0.root);
+        if let Some(instance) = &self.0.instance {
+            instance.touch();
+        }
+        let jobs: Vec<Uuid> = self.0.in_use().iter().copied().collect();
+        for job in jobs {
+            if let Err(error) = touch(self.0.root.fd(), &job.to_string()) {
+                debug!(%job, %error, "a job in use has no heartbeat");
+            }
+        }
+        let mut spaces = self.0.spaces();
+        spaces.retain(|_, space| space.strong_count() > 0);
+        let spaces: Vec<Arc<SessionSpace>> = spaces.values().filter_map(Weak::upgrade).collect();
+        for space in spaces {
+            if let Err(error) = space.touch() {
+                debug!(%error, "a session in use has no heartbeat");
+            }
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Collecting: what has expired and is in use by nobody goes.
+//!
+//! A job expires by the `created_at` of its record, or by the time of its directory where it has
+//! none; a session by its last heartbeat. What has not ended may be in use by any bridge that
+//! shares the directory, so its heartbeat must have stopped, too.
+//!
+//! A child with our user can set the time of a directory, though it can reach nothing in it. So a
+//! heartbeat is taken from the time that nobody can set, too; what has ended needs none.
+//!
+//! The wall clock is trusted with care: what was made in its future is kept, and a sweep that finds
+//! it set since the last one removes nothing. The first sweep of a process has no last one.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::fs::{AtFlags, renameat, unlinkat};
+use tracing::{info, warn};
+use uuid::Uuid;
+
+use super::beneath::{names_in, open_folder};
+use super::download::is_job_name;
+use super::instance::{Other, QUIET, others};
+use super::journal;
+use super::node::Node;
+use super::record::{Head, Status};
+use super::remove::remove_tree;
+use super::root::{JOURNAL, SESSIONS, TRASH};
+use super::session_space::is_space_name;
+use super::store::Inner;
+use super::trash::{PATIENCE, throw_away};
+
+/// How far the wall clock may be from where it should be since the last sweep.
+const MAX_JUMP: Duration = Duration::from_secs(300);
+
+/// What a sweep did.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Swept {
+    /// How many jobs are gone.
+    pub removed_jobs: usize,
+    /// How many sessions' spaces are gone.
+    pub removed_sessions: usize,
+    /// What could not be removed, and why. The next sweep tries again.
+    pub failed: Vec<(String, String)>,
+    /// Whether the clock was set since the last sweep, so that nothing was removed.
+    pub clock_jumped: bool,
+}
+
+/// What a sweep removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removed<'a> {
+    /// The job with this id.
+    Job(&'a str),
+    /// The session's space with this name.
+    Session(&'a str),
+}
+
+/// What has expired.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Expired {
+    /// The ids of jobs.
+    pub jobs: Vec<String>,
+    /// The names of sessions' spaces.
+    pub sessions: Vec<String>,
+}
+
+/// Sweeps, and names everything that goes to `tell`.
+pub(super) fn sweep(
+    store: &Inner,
+    now: SystemTime,
+    clock: Instant,
+    tell: &mut dyn FnMut(Removed<'_>),
+) -> Swept {
+    let mut swept = Swept::default();
+    let last = store.last_sweep.lock().map(|mut last| last.replace((now, clock)));
+    if let Ok(Some(last)) = last
+        && has_jumped(last, (now, clock))
+    {
+        warn!("the clock was set since the last sweep; nothing is removed this time");
+        swept.clock_jumped = true;
+        return swept;
+    }
+    let found = store.root.check_place().and_then(|()| look(store, now));
+    let expired = match found {
+        Ok(expired) => expired,
+        Err(error) => {
+            swept.fail(&store.root.path().display().to_string(), &error);
+            return swept;
+        }
+    };
+    for (kind, name, age) in &expired {
+        match (take_away(store, *kind, name, *age), kind) {
+            (Ok(false), _) => {}
+            (Ok(true), Kind::Job) => {
+                info!(job = name, "an expired job is removed");
+                swept.removed_jobs += 1;
+                tell(Removed::Job(name));
+            }
+            (Ok(true), Kind::Session) => {
+                info!(session = name, "an expired session is removed");
+                swept.removed_sessions += 1;
+                tell(Removed::Session(name));
+            }
+            (Err(error), _) => swept.fail(name, &error),
+        }
+    }
+    empty_trash(store, &mut swept);
+    // There may be room again.
+    store.late.write(&store.root);
+    if let Err(error) = remove_journals(store, now) {
+        swept.fail(JOURNAL, &error);
+    }
+    swept
+}
+
+impl Swept {
+    fn fail(&mut self, what: &str, error: &io::Error) {
+        warn!(
+            what,
+            error = error as &dyn std::error::Error,
+            "not removed; the next sweep tries again"
+        );
+        self.failed.push((what.to_owned(), error.to_string()));
+    }
+}
+
+fn has_jumped(last: (SystemTime, Instant), this: (SystemTime, Instant)) -> bool {
+    let should_be = last.0 + this.1.saturating_duration_since(last.1);
+    let off = this.0.duration_since(should_be).unwrap_or_else(|error| error.duration());
+    off > MAX_JUMP
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Job,
+    Session,
+}
+
+/// What is known of a job or session that may have to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Age {
+    /// When its time began.
+    since: SystemTime,
+    /// Its last heartbeat, or the last record that was written.
+    touched: SystemTime,
+    /// Whether its call has ended, so that no heart has to beat for it.
+    has_ended: bool,
+    /// The time of its directory, which is another once somebody uses it.
+    mark: SystemTime,
+}
+
+impl Age {
+    /// Whether its time is over and nobody uses it, as far as times can tell.
+    fn is_over(self, now: SystemTime, expiry: Duration) -> bool {
+        // What comes from the future was made before the clock was set back: it is kept.
+        let is_past = |then, age| now.duration_since(then).is_ok_and(|since| since >= age);
+        let quiet = if self.has_ended { QUIET.min(expiry) } else { QUIET };
+        is_past(self.since, expiry) && is_past(self.touched, quiet)
+    }
+}
+
+/// What has expired now.
+pub(super) fn find(store: &Inner, now: SystemTime) -> io::Result<Expired> {
+    let mut expired = Expired::default();
+    for (kind, name, _) in look(store, now)? {
+        match kind {
+            Kind::Job => expired.jobs.push(name),
+            Kind::Session => expired.sessions.push(name),
+        }
+    }
+    Ok(expired)
+}
+
+/// The same, with what was seen of each.
+fn look(store: &Inner, now: SystemTime) -> io::Result<Vec<(Kind, String, Age)>> {
+    let others = others(&store.root, store.instance.as_ref())?;
+    let hearts_beat = others.iter().all(|other| has_heartbeat(other, now));
+    if !hearts_beat {
+        warn!("a bridge is alive without a heartbeat, or the clock was set; only what ended goes");
+    }
+    let mut expired = Vec::new();
+    for name in names_in(store.root.fd())? {
+        if is_job_name(&name)
+            && let Some(age) = age_of(store, Kind::Job, store.root.fd(), &name, now)?
+            && age.is_over(now, store.options.expiry)
+            && (age.has_ended || hearts_beat)
+        {
+            expired.push((Kind::Job, name, age));
+        }
+    }
+    let sessions = store.root.folder(SESSIONS)?;
+    for name in names_in(&sessions)? {
+        if is_space_name(&name)
+            && hearts_beat
+            && let Some(age) = age_of(store, Kind::Session, &sessions, &name, now)?
+            && age.is_over(now, store.options.expiry)
+        {
+            expired.push((Kind::Session, name, age));
+        }
+    }
+    Ok(expired)
+}
+
+fn has_heartbeat(other: &Other, now: SystemTime) -> bool {
+    let apart = now.duration_since(other.heartbeat).unwrap_or_else(|error| error.duration());
+    apart < QUIET
+}
+
+/// How old something is; `None` where it is gone or in use here.
+fn age_of(
+    store: &Inner,
+    kind: Kind,
+    folder: &OwnedFd,
+    name: &str,
+    now: SystemTime,
+) -> io::Result<Option<Age>> {
+    if is_in_use(store, kind, name) {
+        return Ok(None);
+    }
+    let node = match Node::at(folder, name) {
+        Ok(node) => node,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let head = match kind {
+        // A record that cannot be read is as good as none.
+        Kind::Job => open_folder(folder, name.as_bytes()).and_then(Head::read).ok().flatten(),
+        Kind::Session => None,
+    };
+    let has_ended = head.as_ref().is_some_and(|head| head.status != Status::Processing);
+    let touched = if has_ended { node.modified.min(node.changed) } else { node.touched(now) };
+    let since = head.map_or(touched, |head| head.created_at);
+    Ok(Some(Age { since, touched, has_ended, mark: node.modified }))
+}
+
+fn is_in_use(store: &Inner, kind: Kind, name: &str) -> bool {
+    match kind {
+        Kind::Job => Uuid::try_parse(name).is_ok_and(|id| store.in_use().contains(&id)),
+        Kind::Session => store.spaces().get(name).is_some_and(|space| space.strong_count() > 0),
+    }
+}
+
+/// Removes a job or a session's space; `false` where somebody else did or began to use it.
+fn take_away(store: &Inner, kind: Kind, name: &str, seen: Age) -> io::Result<bool> {
+    let folder = match kind {
+        Kind::Job => store.root.fd().try_clone()?,
+        Kind::Session => store.root.folder(SESSIONS)?,
+    };
+    if is_in_use(store, kind, name) {
+        return Ok(false);
+    }
+    let aside = {
+        // Held, so that nobody here begins to use the session in between.
+        let spaces = store.spaces();
+        if kind == Kind::Session && spaces.get(name).is_some_and(|it| it.strong_count() > 0) {
+            return Ok(false);
+        }
+        throw_away(&store.root, &folder, name)
+    };
+    let aside = match aside {
+        Ok(aside) => aside,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let trash = store.root.folder(TRASH)?;
+    // Another bridge may have begun to use it between our look and the move, which itself changes
+    // only the other time.
+    if let Ok(node) = Node::at(&trash, &aside)
+        && node.modified != seen.mark
+        && renameat(&trash, &aside, &folder, name).is_ok()
+    {
+        return Ok(false);
+    }
+    remove_tree(&trash, &aside, Instant::now() + PATIENCE)?;
+    Ok(true)
+}
+
+/// Removes what was moved aside before and is still there.
+fn empty_trash(store: &Inner, swept: &mut Swept) {
+    let trash = store.root.folder(TRASH).and_then(|trash| Ok((names_in(&trash)?, trash)));
+    let (names, trash) = match trash {
+        Ok(found) => found,
+        Err(error) => return swept.fail(TRASH, &error),
+    };
+    for name in names.iter().filter(|name| is_job_name(name)) {
+        if let Err(error) = remove_tree(&trash, name, Instant::now() + PATIENCE) {
+            swept.fail(&format!("{TRASH}/{name}"), &error);
+        }
+    }
+}
+
+/// Removes the journals of bridges that are gone.
+fn remove_journals(store: &Inner, now: SystemTime) -> io::Result<()> {
+    let alive = others(&store.root, store.instance.as_ref())?;
+    let ours = store.instance.as_ref().map(|instance| instance.id().to_string());
+    let folder = store.root.folder(JOURNAL)?;
+    for name in names_in(&folder)? {
+        let Some(owner) = journal::owner_of(&name) else { continue };
+        let is_alive = ours.as_deref() == Some(owner) || alive.iter().any(|it| it.id == owner);
+        if is_alive {
+            continue;
+        }
+        if let Ok(node) = Node::at(&folder, &name)
+            && now.duration_since(node.modified).is_ok_and(|age| age >= store.options.expiry)
+        {
+            unlinkat(&folder, &name, AtFlags::empty())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

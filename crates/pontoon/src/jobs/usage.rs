@@ -1,0 +1,102 @@
+//! How much there is: for people who watch the disk.
+
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use super::beneath::names_in;
+use super::download::is_job_name;
+use super::root::SESSIONS;
+use super::session_space::is_space_name;
+use super::store::Inner;
+use super::walk::{Bounds, walk};
+
+/// How long a count is good for: so many times as long as it took, within these bounds. So looking
+/// never costs more than a fiftieth of one core, and a small directory is told as it is.
+const WORTH: u32 = 50;
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Counting is not worth more than this.
+const BOUNDS: Bounds = Bounds { entries: 200_000, depth: 24 };
+
+/// What is in the jobs directory, and how much room is left beside it.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// How many jobs there are.
+    pub jobs: usize,
+    /// How many sessions' spaces.
+    pub sessions: usize,
+    /// The bytes all of it takes on the disk; at least this, where not all could be counted.
+    pub bytes: u64,
+    /// Whether all of it was counted.
+    pub is_whole: bool,
+    /// The bytes that are left on the disk.
+    pub free_bytes: u64,
+    /// The bytes the disk has.
+    pub total_bytes: u64,
+}
+
+pub(super) fn usage(store: &Inner) -> Usage {
+    let mut last = store.last_usage.lock().unwrap_or_else(PoisonError::into_inner);
+    let began = Instant::now();
+    let known = match *last {
+        Some((until, usage)) if began < until => return with_room(store, usage),
+        Some((_, usage)) => usage,
+        None => Usage::default(),
+    };
+    // One counts; whoever looks meanwhile sees what was known.
+    *last = Some((began + LONGEST, known));
+    drop(last);
+    let usage = count(store);
+    let fresh = (began.elapsed() * WORTH).clamp(SHORTEST, LONGEST);
+    let mut last = store.last_usage.lock().unwrap_or_else(PoisonError::into_inner);
+    *last = Some((Instant::now() + fresh, usage));
+    usage
+}
+
+/// The same with what is left on the disk now, which costs nothing to see.
+fn with_room(store: &Inner, usage: Usage) -> Usage {
+    match store.disk.room(&store.root) {
+        Ok(room) => Usage { free_bytes: room.free_bytes, total_bytes: room.total_bytes, ..usage },
+        Err(_) => usage,
+    }
+}
+
+/// What cannot be read counts as nothing.
+fn count(store: &Inner) -> Usage {
+    let mut usage = with_room(store, Usage::default());
+    let jobs = names_in(store.root.fd()).unwrap_or_default();
+    usage.jobs = jobs.iter().filter(|name| is_job_name(name)).count();
+    let sessions = store.root.folder(SESSIONS).and_then(names_in).unwrap_or_default();
+    usage.sessions = sessions.iter().filter(|name| is_space_name(name)).count();
+    let walked = walk(store.root.fd(), BOUNDS, |step| {
+        usage.bytes += step.node.space;
+        Ok(true)
+    });
+    usage.is_whole = walked.unwrap_or(false);
+    usage
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use crate::jobs::{Store, StoreOptions};
+
+    #[test]
+    fn jobs_sessions_and_bytes_are_counted() {
+        let place = tempfile::tempdir().unwrap();
+        let store = Store::open(&place.path().join("jobs"), StoreOptions::default()).unwrap();
+        let jobs = [store.new_job().unwrap(), store.new_job().unwrap()];
+        let space = store.session_space("excel", "key").unwrap();
+        fs::create_dir_all(jobs[0].files().join("a/b")).unwrap();
+        fs::write(jobs[0].files().join("a/b/c"), vec![1; 100_000]).unwrap();
+        fs::write(space.files().join("d"), vec![1; 50_000]).unwrap();
+        let usage = store.usage();
+        assert_eq!((usage.jobs, usage.sessions, usage.is_whole), (2, 1, true));
+        assert!((150_000..1_000_000).contains(&usage.bytes), "{usage:?}");
+        assert!(usage.free_bytes > 0 && usage.free_bytes <= usage.total_bytes, "{usage:?}");
+        drop(jobs);
+        assert_eq!(store.usage(), usage, "not counted again at once");
+    }
+}

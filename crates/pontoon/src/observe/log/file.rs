@@ -1,0 +1,316 @@
+//! The log file of one instance: of bounded size, with a few older ones beside it.
+//!
+//! Several instances may share the directory: each holds a lock on its own file. Whatever goes wrong
+//! with the disk costs lines and nothing else; a line is there whole or not at all.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+
+use super::old::remove_old;
+
+/// How large a file may become, and how many there are of one instance.
+const MAX_BYTES: u64 = 10 << 20;
+const GENERATIONS: u32 = 5;
+
+/// How often it is tried to open a file that could not be opened, and looked whether it still
+/// lies where it was.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Instances with one name on one machine, told apart by a number.
+const MAX_NAMESAKES: u32 = 100;
+
+/// The log file of this instance.
+#[derive(Debug)]
+pub(super) struct LogFile {
+    folder: PathBuf,
+    stem: String,
+    max_bytes: u64,
+    open: Option<Open>,
+    looked: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: File,
+    path: PathBuf,
+    length: u64,
+}
+
+impl LogFile {
+    /// The file of this process in `folder`; it is opened when something is written.
+    pub(super) fn new(folder: &Path) -> Self {
+        let host = rustix::system::uname();
+        let host: String = host.nodename().to_string_lossy().chars().filter(is_plain).collect();
+        let stem = format!("pontoon-{}-{}", &host[..host.len().min(64)], std::process::id());
+        Self::with(folder, stem, MAX_BYTES)
+    }
+
+    fn with(folder: &Path, stem: String, max_bytes: u64) -> Self {
+        Self { folder: folder.to_owned(), stem, max_bytes, open: None, looked: None }
+    }
+
+    /// Writes whole lines. An error costs these lines and is no reason not to write the next.
+    pub(super) fn write(&mut self, lines: &[u8], now: Instant) -> io::Result<()> {
+        let is_time = self.looked.is_none_or(|looked| now.duration_since(looked) >= LOOK);
+        if is_time {
+            self.looked = Some(now);
+            self.open.take_if(|open| !open.is_in_place());
+        }
+        let open = match &mut self.open {
+            Some(open) => open,
+            None if is_time => self.open.insert(open(&self.folder, &self.stem)?),
+            None => return Err(io::ErrorKind::NotFound.into()),
+        };
+        if open.length > 0 && open.length + lines.len() as u64 > self.max_bytes {
+            open.turn_over()?;
+        }
+        open.append(lines)
+    }
+}
+
+impl Open {
+    fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        let written = self.file.write_all(lines);
+        match written {
+            Ok(()) => self.length += lines.len() as u64,
+            // Half a line would spoil the next one.
+            Err(_) => drop(self.file.set_len(self.length)),
+        }
+        written
+    }
+
+    /// Makes this file the newest of the old ones and begins another.
+    fn turn_over(&mut self) -> io::Result<()> {
+        let old = |generation: u32| -> PathBuf {
+            let mut name = self.path.clone().into_os_string();
+            name.push(format!(".{generation}"));
+            name.into()
+        };
+        for generation in (1..GENERATIONS - 1).rev() {
+            match fs::rename(old(generation), old(generation + 1)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        fs::rename(&self.path, old(1))?;
+        *self = open_at(&self.path)?.ok_or(io::ErrorKind::ResourceBusy)?;
+        Ok(())
+    }
+
+    /// Whether the file still lies under its name: somebody may have removed or moved it.
+    fn is_in_place(&self) -> bool {
+        let (Ok(ours), Ok(there)) = (self.file.metadata(), fs::symlink_metadata(&self.path)) else {
+            return false;
+        };
+        (ours.dev(), ours.ino()) == (there.dev(), there.ino())
+    }
+}
+
+/// Opens the file that this instance may write: the first of its name that nobody else holds.
+fn open(folder: &Path, stem: &str) -> io::Result<Open> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let names = (1..=MAX_NAMESAKES).map(|number| match number {
+        1 => format!("{stem}.log"),
+        number => format!("{stem}-{number}.log"),
+    });
+    for name in names {
+        if let Some(open) = open_at(&folder.join(&name))? {
+            remove_old(folder, &name);
+            return Ok(open);
+        }
+    }
+    Err(io::ErrorKind::ResourceBusy.into())
+}
+
+/// Opens one file, for its owner only, and locks it; `None` if another instance holds it.
+fn open_at(path: &Path) -> io::Result<Option<Open>> {
+    // No symbolic link is followed, and a pipe under that name does not hold us up.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags(flags)
+        .open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.nlink() > 1 {
+        return Err(io::Error::other("it is not a file of its own"));
+    }
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+        // Some file systems of networks have no locks.
+        Err(_) => {}
+    }
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    let length = whole_lines(&file, metadata.len())?;
+    file.set_len(length)?;
+    Ok(Some(Open { file, path: path.to_owned(), length }))
+}
+
+/// Up to where the file holds whole lines: the last one may have been cut by a crash.
+fn whole_lines(file: &File, length: u64) -> io::Result<u64> {
+    let mut end = [0; 64 * 1024];
+    let start = length.saturating_sub(end.len() as u64);
+    let end = &mut end[..usize::try_from(length - start).unwrap_or_default()];
+    file.read_exact_at(end, start)?;
+    let newline = end.iter().rposition(|byte| *byte == b'\n');
+    Ok(newline.map_or(start, |at| start + at as u64 + 1))
+}
+
+fn is_plain(c: &char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '-')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn log_file(folder: &Path) -> LogFile {
+        LogFile::with(folder, "pontoon-h-1".to_owned(), 8)
+    }
+
+    /// What is in a folder, by name.
+    fn contents(folder: &Path) -> BTreeMap<String, String> {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+        let read = |entry: fs::DirEntry| {
+            let text = fs::read_to_string(entry.path()).unwrap();
+            (entry.file_name().into_string().unwrap(), text)
+        };
+        entries.map(read).collect()
+    }
+
+    fn check(folder: &Path, expected: &[(&str, &str)]) {
+        let expected: BTreeMap<_, _> =
+            expected.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+        assert_eq!(contents(folder), expected);
+    }
+
+    #[test]
+    fn a_file_that_is_full_becomes_an_old_one_and_the_oldest_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = log_file(folder.path());
+        let now = Instant::now();
+        for line in [
+            "one\n",
+            "two\n",
+            "three\n",
+            "4444444\n",
+            "5555\n",
+            "66666666666\n",
+            "7\n",
+            "8888888\n",
+        ] {
+            log.write(line.as_bytes(), now).unwrap();
+        }
+        check(
+            folder.path(),
+            &[
+                ("pontoon-h-1.log", "8888888\n"),
+                ("pontoon-h-1.log.1", "7\n"),
+                ("pontoon-h-1.log.2", "66666666666\n"),
+                ("pontoon-h-1.log.3", "5555\n"),
+                ("pontoon-h-1.log.4", "4444444\n"),
+            ],
+        );
+        for name in contents(folder.path()).keys() {
+            let mode = fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+    }
+
+    #[test]
+    fn two_instances_never_write_into_one_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut first, mut second) = (log_file(folder.path()), log_file(folder.path()));
+        first.write(b"a\n", Instant::now()).unwrap();
+        second.write(b"b\n", Instant::now()).unwrap();
+        check(folder.path(), &[("pontoon-h-1.log", "a\n"), ("pontoon-h-1-2.log", "b\n")]);
+        drop(first);
+        log_file(folder.path()).write(b"c\n", Instant::now()).unwrap();
+        check(folder.path(), &[("pontoon-h-1.log", "a\nc\n"), ("pontoon-h-1-2.log", "b\n")]);
+    }
+
+    #[test]
+    fn a_line_that_a_crash_cut_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("pontoon-h-1.log"), "a\n{\"ha").unwrap();
+        log_file(folder.path()).write(b"b\n", Instant::now()).unwrap();
+        check(folder.path(), &[("pontoon-h-1.log", "a\nb\n")]);
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("pontoon-h-1.log"), "x").unwrap();
+        log_file(folder.path()).write(b"b\n", Instant::now()).unwrap();
+        check(folder.path(), &[("pontoon-h-1.log", "b\n")]);
+    }
+
+    #[test]
+    fn a_file_that_was_taken_away_is_made_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = log_file(&folder.path().join("logs"));
+        let now = Instant::now();
+        log.write(b"a\n", now).unwrap();
+        fs::remove_dir_all(folder.path().join("logs")).unwrap();
+        log.write(b"lost\n", now).unwrap();
+        log.write(b"b\n", now + LOOK).unwrap();
+        check(&folder.path().join("logs"), &[("pontoon-h-1.log", "b\n")]);
+    }
+
+    #[test]
+    fn no_link_is_followed_and_no_pipe_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let (victim, logs) = (folder.path().join("victim"), folder.path().join("logs"));
+        let planted = logs.join("pontoon-h-1.log");
+        fs::create_dir(&logs).unwrap();
+        fs::write(&victim, "mine").unwrap();
+        let refused = || log_file(&logs).write(b"a\n", Instant::now()).is_err();
+        symlink(&victim, &planted).unwrap();
+        assert!(refused());
+        fs::remove_file(&planted).unwrap();
+        fs::hard_link(&victim, &planted).unwrap();
+        assert!(refused());
+        fs::remove_file(&planted).unwrap();
+        rustix::fs::mkfifoat(
+            rustix::fs::CWD,
+            &planted,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        )
+        .unwrap();
+        assert!(refused());
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_used_is_tried_again_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let logs = folder.path().join("logs");
+        fs::write(&logs, "a file").unwrap();
+        let (mut log, now) = (log_file(&logs), Instant::now());
+        assert!(log.write(b"a\n", now).is_err());
+        fs::remove_file(&logs).unwrap();
+        assert!(log.write(b"b\n", now).is_err(), "not at each line");
+        log.write(b"c\n", now + LOOK).unwrap();
+        check(&logs, &[("pontoon-h-1.log", "c\n")]);
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_the_file_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pontoon-h-1.log");
+        fs::write(&path, "a\n").unwrap();
+        // Opened for reading only, so that writing fails.
+        let mut open = Open { file: File::open(&path).unwrap(), path, length: 2 };
+        assert!(open.append(b"b\n").is_err());
+        assert_eq!(open.length, 2);
+        check(folder.path(), &[("pontoon-h-1.log", "a\n")]);
+    }
+}

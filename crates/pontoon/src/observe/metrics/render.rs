@@ -1,0 +1,277 @@
+//! Everything that is counted and everything that is there, as one page.
+
+use std::net::IpAddr;
+use std::sync::{Arc, PoisonError};
+
+use super::server::{Ending, Kind, ServerMetrics};
+use super::text::{Page, Type};
+use super::{Counter, Limit, Metrics};
+use crate::observe::scene::{ChildScene, DiskScene, Scene, ServerScene, ServerState};
+
+/// Children that are told one by one; of more, only their number is.
+const MAX_CHILDREN: usize = 1000;
+
+type Servers = [(String, Arc<ServerMetrics>)];
+
+impl Metrics {
+    /// Everything as the text that Prometheus reads, as [`CONTENT_TYPE`](super::CONTENT_TYPE) says.
+    pub fn render(&self, scene: &Scene) -> String {
+        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
+        let servers: Vec<_> =
+            servers.iter().map(|(name, server)| (name.clone(), Arc::clone(server))).collect();
+        let mut page = Page::default();
+        bridge(&mut page, scene);
+        requests(&mut page, &servers);
+        self.addresses(&mut page);
+        children(&mut page, &servers);
+        present(&mut page, &scene.servers);
+        kept(&mut page, &scene.servers);
+        limits(&mut page, scene);
+        self.refusals(&mut page);
+        self.totals(&mut page);
+        if let Some(disk) = &scene.disk {
+            storage(&mut page, disk);
+        }
+        page.finish()
+    }
+
+    fn addresses(&self, page: &mut Page) {
+        let addresses = self.addresses.read().unwrap_or_else(PoisonError::into_inner);
+        let mut counts: Vec<(IpAddr, u64)> =
+            addresses.iter().map(|(address, counter)| (*address, counter.count())).collect();
+        drop(addresses);
+        counts.sort_unstable();
+        let mut counts: Vec<_> =
+            counts.into_iter().map(|(address, count)| (address.to_string(), count)).collect();
+        counts.push(("other".to_owned(), self.other_addresses.count()));
+        page.family(
+            "pontoon_client_requests_total",
+            Type::Counter,
+            "HTTP requests for servers by client address; beyond 1000 addresses together as `other`.",
+            counts.iter().map(|(address, count)| (vec![("address", address.as_str())], *count)),
+        );
+    }
+
+    fn refusals(&self, page: &mut Page) {
+        page.family(
+            "pontoon_refused_total",
+            Type::Counter,
+            "Requests refused because a limit was reached, by limit.",
+            Limit::ALL.iter().map(|limit| {
+                (vec![("limit", limit.label())], self.refused[*limit as usize].count())
+            }),
+        );
+    }
+
+    fn totals(&self, page: &mut Page) {
+        let mut total = |name, help, counter: &Counter| {
+            page.single(name, Type::Counter, help, counter.count());
+        };
+        total("pontoon_jobs_total", "Jobs begun.", &self.jobs);
+        total("pontoon_downloads_total", "Files fetched.", &self.downloads);
+        total("pontoon_download_bytes_total", "Bytes of files sent.", &self.download_bytes);
+        total("pontoon_sweeps_total", "Passes over the jobs directory.", &self.sweeps);
+        total("pontoon_swept_jobs_total", "Jobs removed after their time.", &self.swept_jobs);
+        total("pontoon_sweep_errors_total", "What could not be removed.", &self.sweep_errors);
+        total("pontoon_log_lines_dropped_total", "Log lines lost.", &self.log_lines_dropped);
+        page.family(
+            "pontoon_config_reloads_total",
+            Type::Counter,
+            "Times the configuration was read again, by whether it was taken over.",
+            [("ok", &self.reloads), ("failed", &self.failed_reloads)]
+                .map(|(result, counter)| (vec![("result", result)], counter.count())),
+        );
+    }
+}
+
+fn bridge(page: &mut Page, scene: &Scene) {
+    page.family(
+        "pontoon_build_info",
+        Type::Gauge,
+        "The version that runs.",
+        [(vec![("version", env!("CARGO_PKG_VERSION"))], 1)],
+    );
+    let uptime = scene.uptime.as_secs_f64();
+    page.single("pontoon_uptime_seconds", Type::Gauge, "How long the bridge has run.", uptime);
+    let sessions = scene.sessions;
+    page.single("pontoon_sessions", Type::Gauge, "Open sessions with clients.", sessions);
+    let living = scene.living_children;
+    let help = "Child processes in all, also those on their way out.";
+    page.single("pontoon_living_children", Type::Gauge, help, living);
+}
+
+fn requests(page: &mut Page, servers: &Servers) {
+    let counted = servers.iter().flat_map(|(name, server)| {
+        Kind::ALL.iter().flat_map(move |kind| {
+            Ending::ALL.iter().map(move |ending| {
+                let counter = &server.requests[*kind as usize][*ending as usize];
+                (name, kind.label(), ending.label(), counter.count())
+            })
+        })
+    });
+    page.family(
+        "pontoon_requests_total",
+        Type::Counter,
+        "MCP requests by server, kind and outcome; combinations that never were are left out.",
+        counted.filter(|(.., count)| *count > 0).map(|(name, kind, outcome, count)| {
+            (vec![("server", name.as_str()), ("kind", kind), ("outcome", outcome)], count)
+        }),
+    );
+    let help = "MCP requests that ended in an error of any kind.";
+    each(page, "pontoon_errors_total", help, servers, ServerMetrics::errors);
+    page.histograms(
+        "pontoon_request_duration_seconds",
+        "How long MCP requests took.",
+        "server",
+        servers.iter().map(|(name, server)| (name.as_str(), &server.durations)),
+    );
+}
+
+fn children(page: &mut Page, servers: &Servers) {
+    each(page, "pontoon_child_starts_total", "Children started.", servers, |it| it.starts.count());
+    let help = "Children that did not start or not shake hands.";
+    each(page, "pontoon_child_start_failures_total", help, servers, |it| it.start_failures.count());
+    page.histograms(
+        "pontoon_child_start_duration_seconds",
+        "How long children took to start and shake hands.",
+        "server",
+        servers.iter().map(|(name, server)| (name.as_str(), &server.start_durations)),
+    );
+    page.family(
+        "pontoon_child_exits_total",
+        Type::Counter,
+        "Children that ended: as they were asked to or with success, or abnormally.",
+        servers.iter().flat_map(|(name, server)| {
+            [("clean", &server.clean_exits), ("abnormal", &server.abnormal_exits)].map(
+                |(exit, counter)| {
+                    (vec![("server", name.as_str()), ("exit", exit)], counter.count())
+                },
+            )
+        }),
+    );
+    let help = "Kept children stopped because their clients were quiet.";
+    each(page, "pontoon_idle_timeouts_total", help, servers, |it| it.idle_timeouts.count());
+    let help = "Calls served by a child that was started ahead.";
+    each(page, "pontoon_spare_hits_total", help, servers, |it| it.spare_hits.count());
+    let help = "Calls that found no child started ahead.";
+    each(page, "pontoon_spare_misses_total", help, servers, |it| it.spare_misses.count());
+}
+
+/// A counter of each server.
+fn each(
+    page: &mut Page,
+    name: &str,
+    help: &str,
+    servers: &Servers,
+    count: impl Fn(&ServerMetrics) -> u64,
+) {
+    let samples = servers.iter().map(|(name, it)| (vec![("server", name.as_str())], count(it)));
+    page.family(name, Type::Counter, help, samples);
+}
+
+fn present(page: &mut Page, servers: &[ServerScene]) {
+    page.family(
+        "pontoon_server_state",
+        Type::Gauge,
+        "1 for the state a server is in.",
+        servers.iter().flat_map(|server| {
+            ServerState::NAMES.map(|state| {
+                let labels = vec![("server", server.name.as_str()), ("state", state)];
+                (labels, u8::from(server.state.name() == state))
+            })
+        }),
+    );
+    page.family(
+        "pontoon_running_calls",
+        Type::Gauge,
+        "Calls under way.",
+        servers.iter().map(|it| (vec![("server", it.name.as_str())], it.running)),
+    );
+    page.family(
+        "pontoon_children",
+        Type::Gauge,
+        "Child processes by server and mode, spares included.",
+        servers.iter().map(|it| (vec![("server", it.name.as_str()), ("mode", it.mode)], it.living)),
+    );
+    page.family(
+        "pontoon_spares",
+        Type::Gauge,
+        "Children started ahead and not used yet.",
+        servers.iter().map(|it| (vec![("server", it.name.as_str())], it.spares)),
+    );
+    page.family(
+        "pontoon_isolation_info",
+        Type::Gauge,
+        "The isolation that the children of a server have.",
+        servers.iter().map(|it| (vec![("server", it.name.as_str()), ("level", it.isolation)], 1)),
+    );
+    page.family(
+        "pontoon_heals_total",
+        Type::Counter,
+        "Violations of the protocol by servers, by code.",
+        servers.iter().flat_map(|it| {
+            it.heals
+                .iter()
+                .map(|(code, count)| (vec![("server", it.name.as_str()), ("code", *code)], *count))
+        }),
+    );
+}
+
+/// Kept children, one by one as far as there are not too many.
+fn kept(page: &mut Page, servers: &[ServerScene]) {
+    page.family(
+        "pontoon_stateful_children",
+        Type::Gauge,
+        "Children kept for clients.",
+        servers.iter().map(|it| (vec![("server", it.name.as_str())], it.children.len())),
+    );
+    let children: Vec<_> = servers
+        .iter()
+        .flat_map(|server| server.children.iter().map(|child| (server.name.as_str(), child)))
+        .take(MAX_CHILDREN)
+        .map(|(server, child)| (server, child.pid.to_string(), child))
+        .collect();
+    let mut tell = |name, kind, help, value: fn(&ChildScene) -> f64| {
+        let samples = children.iter().map(|(server, pid, child)| {
+            let client = child.key_hash.as_str();
+            (vec![("server", *server), ("client", client), ("pid", pid.as_str())], value(child))
+        });
+        page.family(name, kind, help, samples);
+    };
+    let help = "How long a kept child has lived.";
+    tell("pontoon_stateful_child_age_seconds", Type::Gauge, help, |it| it.age.as_secs_f64());
+    let help = "How long ago a kept child was last used.";
+    tell("pontoon_stateful_child_idle_seconds", Type::Gauge, help, |it| it.idle.as_secs_f64());
+    let help = "Calls that a kept child has taken.";
+    tell("pontoon_stateful_child_requests_total", Type::Counter, help, |it| it.requests as f64);
+}
+
+fn limits(page: &mut Page, scene: &Scene) {
+    let help = "Calls that wait for their turn (MCPO_QUEUE_WAIT).";
+    page.single("pontoon_waiting_calls", Type::Gauge, help, scene.waiting_calls);
+    let limits = [
+        ("concurrent", scene.permits),
+        ("kept_calls", scene.kept_calls),
+        ("total_processes", scene.kept_children),
+    ];
+    page.family(
+        "pontoon_permits_in_use",
+        Type::Gauge,
+        "How much of each limit is in use.",
+        limits.map(|(name, usage)| (vec![("limit", name)], usage.used)),
+    );
+    page.family(
+        "pontoon_permits_limit",
+        Type::Gauge,
+        "Each limit.",
+        limits.map(|(name, usage)| (vec![("limit", name)], usage.limit)),
+    );
+}
+
+fn storage(page: &mut Page, disk: &DiskScene) {
+    let mut tell = |name, help, value: u64| page.single(name, Type::Gauge, help, value);
+    tell("pontoon_jobs_on_disk", "Jobs that are kept.", disk.jobs as u64);
+    tell("pontoon_jobs_bytes", "Bytes of the jobs that are kept.", disk.bytes);
+    tell("pontoon_disk_free_bytes", "Free bytes where the jobs are.", disk.free);
+    tell("pontoon_disk_size_bytes", "Bytes in all where the jobs are.", disk.total);
+}

@@ -1,0 +1,162 @@
+//! The numbers of one server. Whoever serves its calls holds them, so that counting looks up
+//! nothing.
+
+use std::time::Duration;
+
+use pontoon_wire::method;
+
+use super::histogram::{Counter, Histogram};
+
+macro_rules! labels {
+    ($(#[$doc:meta])* $name:ident { $($(#[$one:meta])* $variant:ident = $label:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $name { $($(#[$one])* $variant,)* }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// How `/metrics` calls it.
+            pub fn label(self) -> &'static str {
+                match self { $(Self::$variant => $label,)* }
+            }
+        }
+    };
+}
+pub(super) use labels;
+
+labels! {
+    /// What a request was for.
+    Kind {
+        /// A call of a tool.
+        Tool = "tool",
+        /// A list of tools, prompts or resources.
+        List = "list",
+        /// The contents of a resource.
+        Resource = "resource",
+        /// A prompt.
+        Prompt = "prompt",
+        /// The beginning of a conversation.
+        Handshake = "handshake",
+        /// A stream of changes.
+        Subscription = "subscription",
+        /// Anything else.
+        Other = "other",
+    }
+}
+
+impl Kind {
+    /// What a method is for.
+    pub fn of(name: &str) -> Self {
+        match name {
+            method::CALL_TOOL => Self::Tool,
+            method::LIST_TOOLS
+            | method::LIST_PROMPTS
+            | method::LIST_RESOURCES
+            | method::LIST_TEMPLATES => Self::List,
+            "resources/read" => Self::Resource,
+            "prompts/get" => Self::Prompt,
+            method::INITIALIZE | method::DISCOVER => Self::Handshake,
+            method::LISTEN | method::SUBSCRIBE | method::UNSUBSCRIBE => Self::Subscription,
+            _ => Self::Other,
+        }
+    }
+}
+
+labels! {
+    /// How a request ended.
+    Ending {
+        /// With a result.
+        Answered = "answered",
+        /// With an error of the server's, or one that we tell in its place.
+        Error = "error",
+        /// Refused: a limit was reached.
+        Busy = "failed_busy",
+        /// The server took too long.
+        Timeout = "failed_timeout",
+        /// The server did not start, or ended before it answered.
+        Server = "failed_server",
+        /// There was no room on the disk.
+        Disk = "failed_disk",
+        /// By a fault of ours, or because the bridge stops.
+        Internal = "failed_internal",
+        /// The client no longer wanted the answer.
+        Cancelled = "cancelled",
+    }
+}
+
+impl Ending {
+    /// What an HTTP status says of a request that got no answer.
+    pub fn of_status(status: u16) -> Self {
+        match status {
+            429 => Self::Busy,
+            502 => Self::Server,
+            504 => Self::Timeout,
+            507 => Self::Disk,
+            500 | 503 => Self::Internal,
+            _ => Self::Error,
+        }
+    }
+
+    /// Whether somebody was disappointed.
+    pub fn is_error(self) -> bool {
+        !matches!(self, Self::Answered | Self::Cancelled)
+    }
+}
+
+/// The numbers of one server.
+#[derive(Debug, Default)]
+pub struct ServerMetrics {
+    pub(super) requests: [[Counter; Ending::ALL.len()]; Kind::ALL.len()],
+    pub(super) durations: Histogram,
+    pub(super) starts: Counter,
+    pub(super) start_durations: Histogram,
+    pub(super) start_failures: Counter,
+    pub(super) clean_exits: Counter,
+    pub(super) abnormal_exits: Counter,
+    pub(super) idle_timeouts: Counter,
+    pub(super) spare_hits: Counter,
+    pub(super) spare_misses: Counter,
+}
+
+impl ServerMetrics {
+    /// A request ended, after this long.
+    pub fn call_ended(&self, kind: Kind, ending: Ending, took: Duration) {
+        self.requests[kind as usize][ending as usize].bump();
+        self.durations.note(took);
+    }
+
+    /// A child was started and has shaken hands; it took this long.
+    pub fn child_started(&self, took: Duration) {
+        self.starts.bump();
+        self.start_durations.note(took);
+    }
+
+    /// A child did not start, or did not shake hands.
+    pub fn child_failed(&self) {
+        self.start_failures.bump();
+    }
+
+    /// A child is gone. Abnormal is an end that nobody asked for and that was no success: a crash,
+    /// a signal, a limit that was reached, a child that was killed because it hung.
+    pub fn child_exited(&self, is_abnormal: bool) {
+        if is_abnormal { &self.abnormal_exits } else { &self.clean_exits }.bump();
+    }
+
+    /// A child was stopped because its client was quiet for too long.
+    pub fn idle_timeout(&self) {
+        self.idle_timeouts.bump();
+    }
+
+    /// A call wanted a child that was started ahead, and got one or not.
+    pub fn spare(&self, was_there: bool) {
+        if was_there { &self.spare_hits } else { &self.spare_misses }.bump();
+    }
+
+    /// Requests that somebody was disappointed by.
+    pub(super) fn errors(&self) -> u64 {
+        let endings = self.requests.iter().flat_map(|kind| Ending::ALL.iter().zip(kind));
+        endings.filter(|(ending, _)| ending.is_error()).map(|(_, counter)| counter.count()).sum()
+    }
+}

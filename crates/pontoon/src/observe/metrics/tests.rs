@@ -1,0 +1,240 @@
+//! What holds of the metrics as a whole.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use super::*;
+use crate::observe::scene::{ChildScene, DiskScene, Scene, ServerScene, ServerState, Usage};
+
+/// The page, checked: each sample belongs to the family above it, none is there twice, each family
+/// has its help and type once.
+fn page(metrics: &Metrics, scene: &Scene) -> String {
+    let page = metrics.render(scene);
+    let (mut families, mut samples, mut family) = (BTreeSet::new(), BTreeSet::new(), "");
+    for line in page.lines() {
+        if let Some(head) = line.strip_prefix("# ") {
+            let mut words = head.splitn(3, ' ');
+            let (word, name) = (words.next().unwrap(), words.next().unwrap());
+            assert!(families.insert((word, name)), "{line} is there twice");
+            assert!(name.starts_with("pontoon_"), "{line}");
+            family = name;
+            continue;
+        }
+        let (sample, value) = line.rsplit_once(' ').unwrap();
+        let name = sample.split('{').next().unwrap();
+        let endings = ["", "_bucket", "_sum", "_count"];
+        assert!(endings.iter().any(|end| name.strip_suffix(end) == Some(family)), "{line}");
+        assert!(samples.insert(sample), "{line} is there twice");
+        assert!(value.parse::<f64>().unwrap() >= 0.0, "{line}");
+    }
+    page
+}
+
+/// The page has each of these lines.
+fn check(metrics: &Metrics, scene: &Scene, lines: &[&str]) {
+    let page = page(metrics, scene);
+    for line in lines {
+        assert!(page.lines().any(|it| it == *line), "no line {line} in\n{page}");
+    }
+}
+
+fn child(pid: u32, requests: u64) -> ChildScene {
+    ChildScene {
+        key_hash: "0badcafe".to_owned(),
+        age: Duration::from_secs(90),
+        idle: Duration::from_millis(1500),
+        requests,
+        pid,
+    }
+}
+
+fn server(name: &str) -> ServerScene {
+    ServerScene {
+        name: name.to_owned(),
+        state: ServerState::Ready,
+        running: 0,
+        mode: "stateless",
+        children: Vec::new(),
+        living: 0,
+        spares: 0,
+        heals: Vec::new(),
+        isolation: "basic",
+    }
+}
+
+#[test]
+fn what_was_counted_is_told() {
+    let metrics = Metrics::default();
+    let server = metrics.server("slides");
+    server.call_ended(Kind::Tool, Ending::Answered, Duration::from_millis(3));
+    server.call_ended(Kind::Tool, Ending::Answered, Duration::from_secs(700));
+    server.call_ended(Kind::of("tools/list"), Ending::of_status(429), Duration::ZERO);
+    server.call_ended(Kind::Other, Ending::Cancelled, Duration::ZERO);
+    server.child_started(Duration::from_millis(300));
+    server.child_failed();
+    server.child_exited(true);
+    server.child_exited(false);
+    server.child_exited(false);
+    server.idle_timeout();
+    server.spare(true);
+    server.spare(false);
+    server.spare(false);
+    metrics.refused(Limit::Disk);
+    metrics.jobs.bump();
+    metrics.downloads.bump();
+    metrics.download_bytes.add(4096);
+    metrics.swept(7, 2);
+    metrics.log_lines_dropped.add(5);
+    metrics.reloaded(true);
+    metrics.reloaded(false);
+    check(
+        &metrics,
+        &Scene::default(),
+        &[
+            r#"pontoon_requests_total{server="slides",kind="tool",outcome="answered"} 2"#,
+            r#"pontoon_requests_total{server="slides",kind="list",outcome="failed_busy"} 1"#,
+            r#"pontoon_requests_total{server="slides",kind="other",outcome="cancelled"} 1"#,
+            r#"pontoon_errors_total{server="slides"} 1"#,
+            r#"pontoon_request_duration_seconds_bucket{server="slides",le="0.0025"} 2"#,
+            r#"pontoon_request_duration_seconds_bucket{server="slides",le="0.005"} 3"#,
+            r#"pontoon_request_duration_seconds_bucket{server="slides",le="600"} 3"#,
+            r#"pontoon_request_duration_seconds_bucket{server="slides",le="+Inf"} 4"#,
+            r#"pontoon_request_duration_seconds_sum{server="slides"} 700.003"#,
+            r#"pontoon_request_duration_seconds_count{server="slides"} 4"#,
+            r#"pontoon_child_starts_total{server="slides"} 1"#,
+            r#"pontoon_child_start_failures_total{server="slides"} 1"#,
+            r#"pontoon_child_start_duration_seconds_bucket{server="slides",le="0.25"} 0"#,
+            r#"pontoon_child_start_duration_seconds_bucket{server="slides",le="0.5"} 1"#,
+            r#"pontoon_child_exits_total{server="slides",exit="clean"} 2"#,
+            r#"pontoon_child_exits_total{server="slides",exit="abnormal"} 1"#,
+            r#"pontoon_idle_timeouts_total{server="slides"} 1"#,
+            r#"pontoon_spare_hits_total{server="slides"} 1"#,
+            r#"pontoon_spare_misses_total{server="slides"} 2"#,
+            r#"pontoon_refused_total{limit="disk"} 1"#,
+            r#"pontoon_refused_total{limit="concurrent"} 0"#,
+            "pontoon_jobs_total 1",
+            "pontoon_downloads_total 1",
+            "pontoon_download_bytes_total 4096",
+            "pontoon_sweeps_total 1",
+            "pontoon_swept_jobs_total 7",
+            "pontoon_sweep_errors_total 2",
+            "pontoon_log_lines_dropped_total 5",
+            r#"pontoon_config_reloads_total{result="ok"} 1"#,
+            r#"pontoon_config_reloads_total{result="failed"} 1"#,
+        ],
+    );
+}
+
+#[test]
+fn what_is_there_is_told() {
+    let slides = ServerScene {
+        running: 3,
+        mode: "stateful",
+        children: vec![child(41, 7), child(42, 1)],
+        living: 4,
+        spares: 2,
+        heals: vec![("H01", 6)],
+        isolation: "confined",
+        ..server("slides")
+    };
+    let broken = ServerScene { state: ServerState::Failed("gone".to_owned()), ..server("broken") };
+    let scene = Scene {
+        servers: vec![slides, broken],
+        permits: Usage { used: 3, limit: 8 },
+        kept_calls: Usage { used: 1, limit: 1024 },
+        kept_children: Usage { used: 2, limit: 100 },
+        waiting_calls: 6,
+        sessions: 5,
+        disk: Some(DiskScene { jobs: 9, bytes: 10, free: 11, total: 12, min_free: 0 }),
+        living_children: 4,
+        uptime: Duration::from_millis(2500),
+        is_stopping: false,
+    };
+    let version = format!("pontoon_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
+    check(
+        &Metrics::default(),
+        &scene,
+        &[
+            &version,
+            "pontoon_uptime_seconds 2.5",
+            "pontoon_sessions 5",
+            "pontoon_waiting_calls 6",
+            "pontoon_living_children 4",
+            r#"pontoon_server_state{server="slides",state="ready"} 1"#,
+            r#"pontoon_server_state{server="broken",state="ready"} 0"#,
+            r#"pontoon_server_state{server="broken",state="failed"} 1"#,
+            r#"pontoon_running_calls{server="slides"} 3"#,
+            r#"pontoon_children{server="slides",mode="stateful"} 4"#,
+            r#"pontoon_spares{server="slides"} 2"#,
+            r#"pontoon_isolation_info{server="slides",level="confined"} 1"#,
+            r#"pontoon_heals_total{server="slides",code="H01"} 6"#,
+            r#"pontoon_stateful_children{server="slides"} 2"#,
+            r#"pontoon_stateful_child_age_seconds{server="slides",client="0badcafe",pid="41"} 90"#,
+            r#"pontoon_stateful_child_idle_seconds{server="slides",client="0badcafe",pid="41"} 1.5"#,
+            r#"pontoon_stateful_child_requests_total{server="slides",client="0badcafe",pid="41"} 7"#,
+            r#"pontoon_permits_in_use{limit="concurrent"} 3"#,
+            r#"pontoon_permits_limit{limit="concurrent"} 8"#,
+            r#"pontoon_permits_in_use{limit="total_processes"} 2"#,
+            "pontoon_jobs_on_disk 9",
+            "pontoon_jobs_bytes 10",
+            "pontoon_disk_free_bytes 11",
+            "pontoon_disk_size_bytes 12",
+        ],
+    );
+}
+
+#[test]
+fn addresses_beyond_the_limit_are_counted_together() {
+    let metrics = Metrics::default();
+    let address = |n: u32| IpAddr::V4(Ipv4Addr::from(n));
+    (0..1002).for_each(|n| metrics.request_from(address(n)));
+    metrics.request_from(address(0));
+    let mapped = Ipv4Addr::from(0).to_ipv6_mapped();
+    metrics.request_from(IpAddr::V6(mapped));
+    check(
+        &metrics,
+        &Scene::default(),
+        &[
+            r#"pontoon_client_requests_total{address="0.0.0.0"} 3"#,
+            r#"pontoon_client_requests_total{address="0.0.3.231"} 1"#,
+            r#"pontoon_client_requests_total{address="other"} 2"#,
+        ],
+    );
+    let page = page(&metrics, &Scene::default());
+    assert_eq!(page.matches("pontoon_client_requests_total{").count(), MAX_ADDRESSES + 1);
+}
+
+#[test]
+fn children_are_told_one_by_one_only_up_to_a_limit() {
+    let children = (0..1200).map(|pid| child(pid, 1)).collect();
+    let scene =
+        Scene { servers: vec![ServerScene { children, ..server("s") }], ..Scene::default() };
+    let page = page(&Metrics::default(), &scene);
+    assert_eq!(page.matches("pontoon_stateful_child_age_seconds{").count(), 1000);
+    assert!(page.contains("pontoon_stateful_children{server=\"s\"} 1200"));
+}
+
+#[test]
+fn a_server_is_the_same_whoever_names_it() {
+    let metrics = Metrics::default();
+    assert!(Arc::ptr_eq(&metrics.server("a"), &metrics.server("a")));
+    assert!(!Arc::ptr_eq(&metrics.server("a"), &metrics.server("b")));
+}
+
+#[test]
+fn a_pseudonym_is_steady_short_and_of_this_process_only() {
+    let (metrics, other) = (Metrics::default(), Metrics::default());
+    let name = metrics.pseudonym(&"user/chat");
+    assert_eq!(name, metrics.pseudonym(&"user/chat"));
+    assert_ne!(name, metrics.pseudonym(&"user/other"));
+    assert_ne!(name, other.pseudonym(&"user/chat"));
+    assert_eq!(name.len(), 8);
+}
+
+#[test]
+fn a_failed_request_is_an_error_and_a_cancelled_one_is_not() {
+    let endings = [429, 502, 504, 507, 503, 400].map(Ending::of_status);
+    assert!(endings.iter().all(|ending| ending.is_error()));
+    assert!(!Ending::Cancelled.is_error() && !Ending::Answered.is_error());
+}

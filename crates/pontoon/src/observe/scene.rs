@@ -1,0 +1,143 @@
+//! The scene: how everything is at one moment, collected when somebody looks.
+//!
+//! `/health`, `/ready` and the gauges of `/metrics` are made from it. It is plain data: whoever puts
+//! it together holds no lock while it is read.
+
+use std::time::Duration;
+
+/// Everything at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct Scene {
+    /// The servers of the configuration.
+    pub servers: Vec<ServerScene>,
+    /// Processes that start or work for one request each.
+    pub permits: Usage,
+    /// Calls on children that are kept for clients.
+    pub kept_calls: Usage,
+    /// Children that are kept for clients.
+    pub kept_children: Usage,
+    /// Calls that wait for their turn.
+    pub waiting_calls: usize,
+    /// Sessions with clients.
+    pub sessions: usize,
+    /// The jobs directory, if there is one.
+    pub disk: Option<DiskScene>,
+    /// Every child that lives, also those on their way out.
+    pub living_children: usize,
+    /// How long the bridge has run.
+    pub uptime: Duration,
+    /// Whether the bridge is about to stop.
+    pub is_stopping: bool,
+}
+
+/// One server.
+#[derive(Debug, Clone)]
+pub struct ServerScene {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Whether it can be used.
+    pub state: ServerState,
+    /// Calls under way.
+    pub running: usize,
+    /// `stateless` or `stateful`.
+    pub mode: &'static str,
+    /// Its children that are kept for clients.
+    pub children: Vec<ChildScene>,
+    /// Its children of any kind, spares included.
+    pub living: usize,
+    /// Children that were started ahead.
+    pub spares: usize,
+    /// How often each heal was needed, by code.
+    pub heals: Vec<(&'static str, u64)>,
+    /// The isolation that was reached: `basic`, `confined` or `user`.
+    pub isolation: &'static str,
+}
+
+/// Whether a server can be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerState {
+    /// It is being started for the first time.
+    Learning,
+    /// It can.
+    Ready,
+    /// It cannot, and this is why.
+    Failed(String),
+}
+
+impl ServerState {
+    /// Every name a state can have.
+    pub const NAMES: [&str; 3] = ["learning", "ready", "failed"];
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Learning => "learning",
+            Self::Ready => "ready",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
+/// One child that is kept for a client.
+#[derive(Debug, Clone)]
+pub struct ChildScene {
+    /// Whose it is, by [`Metrics::pseudonym`](super::metrics::Metrics::pseudonym): never the key.
+    pub key_hash: String,
+    /// How long it has lived.
+    pub age: Duration,
+    /// How long ago it was last used.
+    pub idle: Duration,
+    /// The calls it has taken.
+    pub requests: u64,
+    /// Its process.
+    pub pid: u32,
+}
+
+/// How much of a limit is in use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// So much.
+    pub used: usize,
+    /// Of so much.
+    pub limit: usize,
+}
+
+impl Usage {
+    /// Whether more than four fifths are in use.
+    pub fn is_high(self) -> bool {
+        self.used.saturating_mul(5) > self.limit.saturating_mul(4)
+    }
+}
+
+/// The jobs directory and the disk below it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DiskScene {
+    /// Jobs that are kept.
+    pub jobs: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes that are free for us.
+    pub free: u64,
+    /// Bytes in all; 0 while nobody has looked.
+    pub total: u64,
+    /// With less than this free, no new job is taken.
+    pub min_free: u64,
+}
+
+impl DiskScene {
+    /// How full it is, in whole percent.
+    pub fn used_percent(&self) -> u64 {
+        let used = u128::from(self.total.saturating_sub(self.free));
+        u64::try_from((used * 100).checked_div(u128::from(self.total)).unwrap_or(0)).unwrap_or(100)
+    }
+
+    /// Whether more than four fifths are in use.
+    pub fn is_high(&self) -> bool {
+        u128::from(self.total.saturating_sub(self.free)) * 5 > u128::from(self.total) * 4
+    }
+
+    /// Whether new jobs are refused.
+    pub fn is_full(&self) -> bool {
+        self.total > 0 && self.free < self.min_free
+    }
+}

@@ -1,0 +1,351 @@
+//! Permits: how many of something may go on at once, shared fairly among those who ask.
+//!
+//! Nobody who is known by name may hold more than three quarters of them, and as soon as two clients
+//! were seen within a minute, nobody at all may; so a greedy one never shuts the others out. Whoever
+//! waits is served in turn. A permit comes back when it is dropped, whatever happens.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use crate::client::Principal;
+
+/// How long a client that was seen counts as present.
+const PRESENT: Duration = Duration::from_secs(60);
+
+/// More than this many do not wait at once, in all and of one client.
+const MAX_WAITING: usize = 4096;
+const MAX_OWN_WAITING: usize = 512;
+
+/// A number of permits.
+#[derive(Debug)]
+pub struct Permits {
+    limit: usize,
+    /// So many at most for one client, whoever else is there.
+    each: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    used: usize,
+    held: HashMap<Principal, usize>,
+    waiting: VecDeque<Waiting>,
+    /// Who asked last, and when.
+    last: Option<(Principal, Instant)>,
+    /// When someone else than that asked last.
+    other: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    who: Principal,
+    tell: oneshot::Sender<Permit>,
+}
+
+/// One permit, until it is dropped.
+#[derive(Debug)]
+pub struct Permit {
+    permits: Arc<Permits>,
+    who: Principal,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.permits.give_back(&self.who);
+    }
+}
+
+impl Permit {
+    /// Where it came from.
+    pub fn permits(&self) -> &Arc<Permits> {
+        &self.permits
+    }
+
+    /// Whose it is.
+    pub fn who(&self) -> &Principal {
+        &self.who
+    }
+}
+
+impl Permits {
+    /// So many permits.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Self::with_share(limit, limit)
+    }
+
+    /// So many permits, and so many at most for one client.
+    pub fn with_share(limit: usize, each: usize) -> Arc<Self> {
+        Arc::new(Self { limit, each, state: Mutex::default() })
+    }
+
+    /// How many there are.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// How many are in use.
+    pub fn in_use(&self) -> usize {
+        self.lock().used
+    }
+
+    /// How many calls wait for one.
+    pub fn waiting(&self) -> usize {
+        self.lock().waiting.iter().filter(|waiting| !waiting.tell.is_closed()).count()
+    }
+
+    /// A permit, if one is free for this client now.
+    pub fn try_take(self: &Arc<Self>, who: &Principal, now: Instant) -> Option<Permit> {
+        let mut state = self.lock();
+        state.see(who, now);
+        // Whoever waits already was here first.
+        let is_free = state.waiting.is_empty() && self.may_take(&state, who, now);
+        is_free.then(|| state.take(self, who))
+    }
+
+    /// A permit, waited for if need be; `None` if too many wait already, in all or of this client.
+    /// Dropping the future gives the place in the queue up.
+    pub async fn take(self: &Arc<Self>, who: &Principal) -> Option<Permit> {
+        {
+            let mut state = self.lock();
+            state.waiting.retain(|waiting| !waiting.tell.is_closed());
+            let own = state.waiting.iter().filter(|waiting| waiting.who == *who).count();
+            if state.waiting.len() >= MAX_WAITING || own >= MAX_OWN_WAITING {
+                return None;
+            }
+        }
+        self.take_again(who).await
+    }
+
+    /// The same for a call that had one already and cannot be turned away.
+    pub async fn take_again(self: &Arc<Self>, who: &Principal) -> Option<Permit> {
+        let receiver = {
+            let mut state = self.lock();
+            let now = Instant::now();
+            state.see(who, now);
+            if state.waiting.is_empty() && self.may_take(&state, who, now) {
+                return Some(state.take(self, who));
+            }
+            let (tell, receiver) = oneshot::channel();
+            state.waiting.push_back(Waiting { who: who.clone(), tell });
+            // The others in the queue may be over their share, and this one not.
+            drop(state);
+            self.serve_waiting();
+            receiver
+        };
+        receiver.await.ok()
+    }
+
+    fn give_back(self: &Arc<Self>, who: &Principal) {
+        {
+            let mut state = self.lock();
+            state.used -= 1;
+            if let Some(held) = state.held.get_mut(who) {
+                *held -= 1;
+                if *held == 0 {
+                    state.held.remove(who);
+                }
+            }
+        }
+        self.serve_waiting();
+    }
+
+    /// Hands what is free to those who wait, in turn, leaving out whoever has their share.
+    fn serve_waiting(self: &Arc<Self>) {
+        loop {
+            let mut state = self.lock();
+            let now = Instant::now();
+            let next = state.waiting.iter().position(|waiting| {
+                waiting.tell.is_closed() || self.may_take(&state, &waiting.who, now)
+            });
+            let Some(Waiting { who, tell }) = next.and_then(|at| state.waiting.remove(at)) else {
+                return;
+            };
+            if tell.is_closed() {
+                continue;
+            }
+            let permit = state.take(self, &who);
+            // A permit that finds nobody is dropped, which needs the lock.
+            drop(state);
+            drop(tell.send(permit));
+        }
+    }
+
+    fn may_take(&self, state: &State, who: &Principal, now: Instant) -> bool {
+        let limit = self.limit;
+        let share = match state.is_capped(who, now) {
+            true => (limit - limit / 4).max(1).min(self.each),
+            false => self.each,
+        };
+        state.used < limit && state.held.get(who).copied().unwrap_or_default() < share
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn see(&mut self, who: &Principal, now: Instant) {
+        match &mut self.last {
+            Some((last, at)) if last == who => *at = now,
+            last => {
+                self.other = last.take().map(|(_, at)| at);
+                *last = Some((who.clone(), now));
+            }
+        }
+    }
+
+    fn is_capped(&self, who: &Principal, now: Instant) -> bool {
+        let is_present = |at: Instant| now.saturating_duration_since(at) < PRESENT;
+        let other = match &self.last {
+            Some((last, _)) if last == who => self.other,
+            last => last.as_ref().map(|(_, at)| *at),
+        };
+        !matches!(who, Principal::Address(_)) || other.is_some_and(is_present)
+    }
+
+    fn take(&mut self, permits: &Arc<Permits>, who: &Principal) -> Permit {
+        self.used += 1;
+        *self.held.entry(who.clone()).or_default() += 1;
+        Permit { permits: Arc::clone(permits), who: who.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(name: &str) -> Principal {
+        Principal::User(name.into())
+    }
+
+    fn address(last: u8) -> Principal {
+        Principal::Address([10, 0, 0, last].into())
+    }
+
+    /// How many of `tries` permits this client gets, and holds.
+    fn grab(permits: &Arc<Permits>, who: &Principal, tries: usize) -> Vec<Permit> {
+        let now = Instant::now();
+        (0..tries).map_while(|_| permits.try_take(who, now)).collect()
+    }
+
+    #[test]
+    fn the_limit_is_kept_and_a_permit_comes_back() {
+        let permits = Permits::new(2);
+        let held = grab(&permits, &address(1), 9);
+        assert_eq!((held.len(), permits.in_use()), (2, 2));
+        drop(held);
+        assert_eq!(permits.in_use(), 0);
+        assert_eq!(grab(&permits, &address(1), 1).len(), 1);
+    }
+
+    #[test]
+    fn a_user_never_takes_all() {
+        let permits = Permits::new(8);
+        let greedy = grab(&permits, &user("greedy"), 99);
+        assert_eq!(greedy.len(), 6);
+        assert_eq!(grab(&permits, &user("polite"), 99).len(), 2);
+    }
+
+    #[test]
+    fn an_address_alone_may_take_all_but_not_beside_another() {
+        let permits = Permits::new(8);
+        assert_eq!(grab(&permits, &address(1), 99).len(), 8);
+        assert_eq!(grab(&permits, &address(2), 1).len(), 1);
+        assert_eq!(grab(&permits, &address(1), 99).len(), 6);
+        let later = Instant::now() + PRESENT * 2;
+        let held: Vec<_> = (0..8).map_while(|_| permits.try_take(&address(1), later)).collect();
+        assert_eq!(held.len(), 8, "the other one is long gone");
+    }
+
+    #[test]
+    fn nobody_has_more_than_their_own_share() {
+        let permits = Permits::with_share(8, 2);
+        let _held = grab(&permits, &address(1), 99);
+        assert_eq!(permits.in_use(), 2);
+        assert_eq!(grab(&permits, &user("a"), 99).len(), 2);
+    }
+
+    #[tokio::test]
+    async fn nobody_fills_the_queue() {
+        let permits = Permits::new(1);
+        let held = grab(&permits, &address(1), 1);
+        let greedy = user("greedy");
+        let mut waiting = tokio::task::JoinSet::new();
+        for _ in 0..MAX_OWN_WAITING {
+            let (permits, who) = (Arc::clone(&permits), greedy.clone());
+            waiting.spawn(async move { permits.take(&who).await });
+        }
+        while permits.lock().waiting.len() < MAX_OWN_WAITING {
+            tokio::task::yield_now().await;
+        }
+        assert!(permits.take(&greedy).await.is_none());
+        let polite = user("polite");
+        let turn = permits.take(&polite);
+        assert!(tokio::time::timeout(Duration::from_millis(1), turn).await.is_err(), "it waits");
+        drop(held);
+    }
+
+    #[test]
+    fn one_permit_is_for_everybody() {
+        let permits = Permits::new(1);
+        assert_eq!(grab(&permits, &user("a"), 9).len(), 1);
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_served_in_turn_and_nobody_overtakes() {
+        let permits = Permits::new(1);
+        let held = grab(&permits, &address(1), 1);
+        let waiter = tokio::spawn({
+            let permits = Arc::clone(&permits);
+            async move { permits.take(&user("a")).await }
+        });
+        while permits.lock().waiting.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert!(permits.try_take(&user("b"), Instant::now()).is_none());
+        drop(held);
+        let permit = waiter.await.unwrap().unwrap();
+        assert_eq!(*permit.who(), user("a"));
+        drop(permit);
+        assert!(permits.try_take(&user("b"), Instant::now()).is_some());
+    }
+
+    #[tokio::test]
+    async fn who_gives_up_waiting_leaves_nothing_behind() {
+        let permits = Permits::new(1);
+        let held = grab(&permits, &address(1), 1);
+        let who = user("a");
+        let gone = permits.take(&who);
+        assert!(tokio::time::timeout(Duration::from_millis(1), gone).await.is_err());
+        drop(held);
+        assert_eq!(permits.in_use(), 0);
+        assert!(permits.try_take(&user("b"), Instant::now()).is_some());
+    }
+
+    #[tokio::test]
+    async fn one_over_its_share_does_not_block_the_queue() {
+        let permits = Permits::new(4);
+        let mut greedy = grab(&permits, &user("greedy"), 3);
+        let rest = grab(&permits, &user("x"), 1);
+        let spawn = |who: Principal| {
+            let permits = Arc::clone(&permits);
+            tokio::spawn(async move { permits.take(&who).await })
+        };
+        let greedy_waits = spawn(user("greedy"));
+        while permits.lock().waiting.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let polite_waits = spawn(user("polite"));
+        while permits.lock().waiting.len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        drop(rest);
+        assert_eq!(*polite_waits.await.unwrap().unwrap().who(), user("polite"));
+        drop(greedy.pop());
+        assert_eq!(*greedy_waits.await.unwrap().unwrap().who(), user("greedy"));
+    }
+}
