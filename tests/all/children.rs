@@ -78,7 +78,12 @@ fn a_dead_child_is_replaced_on_the_next_request() {
     for id in 2..6 {
         send_signal(last, Signal::KILL).unwrap();
         wait_until("the child is gone", SOON, || processes::read(last).is_none());
-        let next = pid(&mut session, id);
+        // What the dead one had in memory is lost: that is told, once, and nothing is done.
+        let told = session.call(2 * id, "pid", json!({}));
+        let text = told.tool_text().unwrap_or_default();
+        assert!(text.contains("is lost. This call was not made"), "{}", told.text());
+        assert_eq!(told.answer()["result"]["isError"], true);
+        let next = pid(&mut session, 2 * id + 1);
         assert_ne!(next, last);
         last = next;
     }

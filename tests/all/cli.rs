@@ -44,7 +44,7 @@ fn help_tells_every_command() {
     let directory = tempfile::tempdir().unwrap();
     let help = pontoon(directory.path(), &["--help"]);
     assert!(help.status.success(), "{}", all(&help));
-    for command in ["serve", "check", "tools", "call", "demo"] {
+    for command in ["serve", "check", "tools", "call", "gc", "demo"] {
         assert!(text(&help.stdout).contains(command), "{command} is not in {}", all(&help));
         let own = pontoon(directory.path(), &[command, "--help"]);
         assert!(own.status.success() && own.stdout.len() > 100, "{command}: {}", all(&own));
@@ -119,7 +119,7 @@ fn a_named_config_that_is_missing_is_an_error() {
 fn a_variable_that_is_not_there_yet_is_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     for (name, value) in
-        [("MCPO_API_KEY", "k"), ("MCPO_MAX_CONCURENT", "4"), ("MCPO_TIMEOUT", "soon")]
+        [("MCPO_SESSION_STORE", "redis"), ("MCPO_MAX_CONCURENT", "4"), ("MCPO_TIMEOUT", "soon")]
     {
         let mut command = bridge_command(&binaries().pontoon, directory.path());
         command.env(name, value).args(["serve", "--listen", "127.0.0.1:0"]);

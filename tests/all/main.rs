@@ -4,17 +4,34 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say so by failing")]
 
+mod access;
 mod children;
 mod cli;
+mod disk;
 mod eras;
+mod fairness;
+mod files;
+mod health;
 mod hostile;
 mod input;
+mod instructions;
+#[cfg(target_os = "linux")]
+mod isolation;
+mod jobs;
 mod limits;
+mod logs;
+mod metrics;
+mod reload;
 mod sessions;
 mod shutdown;
+mod soak;
+mod spares;
+mod sse;
+mod stateful;
 mod stress;
 mod tidy;
 mod transcripts;
+mod workspace;
 
 use std::path::Path;
 
@@ -53,4 +70,26 @@ fn shell(script: &str, mode: &str) -> Server {
     let fixture = binaries().fixture_server.display().to_string();
     let script = script.replace("FIXTURE", &fixture);
     Server::new("shell", Path::new("/bin/sh"), &["-c", &script]).with("mode", mode)
+}
+
+/// Runs an ignored test of this program in a directory that is a file system of 8 MiB, which ends with
+/// it. Where nothing can be mounted, that is told.
+#[allow(clippy::disallowed_methods, reason = "a test of ours that needs a mount of its own")]
+fn on_a_small_disk(test: &str) {
+    let place = tempfile::tempdir().unwrap();
+    let script = "mount -t tmpfs -o size=8m none \"$1\" || exit 77; \
+                  cd \"$1\" && exec \"$2\" --exact \"$3\" --ignored";
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--map-root-user", "--mount", "sh", "-c", script, "sh"]).arg(place.path());
+    let output = command.arg(std::env::current_exe().unwrap()).arg(test).output();
+    match output {
+        Ok(output) if output.status.code() == Some(77) => {
+            println!("skipped: no file system can be mounted here: {output:?}");
+        }
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        }
+        Err(error) => println!("skipped: there is no unshare: {error}"),
+    }
 }

@@ -52,7 +52,8 @@ def main() -> int:
         bridge = subprocess.Popen(
             ["cargo", "run", "--release", "--quiet", "--", "serve", "--listen", "127.0.0.1:0"],
             cwd=REPOSITORY,
-            env=environment | {"MCPO_STATE_DIR": directory},
+            env=environment | {"MCPO_STATE_DIR": directory, "MCPO_JOBS_DIR": directory + "/jobs"},
+            stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,

@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import typing
 from dataclasses import dataclass
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -45,6 +46,8 @@ class Client:
     installs: list[str]
     server: str = "fixture"
     arguments: tuple = ()
+    # Under which path the bridge serves its transport.
+    path: str = "mcp"
 
 
 def python(venv: str, script: str) -> list:
@@ -59,6 +62,7 @@ CLIENTS = [
     Client("py-mcp2", python("py-mcp2", "mcp2.py"), ["modern", "pinned", "legacy"], ["py-mcp2"]),
     Client("py-fastmcp", python("py-mcp2", "fastmcp_client.py"), ["modern", "pinned", "legacy"], ["py-mcp2"]),
     Client("py-mcp1", python("py-mcp1", "mcp1.py"), ["legacy"], ["py-mcp1"]),
+    Client("py-mcp1-sse", python("py-mcp1", "mcp1_sse.py"), ["legacy"], ["py-mcp1"], path="sse"),
     Client("node-v1", node("v1.mjs"), ["legacy"], ["ts-v1", "node22"]),
     Client("node-v2", node("v2.mjs"), ["legacy", "modern", "pinned"], ["ts-v2", "node22"]),
     Client("rmcp", [RMCP_TARGET / "debug" / "interop-rmcp"], ["legacy", "modern"], []),
@@ -215,15 +219,18 @@ class Bridge:
             [self.program, "serve", "--config", config, "--listen", "127.0.0.1:0"],
             cwd=self.directory,
             # Each client makes 20 calls at once, which is more than a small machine allows by itself.
-            env=os.environ | {"MCPO_MAX_CONCURRENT": "64", "MCPO_STATE_DIR": str(self.directory / "state")},
+            env=os.environ | {"MCPO_MAX_CONCURRENT": "64", "MCPO_STATE_DIR": str(self.directory / "state"),
+                              "MCPO_JOBS_DIR": str(self.directory / "jobs")},
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            # The log, beside what is told on standard error.
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
             start_new_session=True,
         )
-        threading.Thread(target=self.read_log, daemon=True).start()
+        for output in (self.process.stdout, self.process.stderr):
+            threading.Thread(target=self.read_log, args=[output], daemon=True).start()
         if not self.listening.wait(START_SECONDS) or self.address is None:
             raise SystemExit("the bridge did not say where it listens:\n" + "\n".join(self.log[-20:]))
 
@@ -236,18 +243,19 @@ class Bridge:
         }[name]
         return {"command": str(program), "args": [str(argument) for argument in arguments]}
 
-    def read_log(self) -> None:
-        for line in self.process.stderr:
+    def read_log(self, output: typing.TextIO) -> None:
+        for line in output:
             self.log.append(line.rstrip("\n"))
             # The log may be coloured, so the address is searched for, not split off.
             address = re.search(r"http://127\.0\.0\.1:[1-9]\d*", line)
             if address and self.address is None:
                 self.address = address[0]
                 self.listening.set()
-        self.listening.set()
+        if output is self.process.stderr:
+            self.listening.set()
 
     def url(self, run: Run) -> str:
-        return f"{self.address}/mcp/{run.client.server}-{run.mode}"
+        return f"{self.address}/{run.client.path}/{run.client.server}-{run.mode}"
 
     def stop(self) -> list[str]:
         """Stops the bridge and says what was wrong with its end."""

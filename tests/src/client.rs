@@ -9,6 +9,7 @@ pub mod events;
 pub mod mcp;
 mod request;
 mod response;
+mod who;
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -21,6 +22,7 @@ pub use mcp::{Endpoint, Legacy, Modern, Speaker};
 pub use request::{Request, send_bytes};
 use response::json;
 pub use response::{Head, Response};
+pub use who::{Client, ERAS, Era};
 
 /// How long a client waits for the next byte before its test fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);

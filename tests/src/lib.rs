@@ -6,8 +6,12 @@
 //!
 //! - [`rig`] starts `pontoon serve` and fails the test if anything is left behind.
 //! - [`client`] speaks HTTP/1.1 and both eras of the protocol, down to single bytes.
+//! - [`disk`] is a small one, to be filled.
+//! - [`metrics`] reads the page of `/metrics`, and is strict about it.
 //! - [`transcript`] reads and plays the conversations under `tests/transcripts`.
 
 pub mod client;
+pub mod disk;
+pub mod metrics;
 pub mod rig;
 pub mod transcript;

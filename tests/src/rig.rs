@@ -23,13 +23,15 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use crate::client::{Endpoint, Request};
+use crate::client::{Endpoint, Request, Response};
 
 pub use plan::{Binaries, Plan, Server};
 use processes::Process;
 pub use wait::{holds_within, wait_until};
 use watcher::Watcher;
 
+/// The configuration file.
+const CONFIG: &str = "mcp-servers.json";
 /// The variable that carries the tag.
 const TAG: &str = "PONTOON_RIG";
 /// How long the bridge may take to listen, and each server to be learnt.
@@ -49,8 +51,13 @@ pub struct Rig {
     directory: TempDir,
     tag: String,
     programs: Vec<PathBuf>,
-    stderr: Arc<Mutex<String>>,
+    /// What it printed on both outputs, in the order it came.
+    printed: Arc<Mutex<String>>,
+    /// What it logged: its standard output alone.
+    log: Arc<Mutex<String>>,
     watcher: Watcher,
+    /// An API key of the bridge, to be told everything.
+    key: Option<String>,
 }
 
 impl Rig {
@@ -58,25 +65,25 @@ impl Rig {
         let directory =
             tempfile::Builder::new().prefix("pontoon-rig-").tempdir().expect("a directory");
         let tag = new_tag();
-        let config = directory.path().join("mcp-servers.json");
-        let entries: Map<String, Value> =
-            plan.servers.iter().map(|server| (server.name.clone(), server.entry(&tag))).collect();
-        std::fs::write(&config, json!({"mcpServers": entries}).to_string()).expect("a config");
+        let config = directory.path().join(CONFIG);
+        std::fs::write(&config, configuration(&plan.servers, &tag)).expect("a config");
 
         let mut command = bridge_command(&plan.binaries.pontoon, directory.path());
         command.env(TAG, &tag).envs(plan.variables.iter().cloned());
         command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&config);
-        command.args(&plan.arguments).stdin(Stdio::null()).stdout(Stdio::null());
+        command.args(&plan.arguments).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut bridge = command.stderr(Stdio::piped()).spawn().expect("the bridge starts");
 
-        let stderr = Arc::new(Mutex::new(String::new()));
-        collect(bridge.stderr.take().expect("piped just above"), Arc::clone(&stderr));
-        let address = wait_for_address(&mut bridge, &stderr);
+        let (printed, log) = <(Arc<Mutex<String>>, Arc<Mutex<String>>)>::default();
+        collect(bridge.stderr.take().expect("piped just above"), &[&printed]);
+        collect(bridge.stdout.take().expect("piped just above"), &[&printed, &log]);
+        let address = wait_for_address(&mut bridge, &printed);
         let watcher = Watcher::start(bridge.id());
         // The system tells the programs of processes without symbolic links.
         let programs =
             plan.servers.iter().filter_map(|it| it.command.canonicalize().ok()).collect();
-        let rig = Self { bridge, address, directory, tag, programs, stderr, watcher };
+        let key = plan.key();
+        let rig = Self { bridge, address, directory, tag, programs, printed, log, watcher, key };
         for server in plan.servers.iter().filter(|server| server.comes_up) {
             rig.wait_for_state(&server.name, "ready");
         }
@@ -103,9 +110,14 @@ impl Rig {
         self.directory.path()
     }
 
-    /// What it has written to its standard error so far.
+    /// What it has printed so far, its log included.
     pub fn stderr(&self) -> String {
-        self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.printed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What it has logged so far, line by line.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What it says of itself.
@@ -123,8 +135,24 @@ impl Rig {
     ///
     /// When it is gone, or says something that is not JSON.
     pub fn try_health(&self) -> std::io::Result<Value> {
-        let request = Request::new("GET", "/health").header("Connection", "close");
-        Ok(serde_json::from_slice(&request.send(self.address)?.body)?)
+        Ok(serde_json::from_slice(&self.try_get("/health")?.body)?)
+    }
+
+    /// The answer to a GET, with the key of the bridge if it has one.
+    ///
+    /// # Panics
+    ///
+    /// When there is none.
+    pub fn get(&self, path: &str) -> Response {
+        self.try_get(path).unwrap_or_else(|error| panic!("{path}: {error}\n{}", self.stderr()))
+    }
+
+    fn try_get(&self, path: &str) -> std::io::Result<Response> {
+        let mut request = Request::new("GET", path).header("Connection", "close");
+        if let Some(key) = &self.key {
+            request = request.header("Authorization", &format!("Bearer {key}"));
+        }
+        request.send(self.address)
     }
 
     /// One of the numbers of `/health`.
@@ -196,6 +224,37 @@ impl Rig {
     /// The number of descriptors the bridge has open.
     pub fn descriptors(&self) -> usize {
         processes::descriptors(self.pid()).unwrap_or_default()
+    }
+
+    /// Writes a configuration with these servers in place of the last; nobody is told.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be written.
+    pub fn write_config(&self, servers: &[Server]) {
+        self.write_config_text(&configuration(servers, &self.tag));
+    }
+
+    /// Writes this text in place of the configuration, whole at once, as careful editors do.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be written.
+    pub fn write_config_text(&self, text: &str) {
+        let whole = self.directory().join("written");
+        std::fs::write(&whole, text).expect("a file in our own directory");
+        std::fs::rename(whole, self.directory().join(CONFIG)).expect("the same directory");
+    }
+
+    /// A number of `/metrics`, by its name and labels as they stand there; 0 when it is not.
+    ///
+    /// # Panics
+    ///
+    /// When the page does not come.
+    pub fn metric(&self, name: &str) -> f64 {
+        let page = self.get("/metrics").text();
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map_or(0.0, |value| value.parse().expect("a number"))
     }
 
     /// Sends the bridge a signal.
@@ -327,6 +386,13 @@ impl Drop for Rig {
     }
 }
 
+/// A configuration with these servers, whose processes carry the tag.
+fn configuration(servers: &[Server], tag: &str) -> String {
+    let entry = |server: &Server| (server.name.clone(), server.entry(tag));
+    let entries: Map<String, Value> = servers.iter().map(entry).collect();
+    json!({"mcpServers": entries}).to_string()
+}
+
 /// A command that runs the bridge in `directory`, with an environment of our choice.
 pub fn bridge_command(pontoon: &Path, directory: &Path) -> Command {
     #[expect(
@@ -337,6 +403,7 @@ pub fn bridge_command(pontoon: &Path, directory: &Path) -> Command {
     let path = std::env::var_os("PATH").unwrap_or_default();
     command.env_clear().env("PATH", path).env("HOME", directory).env("RUST_BACKTRACE", "1");
     command.env("MCPO_STATE_DIR", directory.join("state")).current_dir(directory);
+    command.env("MCPO_JOBS_DIR", directory.join("jobs")).env("MCPO_STATEFUL_CLEANUP_INTERVAL", "1");
     command
 }
 
@@ -358,19 +425,23 @@ fn new_tag() -> String {
 }
 
 /// Keeps reading, so that the bridge never waits for us.
-fn collect(from: impl std::io::Read + Send + 'static, into: Arc<Mutex<String>>) {
+fn collect(from: impl std::io::Read + Send + 'static, into: &[&Arc<Mutex<String>>]) {
+    let into: Vec<_> = into.iter().map(|text| Arc::clone(text)).collect();
     thread::spawn(move || {
         for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
-            let mut text = into.lock().unwrap_or_else(PoisonError::into_inner);
-            text.push_str(&String::from_utf8_lossy(&line));
-            text.push('\n');
+            let line = String::from_utf8_lossy(&line);
+            for text in &into {
+                let mut text = text.lock().unwrap_or_else(PoisonError::into_inner);
+                text.push_str(&line);
+                text.push('\n');
+            }
         }
     });
 }
 
-fn wait_for_address(bridge: &mut Child, stderr: &Mutex<String>) -> SocketAddr {
+fn wait_for_address(bridge: &mut Child, printed: &Mutex<String>) -> SocketAddr {
     let mut address = None;
-    let said = || stderr.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let said = || printed.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let listens = holds_within(START, || {
         address = said().lines().find_map(listening_address);
         address.is_some() || matches!(bridge.try_wait(), Ok(Some(_)))

@@ -54,7 +54,8 @@ def main() -> int:
         config.write_text(json.dumps({"mcpServers": {n: {"command": fixture, **s} for n, s in SETUPS.items()}}))
         bridge = subprocess.Popen(
             [arguments.pontoon.resolve(), "serve", "--config", config, "--listen", "127.0.0.1:0"],
-            env=os.environ | {"MCPO_STATE_DIR": directory, "MCPO_LOG_LEVEL": "error"},
+            env=os.environ | {"MCPO_STATE_DIR": directory, "MCPO_JOBS_DIR": f"{directory}/jobs", "MCPO_LOG_LEVEL": "error"},
+            stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
         )

@@ -100,7 +100,19 @@ pub struct Legacy {
     pub version: String,
     /// The whole result of `initialize`.
     pub initialized: Value,
+    headers: Headers,
     connection: Option<Connection>,
+}
+
+/// Headers that go with every request of a client: who it is, or says it is.
+type Headers = Vec<(String, String)>;
+
+fn owned(headers: &[(&str, &str)]) -> Headers {
+    headers.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+fn add(request: Request, headers: &Headers) -> Request {
+    headers.iter().fold(request, |request, (name, value)| request.header(name, value))
 }
 
 impl Legacy {
@@ -121,14 +133,31 @@ impl Legacy {
     /// When the handshake fails.
     pub fn open_as(endpoint: &Endpoint, version: &str, capabilities: &Value) -> Self {
         let response = Self::initialize(endpoint, version, capabilities);
+        Self::opened(endpoint, &response, Headers::new())
+    }
+
+    /// A session whose every request has these headers too.
+    ///
+    /// # Panics
+    ///
+    /// When the handshake fails.
+    pub fn open_with(endpoint: &Endpoint, headers: &[(&str, &str)]) -> Self {
+        let headers = owned(headers);
+        let request = add(Self::first_request(endpoint, LEGACY, &json!({})), &headers);
+        let response = request.send(endpoint.address);
+        let response = response.unwrap_or_else(|error| panic!("initialize: {error}"));
+        Self::opened(endpoint, &response, headers)
+    }
+
+    fn opened(endpoint: &Endpoint, response: &Response, headers: Headers) -> Self {
         assert_eq!(response.status(), 200, "initialize: {}", response.text());
         let session = response.head.header("mcp-session-id").expect("a session id").to_owned();
         let answer = response.answer();
         let initialized = answer.get("result").unwrap_or_else(|| panic!("no result: {answer}"));
         let version = initialized["protocolVersion"].as_str().expect("a version").to_owned();
         let initialized = initialized.clone();
-        let mut legacy =
-            Self { endpoint: endpoint.clone(), session, version, initialized, connection: None };
+        let (endpoint, connection) = (endpoint.clone(), None);
+        let mut legacy = Self { endpoint, session, version, initialized, headers, connection };
         let accepted = legacy.notify("notifications/initialized", &json!({}));
         assert_eq!(accepted.status(), 202, "initialized: {}", accepted.text());
         legacy
@@ -141,6 +170,7 @@ impl Legacy {
             session: session.to_owned(),
             version: version.to_owned(),
             initialized: Value::Null,
+            headers: Headers::new(),
             connection: None,
         }
     }
@@ -151,14 +181,18 @@ impl Legacy {
     ///
     /// When no whole answer comes.
     pub fn initialize(endpoint: &Endpoint, version: &str, capabilities: &Value) -> Response {
+        let request = Self::first_request(endpoint, version, capabilities);
+        request.send(endpoint.address).unwrap_or_else(|error| panic!("initialize: {error}"))
+    }
+
+    fn first_request(endpoint: &Endpoint, version: &str, capabilities: &Value) -> Request {
         let params = json!({
             "protocolVersion": version,
             "capabilities": capabilities,
             "clientInfo": {"name": "kit", "version": "1"},
         });
         let message = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
-        let request = Request::post(&endpoint.path, message.to_string());
-        request.send(endpoint.address).unwrap_or_else(|error| panic!("initialize: {error}"))
+        Request::post(&endpoint.path, message.to_string())
     }
 
     /// Posts a notification.
@@ -173,10 +207,11 @@ impl Legacy {
 
     /// A request without a body in this session: `GET` or `DELETE`.
     pub fn bare(&self, method: &str) -> Request {
-        Request::new(method, &self.endpoint.path)
+        let request = Request::new(method, &self.endpoint.path)
             .header("Accept", "text/event-stream")
             .header("Mcp-Session-Id", &self.session)
-            .header("MCP-Protocol-Version", &self.version)
+            .header("MCP-Protocol-Version", &self.version);
+        add(request, &self.headers)
     }
 
     /// Opens the stream of the session, or a broken one again after the event of this id.
@@ -205,9 +240,10 @@ impl Legacy {
 
 impl Speaker for Legacy {
     fn request(&self, message: &Value) -> Request {
-        Request::post(&self.endpoint.path, message.to_string())
+        let request = Request::post(&self.endpoint.path, message.to_string())
             .header("Mcp-Session-Id", &self.session)
-            .header("MCP-Protocol-Version", &self.version)
+            .header("MCP-Protocol-Version", &self.version);
+        add(request, &self.headers)
     }
 
     fn message(&self, id: &Value, method: &str, params: Value) -> Value {
@@ -229,6 +265,7 @@ pub struct Modern {
     endpoint: Endpoint,
     /// What it says it can be asked.
     pub capabilities: Value,
+    headers: Headers,
     connection: Option<Connection>,
 }
 
@@ -236,7 +273,13 @@ impl Modern {
     /// A client that can be asked everything.
     pub fn new(endpoint: &Endpoint) -> Self {
         let capabilities = json!({"roots": {}, "sampling": {}, "elicitation": {}});
-        Self { endpoint: endpoint.clone(), capabilities, connection: None }
+        let (endpoint, headers) = (endpoint.clone(), Headers::new());
+        Self { endpoint, capabilities, headers, connection: None }
+    }
+
+    /// The same with these headers in every request.
+    pub fn with(endpoint: &Endpoint, headers: &[(&str, &str)]) -> Self {
+        Self { headers: owned(headers), ..Self::new(endpoint) }
     }
 }
 
@@ -249,7 +292,7 @@ impl Speaker for Modern {
         if let Some(name) = text("/params/name").or_else(|| text("/params/uri")) {
             request = request.header("Mcp-Name", name);
         }
-        request
+        add(request, &self.headers)
     }
 
     fn message(&self, id: &Value, method: &str, mut params: Value) -> Value {

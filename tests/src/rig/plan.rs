@@ -128,6 +128,13 @@ impl Plan {
         self
     }
 
+    /// The first API key of the bridge, if it has any.
+    pub(super) fn key(&self) -> Option<String> {
+        let (_, keys) = self.variables.iter().find(|(name, _)| name == "MCPO_API_KEYS")?;
+        let (_, key) = keys.split(',').next()?.split_once('=')?;
+        Some(key.to_owned())
+    }
+
     /// Starts it and waits until it listens and every server that should has come up.
     ///
     /// # Panics

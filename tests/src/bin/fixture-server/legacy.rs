@@ -69,7 +69,7 @@ fn initialize(call: &Call) -> Outcome {
             "tools": { "listChanged": true },
         },
         "serverInfo": server_info(),
-        "instructions": "A server for tests. Nothing it says is true.",
+        "instructions": call.server.instructions,
     }))
 }
 

@@ -1,9 +1,13 @@
 //! The fixture server: a well-behaved MCP server over stdio that speaks both protocol eras.
 //!
 //! It has every tool, prompt and resource that the conformance suite asks for, and some of our
-//! own for tests of the bridge. `fixture-server [--era both|legacy|modern]`; a connection is
-//! pinned to one era by its first request other than `server/discover`. At the end of its input
-//! it exits at once: answers still owed then are lost, so a bridge that closes early shows.
+//! own for tests of the bridge. A connection is pinned to one era by its first request other than
+//! `server/discover`. At the end of its input it exits at once: answers still owed then are lost,
+//! so a bridge that closes early shows.
+//!
+//! `fixture-server [--era both|legacy|modern] [--start-delay-ms N] [--label TEXT] [--gate FILE]
+//! [--tells-directory]`: it reads nothing for N ms, has one tool more that is called `of_TEXT`, exits
+//! with 4 as it starts if FILE is not there, and says in its instructions where it works.
 //!
 //! This file reads lines and routes them; [`legacy`] and [`modern`] know the eras, and `tools`,
 //! `prompts` and `resources` know nothing of them.
@@ -22,8 +26,11 @@ mod tasks;
 mod tools;
 
 use std::io::{self, BufRead, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -32,14 +39,25 @@ use message::{META_VERSION, RpcError};
 use server::{Era, Offer, Server};
 
 fn main() -> ExitCode {
-    let offer = match offer_from(std::env::args().skip(1)) {
-        Ok(offer) => offer,
+    let told = match Told::from(std::env::args().skip(1)) {
+        Ok(told) => told,
         Err(reason) => {
             let _ = writeln!(io::stderr(), "fixture-server: {reason}");
             return ExitCode::from(2);
         }
     };
-    let server = Arc::new(Server::new(offer));
+    if told.gate.is_some_and(|gate| !gate.exists()) {
+        let _ = writeln!(io::stderr(), "fixture-server: its gate is closed");
+        return ExitCode::from(4);
+    }
+    // A server that takes its time to start, as real ones do.
+    std::thread::sleep(told.start_delay);
+    let mut server = Server::new(told.offer, told.label);
+    if told.tells_directory {
+        let directory = std::env::current_dir().unwrap_or_default();
+        server.instructions += &format!(" It works in {}.", directory.display());
+    }
+    let server = Arc::new(server);
     let mut stdin = io::stdin().lock();
     let mut line = Vec::new();
     loop {
@@ -49,26 +67,53 @@ fn main() -> ExitCode {
             Ok(_) if line.trim_ascii().is_empty() => {}
             Ok(_) => receive(&server, &line),
         }
+        if server.is_leaving.load(Ordering::Relaxed) {
+            return ExitCode::SUCCESS;
+        }
     }
 }
 
-/// Which eras to offer, from the command line.
-fn offer_from(mut arguments: impl Iterator<Item = String>) -> Result<Offer, String> {
-    let mut offer = Offer::Both;
-    while let Some(argument) = arguments.next() {
-        let era = match argument.strip_prefix("--era=") {
-            Some(era) => era.to_owned(),
-            None if argument == "--era" => arguments.next().unwrap_or_default(),
-            None => return Err(format!("unknown argument `{argument}`")),
-        };
-        offer = match era.as_str() {
-            "both" => Offer::Both,
-            "legacy" => Offer::Only(Era::Legacy),
-            "modern" => Offer::Only(Era::Modern),
-            _ => return Err(format!("`--era {era}` is none of both, legacy, modern")),
-        };
+/// What the command line says.
+struct Told {
+    offer: Offer,
+    start_delay: Duration,
+    label: String,
+    gate: Option<PathBuf>,
+    tells_directory: bool,
+}
+
+impl Told {
+    fn from(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let (label, gate) = (String::new(), None);
+        let (start_delay, tells_directory) = (Duration::ZERO, false);
+        let mut told = Self { offer: Offer::Both, start_delay, label, gate, tells_directory };
+        while let Some(argument) = arguments.next() {
+            if argument == "--tells-directory" {
+                told.tells_directory = true;
+                continue;
+            }
+            let (name, value) = match argument.split_once('=') {
+                Some((name, value)) => (name, value.to_owned()),
+                None => (argument.as_str(), arguments.next().unwrap_or_default()),
+            };
+            match (name, value.as_str()) {
+                ("--era", "both") => told.offer = Offer::Both,
+                ("--era", "legacy") => told.offer = Offer::Only(Era::Legacy),
+                ("--era", "modern") => told.offer = Offer::Only(Era::Modern),
+                ("--era", era) => {
+                    return Err(format!("`--era {era}` is none of both, legacy, modern"));
+                }
+                ("--start-delay-ms", ms) => {
+                    let ms = ms.parse().map_err(|_| format!("`{ms}` is no number of ms"))?;
+                    told.start_delay = Duration::from_millis(ms);
+                }
+                ("--label", label) => told.label = label.to_owned(),
+                ("--gate", file) => told.gate = Some(file.into()),
+                _ => return Err(format!("unknown argument `{argument}`")),
+            }
+        }
+        Ok(told)
     }
-    Ok(offer)
 }
 
 fn receive(server: &Arc<Server>, line: &[u8]) {

@@ -24,7 +24,7 @@ pub(crate) fn admit(call: &Call, method: &str) -> Result<Option<Value>, Stop> {
     if !capabilities.is_some_and(Value::is_object) {
         return Err(invalid("`_meta` lacks io.modelcontextprotocol/clientCapabilities").into());
     }
-    if method == "server/discover" { Ok(Some(discover())) } else { Ok(None) }
+    if method == "server/discover" { Ok(Some(discover(call))) } else { Ok(None) }
 }
 
 /// Decorates an outcome for this era; `Err(None)` means no answer at all.
@@ -66,7 +66,7 @@ pub(crate) fn finish(method: &str, outcome: Outcome) -> Result<Value, Option<Rpc
     Ok(result)
 }
 
-fn discover() -> Value {
+fn discover(call: &Call) -> Value {
     json!({
         "supportedVersions": VERSIONS,
         "capabilities": {
@@ -77,7 +77,7 @@ fn discover() -> Value {
             "tools": { "listChanged": true },
             "extensions": { "io.modelcontextprotocol/tasks": {} },
         },
-        "instructions": "A server for tests. Nothing it says is true.",
+        "instructions": call.server.instructions,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value, json};
@@ -42,6 +42,13 @@ pub(crate) struct Session {
 /// One process, serving one connection.
 pub(crate) struct Server {
     offer: Offer,
+    /// What names the one tool more; empty for none.
+    pub(crate) label: String,
+    /// How often `tally` was called.
+    pub(crate) tally: AtomicU64,
+    /// It was told to leave.
+    pub(crate) is_leaving: AtomicBool,
+    pub(crate) instructions: String,
     era: Mutex<Option<Era>>,
     pub(crate) session: Mutex<Session>,
     pub(crate) changes: Mutex<Changes>,
@@ -58,9 +65,13 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Server {
-    pub(crate) fn new(offer: Offer) -> Self {
+    pub(crate) fn new(offer: Offer, label: String) -> Self {
         Self {
             offer,
+            label,
+            tally: AtomicU64::new(0),
+            is_leaving: AtomicBool::new(false),
+            instructions: "A server for tests. Nothing it says is true.".to_owned(),
             era: Mutex::default(),
             session: Mutex::default(),
             changes: Mutex::default(),
@@ -172,7 +183,7 @@ mod tests {
 
     /// The era, or the error's code, of each request in turn on one connection.
     fn check(offer: Offer, requests: &[(&str, bool, Result<Era, i64>)]) {
-        let server = Server::new(offer);
+        let server = Server::new(offer, String::new());
         for (method, says_modern, expected) in requests {
             let era = server.pin(method, *says_modern).map_err(|error| error.code);
             assert_eq!(era, *expected, "{method}");

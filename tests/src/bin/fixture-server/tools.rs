@@ -1,12 +1,14 @@
 //! The tools: their list, and which function serves each.
 //!
 //! `content` has the suite's tools that only answer, `asking` those that need the client's
-//! input, `jobs` those that become tasks, and `own` those for our own tests.
+//! input, `jobs` those that become tasks, `own` those for our own tests, and `state` those that
+//! show one process from another.
 
 mod asking;
 mod content;
 mod jobs;
 mod own;
+mod state;
 
 use std::sync::LazyLock;
 
@@ -42,6 +44,7 @@ static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
     tools.extend(asking::tools());
     tools.extend(jobs::tools());
     tools.extend(own::tools());
+    tools.extend(state::tools());
     tools
 });
 
@@ -54,8 +57,12 @@ fn is_listed(call: &Call, tool: &Tool) -> bool {
 
 pub(crate) fn list(call: &Call) -> Outcome {
     let describe = |tool: &Tool| json!({ "name": tool.name, "description": tool.description, "inputSchema": tool.schema });
-    let tools: Vec<Value> =
+    let mut tools: Vec<Value> =
         TOOLS.iter().filter(|tool| is_listed(call, tool)).map(describe).collect();
+    let label = &call.server.label;
+    if !label.is_empty() {
+        tools.push(json!({ "name": format!("of_{label}"), "inputSchema": nothing() }));
+    }
     Ok(json!({ "tools": tools }))
 }
 

@@ -8,10 +8,11 @@
 //! hangs then does so from the first byte on.
 //!
 //! This file has the table and the correct server; `answers` spoils what is said, `framing` how
-//! it is written, and `process` is rude as a process. `play` says in a call what a test wrote, and
-//! `tasks` is the one corner of the modern era.
+//! it is written, and `process` is rude as a process. `play` says in a call what a test wrote,
+//! `attempts` tries to break out, and `tasks` is the one corner of the modern era.
 
 mod answers;
+mod attempts;
 mod framing;
 mod play;
 mod process;
@@ -165,6 +166,8 @@ behaviours! {
     Pages = "pages",
     /// Has a third tool, `play {steps}`, which says and does what a test wrote: see `play`.
     Plays = "plays",
+    /// Has another tool, `attempt {acts}`, which tries what a server should not: see `attempts`.
+    Attempts = "attempts",
     /// Speaks the modern era alone, and answers every call with a task whose id is 1.
     TaskOne = "task-one",
 }
@@ -323,6 +326,9 @@ fn list(rude: &Rude, params: &Value) -> Value {
     if rude.is(How::Plays) {
         tools.push(tool("play", "steps", "array"));
     }
+    if rude.is(How::Attempts) {
+        tools.push(tool("attempt", "acts", "array"));
+    }
     if rude.is(How::NoStructured) {
         let properties = json!({ "text": { "type": "string" } });
         tools[0]["outputSchema"] =
@@ -354,6 +360,7 @@ fn call(rude: &Arc<Rude>, id: &Value, params: &Value) {
     let text = match params["name"].as_str() {
         Some("wait") => return wait(rude, id, arguments["ms"].as_u64().unwrap_or_default()),
         Some("play") if rude.is(How::Plays) => return play::play(rude, id, &arguments["steps"]),
+        Some("attempt") if rude.is(How::Attempts) => &attempts::attempt_all(&arguments["acts"]),
         Some("echo" | "extra1" | "extra2") => arguments["text"].as_str().unwrap_or_default(),
         _ => return answers::send(rude, id, &error(-32602, "no such tool")),
     };
