@@ -4,19 +4,23 @@
 #
 #   scripts/test.sh                    everything, as CI runs it
 #   scripts/test.sh lint unit          only these parts, in this order
+#   scripts/test.sh soak --long        ten times as many calls as CI makes
 #
-# Parts: lint unit smoke stress fuzz conformance interop macos deny
+# Parts: lint unit smoke stress soak fuzz conformance interop office deploy macos deny
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 target=${CARGO_TARGET_DIR:-target}
+soak_calls=20000
 
 main() {
+    case " $* " in *" --long "*) soak_calls=200000 ;; esac
     if [ $# -eq 0 ]; then
-        set -- lint unit smoke stress fuzz conformance interop macos deny
+        set -- lint unit smoke stress soak fuzz conformance interop office deploy macos deny
     fi
     local part started
     for part; do
+        [ "$part" != --long ] || continue
         started=$SECONDS
         echo "== $part"
         "run_$part"
@@ -46,6 +50,13 @@ run_stress() {
         cargo test --release --locked -p pontoon-tests --test all -- stress --nocapture
 }
 
+# Calls of every kind that go wrong in every way, kill -9, a start, and collection: nothing is left.
+# The part with a full disk mounts a small one, so it needs the superuser, and says so otherwise.
+run_soak() {
+    PONTOON_SOAK=$soak_calls \
+        cargo test --release --locked -p pontoon-tests --test all -- soak --nocapture
+}
+
 run_fuzz() {
     ./scripts/fuzz-smoke.sh 5
 }
@@ -64,6 +75,37 @@ run_interop() {
     cargo build --release --locked -p pontoon -p pontoon-tests --bins
     python3 tests/interop/run.py --pontoon "$target/release/pontoon" \
         --fixture "$target/release/fixture-server"
+}
+
+# The Office servers of examples/office-tools, used by two people in two chats each.
+run_office() {
+    ./scripts/setup-tests.sh office-excel office-powerpoint py-mcp1 py-mcp2
+    cargo build --release --locked
+    python3 tests/interop/office.py --pontoon "$target/release/pontoon"
+}
+
+# What deploy/ ships: looked at point by point, and real nginx before three replicas.
+run_deploy() {
+    ./scripts/setup-tests.sh deploy
+    install_nginx
+    cargo build --release --locked -p pontoon -p pontoon-tests --bins
+    python3 tests/deploy/files.py --pontoon "$target/release/pontoon"
+    python3 tests/deploy/nginx.py --pontoon "$target/release/pontoon" \
+        --fixture "$target/release/fixture-server"
+}
+
+install_nginx() {
+    if command -v nginx >/dev/null; then
+        return
+    fi
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+        echo "nginx is needed: install it, or name one in PONTOON_NGINX" >&2
+        return 1
+    fi
+    apt-get update -qq
+    # With this run level no service is started: the test runs its own nginx, on its own ports.
+    RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends nginx-light >/dev/null
 }
 
 # macOS cannot be run here, but the code for it must compile.

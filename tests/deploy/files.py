@@ -1,0 +1,502 @@
+#!/usr/bin/env python3
+"""The files of `deploy/`, point by point, as the design asks for them.
+
+    tests/deploy/files.py [--pontoon target/release/pontoon]
+
+They are parsed and looked at, nothing is started. Where `docker compose`, `helm` (or what PONTOON_COMPOSE and
+PONTOON_HELM name), `nginx` and `systemd-analyze` are there, these judge as well; where not, a line says so.
+Ends with `N passed, N failed`.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+DEPLOY = REPOSITORY / "deploy"
+CACHE = pathlib.Path(os.environ.get("PONTOON_TEST_CACHE") or pathlib.Path.home() / ".cache" / "pontoon-test")
+PYTHON = CACHE / "deploy" / "bin" / "python"
+SECRETS = {"MCPO_API_KEY": "key", "MCPO_OWUI_JWT_SECRET": "jwt", "WEBUI_SECRET_KEY": "webui"}
+
+
+def use_install() -> None:
+    """Goes on in the environment that has a YAML reader."""
+    if pathlib.Path(sys.prefix).resolve() != (CACHE / "deploy").resolve():
+        subprocess.run([REPOSITORY / "scripts" / "setup-tests.sh", "deploy"], check=True, stdout=subprocess.DEVNULL)
+        os.execv(PYTHON, [str(PYTHON), __file__, *sys.argv[1:]])
+
+
+def text_of(*parts: str) -> str:
+    return DEPLOY.joinpath(*parts).read_text()
+
+
+def yaml_of(*parts: str):
+    import yaml
+
+    return yaml.safe_load(text_of(*parts))
+
+
+def compose() -> dict:
+    return yaml_of("compose", "compose.yaml")
+
+
+def tool(name: str, words: list[str]) -> list[str] | None:
+    """The words that start a program: from the variable, or if it answers."""
+    if os.environ.get(name):
+        return shlex.split(os.environ[name])
+    works = shutil.which(words[0]) and subprocess.run([*words, "version"], capture_output=True).returncode == 0
+    return words if works else None
+
+
+# ---- compose ----
+
+
+def compose_has_the_services() -> None:
+    services = compose()["services"]
+    assert {"nginx", "openwebui", "mcpo-bridge"} <= services.keys(), services.keys()
+    assert services["mcpo-bridge"]["deploy"]["replicas"] == 3
+
+
+def compose_publishes_80_and_443_only() -> None:
+    services = compose()["services"]
+    published = {name: service["ports"] for name, service in services.items() if "ports" in service}
+    assert published == {"nginx": ["80:80", "443:443"]}, published
+
+
+def compose_has_the_network_and_the_volume() -> None:
+    file = compose()
+    assert file["networks"]["mcpo-network"]["driver"] == "bridge"
+    assert "openwebui-data" in file["volumes"]
+    assert "openwebui-data:/app/backend/data" in file["services"]["openwebui"]["volumes"]
+    for name in ["nginx", "openwebui", "mcpo-bridge"]:
+        assert "mcpo-network" in file["services"][name]["networks"], name
+
+
+def compose_binds_jobs_logs_and_configuration() -> None:
+    services = compose()["services"]
+    binds = services["mcpo-bridge"]["volumes"]
+    assert "./data/mcpo-jobs:/tmp/mcpo-jobs" in binds and "./data/mcpo-logs:/var/log/mcpo" in binds, binds
+    assert "./config:/app/config:ro" in binds, binds
+    # nginx must not see the records that lie beside the files.
+    assert not any("mcpo-jobs" in bind for bind in services["nginx"]["volumes"])
+
+
+def compose_works_with_folders_that_root_made() -> None:
+    services = compose()["services"]
+    prepare = services["prepare"]
+    assert prepare["user"] == "0:0" and prepare["network_mode"] == "none"
+    assert "chown 10001:10001 /tmp/mcpo-jobs /var/log/mcpo" in prepare["entrypoint"][-1]
+    wanted = {bind for bind in services["mcpo-bridge"]["volumes"] if bind.startswith("./data")}
+    assert wanted == set(prepare["volumes"]), "what is prepared is what is used"
+    assert services["mcpo-bridge"]["depends_on"]["prepare"]["condition"] == "service_completed_successfully"
+
+
+def compose_starts_in_order() -> None:
+    services = compose()["services"]
+    assert services["nginx"]["depends_on"]["mcpo-bridge"]["condition"] == "service_healthy"
+    assert services["openwebui"]["depends_on"]["mcpo-bridge"]["condition"] == "service_healthy"
+    assert "nginx" in services["openwebui"]["depends_on"]
+
+
+def compose_checks_health_without_curl() -> None:
+    health = compose()["services"]["mcpo-bridge"]["healthcheck"]
+    expected = {"interval": "30s", "timeout": "10s", "retries": 3, "start_period": "10s"}
+    assert health.pop("test") == ["CMD", "/usr/local/bin/pontoon", "health"]
+    assert health == expected, health
+
+
+def compose_restarts_unless_stopped() -> None:
+    services = compose()["services"]
+    for name in ["nginx", "openwebui", "mcpo-bridge"]:
+        assert services[name]["restart"] == "unless-stopped", name
+
+
+def compose_sets_every_variable() -> None:
+    environment = compose()["services"]["mcpo-bridge"]["environment"]
+    defaults = {
+        "MCPO_STATEFUL_ENABLED": "true",
+        "MCPO_STATEFUL_DEFAULT_IDLE_TIMEOUT": "1800",
+        "MCPO_STATEFUL_MAX_PROCESSES_PER_IP": "1",
+        "MCPO_STATEFUL_MAX_TOTAL_PROCESSES": "100",
+        "MCPO_STATEFUL_CLEANUP_INTERVAL": "300",
+        "MCPO_TIMEOUT": "300",
+        "MCPO_QUEUE_WAIT": "10",
+        "MCPO_LOG_LEVEL": "INFO",
+        "MCPO_MAX_CONCURRENT": "",
+        "MCPO_BASE_URL": "",
+    }
+    for name, value in defaults.items():
+        assert environment[name] == f"${{{name}:-{value}}}", f"{name}: {environment.get(name)}"
+    for name in ["MCPO_API_KEY", "MCPO_OWUI_JWT_SECRET"]:
+        assert environment[name].startswith(f"${{{name}:?"), f"{name} must be asked for"
+    assert environment["MCPO_JOBS_DIR"] == "/tmp/mcpo-jobs" and environment["MCPO_LOG_DIR"] == "/var/log/mcpo"
+
+
+def compose_trusts_nginx_and_nobody_else() -> None:
+    file = compose()
+    address = file["services"]["nginx"]["networks"]["mcpo-network"]["ipv4_address"]
+    assert file["services"]["mcpo-bridge"]["environment"]["MCPO_TRUSTED_PROXIES"] == address
+    pool = file["networks"]["mcpo-network"]["ipam"]["config"][0]
+    assert pool["subnet"].endswith(".0/24") and pool["ip_range"].endswith(".128/25") and address.endswith(".2")
+
+
+def compose_lets_open_webui_tell_who_asks() -> None:
+    environment = compose()["services"]["openwebui"]["environment"]
+    assert environment["ENABLE_FORWARD_USER_INFO_HEADERS"] == "true"
+    assert environment["FORWARD_USER_INFO_HEADER_JWT_SECRET"] == "${MCPO_OWUI_JWT_SECRET}"
+    for connection in json.loads(environment["TOOL_SERVER_CONNECTIONS"]):
+        assert connection["type"] == "mcp" and connection["info"]["id"], connection
+        assert connection["url"].startswith("http://nginx/mcp/") and connection["key"] == "${MCPO_API_KEY}"
+        assert connection["config"]["access_grants"], "without grants only administrators see the tool"
+
+
+def compose_gives_no_needless_rights() -> None:
+    services = compose()["services"]
+    for name in ["prepare", "nginx", "mcpo-bridge"]:
+        service = services[name]
+        assert service["cap_drop"] == ["ALL"] and service["read_only"] is True, name
+        assert "no-new-privileges:true" in service["security_opt"], name
+        assert "privileged" not in service and "network_mode" not in service or name == "prepare", name
+    bridge = services["mcpo-bridge"]
+    assert "cap_add" not in bridge and bridge["init"] is True
+    assert bridge["deploy"]["resources"]["limits"]["pids"] and bridge["deploy"]["resources"]["limits"]["memory"]
+    seconds = int(bridge["stop_grace_period"].rstrip("s"))
+    assert seconds > 45, "open calls have 30 s, and their servers more after that"
+
+
+def compose_pins_its_images() -> None:
+    for name, service in compose()["services"].items():
+        tag = service["image"].rsplit(":", 1)[1]
+        assert re.fullmatch(r"v?\d+\.\d+\.\d+(-\w+)?", tag), f"{name}: {service['image']}"
+
+
+def compose_asks_for_its_secrets() -> None:
+    example = dict(re.findall(r"^(\w+)=(.*)$", text_of("compose", ".env.example"), re.M))
+    for name in SECRETS:
+        assert example[name] == "", f"{name} must be in the example, and empty"
+
+
+def what_a_machine_makes_is_ignored() -> None:
+    for path in ["compose/data/mcpo-jobs/x", "compose/.env", "compose/config/mcp-servers.json", "nginx/tls/privkey.pem"]:
+        ended = subprocess.run(["git", "check-ignore", "-q", DEPLOY / path], cwd=REPOSITORY)
+        assert ended.returncode == 0, f"{path} would be committed"
+    tracked = subprocess.run(["git", "ls-files", DEPLOY], cwd=REPOSITORY, capture_output=True, text=True).stdout
+    assert "mcp-servers.json.example" in tracked, "the example must not be ignored"
+
+
+def docker_compose_accepts_it() -> str | None:
+    command = tool("PONTOON_COMPOSE", ["docker", "compose"])
+    if command is None:
+        return "there is no docker compose here"
+    folder = DEPLOY / "compose"
+    ended = subprocess.run(
+        [*command, "-f", folder / "compose.yaml", "config", "--format", "json"],
+        env={name: value for name, value in os.environ.items() if not name.startswith("MCPO_")} | SECRETS,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    services = json.loads(ended.stdout)["services"]
+    assert services["mcpo-bridge"]["environment"]["MCPO_TRUSTED_PROXIES"] == "172.31.250.2"
+    refused = subprocess.run(
+        [*command, "-f", folder / "compose.yaml", "--env-file", os.devnull, "config", "-q"],
+        env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")},
+        capture_output=True,
+        text=True,
+    )
+    assert refused.returncode != 0 and ".env.example" in refused.stderr, f"no secrets: {refused.stderr}"
+
+
+# ---- images ----
+
+
+def images_are_small_and_not_root() -> None:
+    stages = re.split(r"(?m)^FROM ", text_of("Dockerfile"))
+    targets = {re.search(r" AS (\w+)", stage)[1]: stage for stage in stages[1:] if " AS " in stage.splitlines()[0]}
+    assert targets["pontoon"].startswith("scratch AS pontoon"), "the bridge alone is on nothing"
+    for name in ["pontoon", "office"]:
+        stage = targets[name]
+        assert "USER 10001:10001" in stage and "MCPO_LISTEN=0.0.0.0:8080" in stage, name
+        assert 'CMD ["/usr/local/bin/pontoon", "health"]' in stage, name
+        assert "--interval=30s --timeout=10s --retries=3 --start-period=10s" in stage, name
+        assert "curl" not in stage, name
+    assert "-linux-musl" in targets["build"] and "--locked" in targets["build"]
+
+
+def images_have_the_versions_that_are_tested() -> None:
+    versions = dict(re.findall(r"(?m)^ARG (\w+)=(\S+)$", text_of("Dockerfile")))
+    assert f'channel = "{versions["RUST"]}"' in (REPOSITORY / "rust-toolchain.toml").read_text()
+    installs = REPOSITORY / "tests" / "interop" / "installs"
+    node = json.loads((installs / "node22" / "package.json").read_text())
+    assert set(node["optionalDependencies"].values()) == {versions["NODE"]}
+    for server, pin in [("excel", "excel-mcp-server==2.2.2"), ("powerpoint", "office-powerpoint-mcp-server==2.0.7")]:
+        pins = (installs / f"office-{server}" / "requirements.txt").read_text()
+        assert pin in pins and f"installs/office-{server}/requirements.txt" in text_of("Dockerfile"), server
+    assert re.search(r"(?m)^mcp==1\.", (installs / "office-powerpoint" / "requirements.txt").read_text())
+    assert "--compile-bytecode" in text_of("Dockerfile")
+
+
+def images_get_only_what_the_build_needs() -> None:
+    ignored = text_of("Dockerfile.dockerignore").splitlines()
+    assert "*" in ignored, "everything is left out first"
+    sources = re.findall(r"(?m)^COPY (?!--from)(.+?) \S+$", text_of("Dockerfile"))
+    for source in " ".join(sources).split():
+        assert any(source == line[1:] or source.startswith(line[1:] + "/") for line in ignored if line[:1] == "!"), source
+        assert (REPOSITORY / source).exists(), source
+
+
+# ---- nginx ----
+
+
+def nginx_routes_and_waits() -> None:
+    locations, bridge = text_of("nginx", "locations.inc"), text_of("nginx", "bridge.inc")
+    for path, upstream in [("mcp", "stateful"), ("mcpo", "stateful"), ("sse", "stateful"), ("files", "stateless")]:
+        block = re.search(rf"location /{path}/\s*{{(.*?)}}", locations, re.S)
+        assert block and "include bridge.inc" in block[1] and f"mcpo_bridge_{upstream}" in block[1], path
+    assert re.search(r"location / {\s*proxy_pass http://openwebui;", locations)
+    for line in ["proxy_read_timeout 600s;", "proxy_send_timeout 600s;", "proxy_buffering off;"]:
+        assert line in bridge, line
+    assert "non_idempotent" not in re.sub(r"#.*", "", bridge), "a call must never be made twice"
+
+
+def nginx_replaces_addresses() -> None:
+    forwarded = text_of("nginx", "forwarded.inc")
+    assert "proxy_set_header X-Forwarded-For $remote_addr;" in forwarded
+    assert "proxy_set_header X-Real-IP $remote_addr;" in forwarded
+    everything = "".join(file.read_text() for file in (DEPLOY / "nginx").glob("*.*"))
+    assert "$proxy_add_x_forwarded_for" not in everything
+
+
+def nginx_gives_up_on_a_replica_as_asked() -> None:
+    for main in ["nginx.conf", "nginx-debian.conf"]:
+        config = text_of("nginx", main)
+        for upstream in ["mcpo_bridge_stateful", "mcpo_bridge_stateless"]:
+            lines = re.findall(r"server \S+(.*);", re.search(rf"upstream {upstream} {{(.*?)\n    }}", config, re.S)[1])
+            assert lines and all("max_fails=3 fail_timeout=30s" in line for line in lines), f"{main}: {lines}"
+        assert "ip_hash" not in config, main
+    assert "sticky learn" in text_of("nginx", "nginx.conf")
+    assert "hash $conversation consistent;" in text_of("nginx", "nginx-debian.conf")
+
+
+def nginx_listens_on_80_and_443() -> None:
+    assert "listen 80;" in text_of("nginx", "servers.inc")
+    assert "listen 443 ssl;" in text_of("nginx", "tls", "tls.conf.example")
+
+
+# ---- systemd ----
+
+
+def unit() -> dict[str, list[str]]:
+    settings: dict[str, list[str]] = {}
+    for name, value in re.findall(r"(?m)^(\w+)=(.*)$", text_of("systemd", "pontoon.service")):
+        settings.setdefault(name, []).append(value)
+    return settings
+
+
+def the_unit_kills_all_and_gives_little() -> None:
+    settings = unit()
+    expected = {
+        "KillMode": "control-group",
+        "DynamicUser": "yes",
+        "StateDirectory": "pontoon",
+        "NoNewPrivileges": "yes",
+        "ProtectSystem": "strict",
+        "ProtectHome": "yes",
+        "PrivateTmp": "yes",
+        "CapabilityBoundingSet": "",
+    }
+    for name, value in expected.items():
+        assert settings[name] == [value], f"{name}: {settings.get(name)}"
+    assert int(settings["TimeoutStopSec"][0].rstrip("s")) > 45
+    assert "MCPO_JOBS_DIR=/var/lib/pontoon/jobs" in settings["Environment"]
+    assert settings["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
+
+
+def systemd_accepts_it() -> str | None:
+    if not shutil.which("systemd-analyze"):
+        return "there is no systemd-analyze here"
+    with tempfile.TemporaryDirectory() as directory:
+        file = pathlib.Path(directory) / "pontoon.service"
+        # The program need not be installed for this.
+        file.write_text(text_of("systemd", "pontoon.service").replace("/usr/local/bin/pontoon", "/bin/true"))
+        ended = subprocess.run(["systemd-analyze", "verify", file], capture_output=True, text=True)
+    ours = [line for line in ended.stderr.splitlines() if "pontoon.service" in line]
+    assert ended.returncode == 0 and not ours, ended.stderr
+
+
+# ---- helm ----
+
+ONE = {"secret": {"apiKey": "key"}}
+THREE = {
+    "replicas": 3,
+    "secret": {"existing": "keys"},
+    "jobs": {"size": "10Gi", "accessMode": "ReadWriteMany"},
+    "trustedProxies": ["10.0.0.0/8"],
+    "httpRoute": {"enabled": True, "parentRefs": [{"name": "gateway"}], "hostnames": ["tools.example.org"]},
+}
+
+
+def render(command: list[str], values: dict) -> subprocess.CompletedProcess:
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        json.dump(values, file)
+        file.flush()
+        words = [*command, "template", "pontoon", DEPLOY / "helm" / "pontoon", "-f", file.name]
+        return subprocess.run(words, capture_output=True, text=True)
+
+
+def the_chart_has_every_part() -> None:
+    chart = DEPLOY / "helm" / "pontoon"
+    kinds = set(re.findall(r"(?m)^kind: (\w+)$", "".join(file.read_text() for file in chart.glob("templates/*.yaml"))))
+    expected = {"StatefulSet", "Service", "ConfigMap", "Secret", "PodDisruptionBudget", "NetworkPolicy", "HTTPRoute"}
+    assert expected <= kinds, expected - kinds
+    values = yaml_of("helm", "pontoon", "values.yaml")
+    assert values["httpRoute"]["enabled"] is False and values["networkPolicy"]["enabled"] is True
+    compose_sets = compose()["services"]["mcpo-bridge"]["environment"]
+    missing = [name for name in compose_sets if name.startswith("MCPO_STATEFUL_") and name not in values["settings"]]
+    assert not missing, missing
+    for name in ["bridge.inc", "forwarded.inc"]:
+        assert (chart / "files" / name).read_text() == text_of("nginx", name), f"{name} is no copy any more"
+
+
+def the_chart_renders() -> str | None:
+    import kubernetes_validate
+    import yaml
+
+    command = tool("PONTOON_HELM", ["helm"])
+    if command is None:
+        return "there is no helm here"
+    for values, pods in [(ONE, 1), (THREE, 3)]:
+        ended = render(command, values)
+        assert ended.returncode == 0, ended.stderr
+        manifests = [manifest for manifest in yaml.safe_load_all(ended.stdout) if manifest]
+        for manifest in manifests:
+            if manifest["kind"] != "HTTPRoute":
+                kubernetes_validate.validate(manifest, "1.31", strict=True)
+        by_kind = {manifest["kind"]: manifest for manifest in manifests}
+        bridge = by_kind["StatefulSet"]["spec"]
+        container = bridge["template"]["spec"]["containers"][0]
+        assert bridge["replicas"] == pods
+        assert container["livenessProbe"]["httpGet"]["path"] == "/health"
+        assert container["readinessProbe"]["httpGet"]["path"] == "/ready"
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert bridge["template"]["spec"]["securityContext"]["runAsNonRoot"] is True
+        headless = [m for m in manifests if m["kind"] == "Service" and m["spec"].get("clusterIP") == "None"]
+        assert [service["metadata"]["name"] for service in headless] == [bridge["serviceName"]]
+        routed = [manifest for manifest in manifests if manifest["kind"] == "Deployment"]
+        assert bool(routed) == (pods > 1), "nginx stands before several, and only then"
+
+
+def the_chart_refuses_what_cannot_work() -> str | None:
+    command = tool("PONTOON_HELM", ["helm"])
+    if command is None:
+        return "there is no helm here"
+    for values, told in [
+        ({}, "secret.apiKey"),
+        (ONE | {"replicas": 3}, "jobs.size"),
+        (ONE | {"replicas": 3, "jobs": {"size": "1Gi"}}, "ReadWriteMany"),
+        (THREE | {"router": {"enabled": False}}, "router.enabled"),
+        (THREE | {"trustedProxies": []}, "trustedProxies"),
+    ]:
+        ended = render(command, values)
+        assert ended.returncode != 0 and told in ended.stderr, f"{values}: {ended.stderr[-300:]}"
+
+
+# ---- the example ----
+
+
+def the_example_is_what_compose_ships() -> None:
+    example = (REPOSITORY / "examples" / "office-tools" / "mcp-servers.json").read_text()
+    assert text_of("compose", "config", "mcp-servers.json.example") == example
+    servers = json.loads(re.sub(r"(?m)^\s*//.*$", "", example))["mcpServers"]
+    assert servers["powerpoint"]["mode"] == "stateful" and servers["powerpoint"]["command"] == "ppt_mcp_server"
+    assert servers["excel"]["workspace"] == "session" and servers["excel"]["mode"] == "stateless"
+    assert servers["excel"]["env"]["EXCEL_FILES_PATH"] == "${MCPO_WORKDIR}"
+
+
+def pontoon_accepts_the_example(program: pathlib.Path | None) -> str | None:
+    if program is None:
+        return "no --pontoon was given"
+    with tempfile.TemporaryDirectory() as directory:
+        # Programs of these names, so that only the configuration is judged.
+        for name in ["ppt_mcp_server", "excel-mcp-server"]:
+            (pathlib.Path(directory) / name).write_text("#!/bin/sh\n")
+            (pathlib.Path(directory) / name).chmod(0o755)
+        example = REPOSITORY / "examples" / "office-tools" / "mcp-servers.json"
+        settings = compose()["services"]["mcpo-bridge"]["environment"]
+        plain = {name: re.sub(r"\$\{\w+:-(.*?)}", r"\1", value) for name, value in settings.items()}
+        plain |= {"MCPO_API_KEY": "a-key-of-the-test", "MCPO_OWUI_JWT_SECRET": "s" * 32}
+        plain |= {"MCPO_CONFIG_FILE": str(example), "MCPO_JOBS_DIR": f"{directory}/jobs", "MCPO_LOG_DIR": f"{directory}/log"}
+        ended = subprocess.run(
+            [program, "check"],
+            env={"PATH": f"{directory}:{os.environ['PATH']}", "HOME": directory} | plain,
+            capture_output=True,
+            text=True,
+        )
+    told = ended.stdout + ended.stderr
+    assert ended.returncode == 0 and "warning" not in told.lower(), told
+
+
+CHECKS = [
+    compose_has_the_services,
+    compose_publishes_80_and_443_only,
+    compose_has_the_network_and_the_volume,
+    compose_binds_jobs_logs_and_configuration,
+    compose_works_with_folders_that_root_made,
+    compose_starts_in_order,
+    compose_checks_health_without_curl,
+    compose_restarts_unless_stopped,
+    compose_sets_every_variable,
+    compose_trusts_nginx_and_nobody_else,
+    compose_lets_open_webui_tell_who_asks,
+    compose_gives_no_needless_rights,
+    compose_pins_its_images,
+    compose_asks_for_its_secrets,
+    what_a_machine_makes_is_ignored,
+    docker_compose_accepts_it,
+    images_are_small_and_not_root,
+    images_have_the_versions_that_are_tested,
+    images_get_only_what_the_build_needs,
+    nginx_routes_and_waits,
+    nginx_replaces_addresses,
+    nginx_gives_up_on_a_replica_as_asked,
+    nginx_listens_on_80_and_443,
+    the_unit_kills_all_and_gives_little,
+    systemd_accepts_it,
+    the_chart_has_every_part,
+    the_chart_renders,
+    the_chart_refuses_what_cannot_work,
+    the_example_is_what_compose_ships,
+]
+
+
+def check(name: str, work) -> str:
+    """`ok`, `skip` or `FAIL`; a check that cannot be made here says why."""
+    try:
+        outcome, told = ("skip", f": {why}") if (why := work()) else ("ok", "")
+    except (AssertionError, KeyError, IndexError, TypeError, OSError) as error:
+        outcome, told = "FAIL", f": {type(error).__name__}: {str(error)[:800]}"
+    print(f"{outcome:<5}{name}{told}", flush=True)
+    return outcome
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pontoon", type=lambda path: pathlib.Path(path).resolve(strict=True))
+    options = parser.parse_args()
+    outcomes = [check(work.__name__.replace("_", " "), work) for work in CHECKS]
+    outcomes.append(check("pontoon accepts the example", lambda: pontoon_accepts_the_example(options.pontoon)))
+    print(f"{outcomes.count('skip')} could not be made here")
+    print(f"{outcomes.count('ok')} passed, {outcomes.count('FAIL')} failed")
+    sys.exit(1 if "FAIL" in outcomes else 0)
+
+
+if __name__ == "__main__":
+    use_install()
+    main()

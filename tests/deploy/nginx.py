@@ -1,0 +1,383 @@
+#!/usr/bin/env python3
+"""Real nginx with the shipped configuration, before three replicas on this machine.
+
+    tests/deploy/nginx.py --pontoon target/release/pontoon --fixture target/release/fixture-server
+
+`nginx-debian.conf` is run by every nginx from 1.22 on, `nginx.conf` as well from 1.29.6 on, with a small
+DNS server in the place of Docker's. `--nginx` (or PONTOON_NGINX) names the program; several may be given.
+Ends with `N passed, N failed`.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+import uuid
+
+from front import Names, Nginx, OpenWebUi, version_of
+from replicas import CallFailed, Client, Replica, Session, free_port, modern_call
+
+STEPS = 8
+STEP_MS = 150
+CHATS = 30
+CALLERS = 24
+LOAD_SECONDS = 6
+# `sticky learn`, and names that are asked for again.
+LEARNS = (1, 29, 6)
+
+
+class Scene:
+    """Three replicas with one jobs directory, nginx before them, and Open WebUI's stand-in."""
+
+    def __init__(self, options: argparse.Namespace, program: str, main: str, directory: pathlib.Path) -> None:
+        self.names = None
+        self.openwebui = OpenWebUi()
+        port = free_port()
+        if main == "nginx.conf":
+            listening = [f"127.0.0.{n}:{port}" for n in (11, 12, 13)]
+            addresses = [listen.rsplit(":", 1)[0] for listen in listening]
+            self.names = Names({"mcpo-bridge": addresses, "openwebui": ["127.0.0.1"]})
+        else:
+            listening = [f"127.0.0.1:{free_port()}" for _ in range(3)]
+        fixture = {"command": str(options.fixture)}
+        servers = {
+            "stateless": fixture,
+            "stateful": fixture | {"mode": "stateful"},
+            "by-address": fixture | {"mode": "stateful", "session_key": "ip"},
+        }
+        settings = {
+            "MCPO_MAX_CONCURRENT": "64",
+            "MCPO_JOBS_DIR": str(directory / "jobs"),
+            "MCPO_TRUSTED_PROXIES": "127.0.0.1",
+        }
+        self.replicas = [
+            Replica(options.pontoon, directory / f"replica-{n}", listen, servers, settings)
+            for n, listen in enumerate(listening)
+        ]
+        self.nginx = Nginx(
+            program,
+            main,
+            directory / "nginx",
+            listening,
+            self.openwebui.address,
+            self.names.port if self.names else None,
+        )
+
+    def start(self) -> None:
+        for replica in self.replicas:
+            replica.wait_until_ready()
+        self.nginx.start()
+
+    def stop(self) -> list[str]:
+        self.nginx.stop()
+        complaints = [complaint for replica in self.replicas for complaint in replica.stop()]
+        self.openwebui.shutdown()
+        if self.names:
+            self.names.shutdown()
+        return complaints
+
+    def client(self, **options) -> Client:
+        return Client(self.nginx.url, **options)
+
+    def owner_of(self, pid: int) -> int:
+        owners = [n for n, replica in enumerate(self.replicas) if replica.owns(pid)]
+        assert len(owners) == 1, f"process {pid} belongs to replicas {owners}"
+        return owners[0]
+
+
+def chat() -> dict:
+    return {"X-OpenWebUI-User-Id": "ada", "X-OpenWebUI-Chat-Id": str(uuid.uuid4())}
+
+
+def progress_is_not_buffered(scene: Scene) -> None:
+    body, headers = modern_call("count", {"steps": STEPS, "delay_ms": STEP_MS}, progress="p")
+    arrivals = []
+    with scene.client() as client, client.send("POST", "/mcp/stateless", body, headers) as response:
+        kind = response.headers.get_content_type()
+        assert kind == "text/event-stream", f"{kind}: no stream"
+        while line := response.readline():
+            if b'"notifications/progress"' in line:
+                arrivals.append(time.monotonic())
+    assert len(arrivals) == STEPS, f"{len(arrivals)} of {STEPS} steps told"
+    spread = arrivals[-1] - arrivals[0]
+    made = (STEPS - 1) * STEP_MS / 1000
+    assert spread > made / 2, f"made over {made:.2f} s, but arrived within {spread:.3f} s"
+
+
+def a_chat_stays_with_its_replica(scene: Scene) -> None:
+    owners = set()
+    for headers in [chat() for _ in range(CHATS)]:
+        pids = set()
+        for _ in range(4):
+            # A new connection each time, as Open WebUI makes them.
+            with scene.client(headers=headers) as client:
+                pids.add(int(client.text("stateful", "pid")))
+        assert len(pids) == 1, f"one chat was served by the processes {pids}"
+        owners.add(scene.owner_of(pids.pop()))
+    assert owners == {0, 1, 2}, f"{CHATS} chats went to the replicas {owners} only"
+
+
+def a_legacy_session_stays_with_its_replica(scene: Scene) -> None:
+    for headers in [{}, chat(), {"X-Session-Id": str(uuid.uuid4())}] * 3:
+        with scene.client(headers=headers) as client:
+            session = Session(client, "stateful")
+        pids = set()
+        for _ in range(4):
+            with scene.client(headers=headers) as client:
+                session.client = client
+                pids.add(session.text("pid"))
+        assert len(pids) == 1, f"one session was served by the processes {pids}"
+        with scene.client(headers=headers) as client:
+            session.client = client
+            status = session.delete()
+        assert status < 300, f"the session ended with HTTP {status}"
+
+
+def the_deprecated_transport_finds_its_way_back(scene: Scene) -> None:
+    """Its stream and its messages are different requests, and only one replica knows the stream."""
+    for source in [f"127.0.0.{n}" for n in range(31, 37)]:
+        with scene.client(source=source, timeout=10) as listening, listening.send("GET", "/sse/stateless") as stream:
+            place = next_data(stream)
+            message = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
+            opening = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}
+            opened = message | {"id": 6, "method": "initialize", "params": opening}
+            for sent in [opened, message]:
+                with scene.client(source=source, headers={"Content-Type": "application/json"}) as client:
+                    with client.send("POST", place, json.dumps(sent).encode()) as response:
+                        assert response.status == 202, f"{place}: HTTP {response.status} {response.read()[:200]}"
+                answer = json.loads(next_data(stream))
+                assert answer["id"] == sent["id"] and "result" in answer, answer
+
+
+def next_data(stream) -> str:
+    while line := stream.readline().decode():
+        if line.startswith("data:"):
+            return line[5:].strip()
+    raise AssertionError("the stream ended")
+
+
+def clients_without_a_name_are_told_apart_by_address(scene: Scene) -> None:
+    seen = {}
+    for source in ["127.0.0.21", "127.0.0.22"]:
+        pids = set()
+        for claimed in ["", "127.0.0.21", "127.0.0.22", "203.0.113.9, 127.0.0.21"]:
+            headers = {"X-Forwarded-For": claimed, "X-Real-IP": claimed} if claimed else {}
+            with scene.client(headers=headers, source=source) as client:
+                pids.add(client.text("by-address", "pid"))
+        assert len(pids) == 1, f"{source} was taken for somebody else: processes {pids}"
+        seen[source] = pids.pop()
+    assert len(set(seen.values())) == 2, f"two addresses share a process: {seen}"
+
+
+def forged_addresses_are_replaced(scene: Scene) -> None:
+    forged = {"X-Forwarded-For": "203.0.113.9", "X-Real-IP": "203.0.113.9", "Forwarded": "for=203.0.113.9"}
+    with scene.client(headers=forged, source="127.0.0.21") as client, client.send("GET", "/any/path") as response:
+        told = response.read().decode()
+    assert "203.0.113.9" not in told, told
+    assert "X-Forwarded-For: 127.0.0.21" in told and "X-Real-IP: 127.0.0.21" in told, told
+
+
+def websockets_reach_open_webui(scene: Scene) -> None:
+    with socket.create_connection(("127.0.0.1", scene.nginx.port), 5) as stream:
+        stream.settimeout(5)
+        head = "GET /ws/socket.io HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+        stream.sendall(head.encode())
+        answer = b""
+        while b"\r\n\r\n" not in answer:
+            answer += stream.recv(4096)
+        assert answer.startswith(b"HTTP/1.1 101"), answer
+        stream.sendall("桟橋".encode())
+        assert stream.recv(64) == "桟橋".encode()
+
+
+def any_replica_serves_a_file(scene: Scene) -> None:
+    name, text = "報告 1.txt", "made by one replica, served by all"
+    with scene.client(headers=chat()) as client:
+        result = client.call("stateless", "write_file", {"name": name, "text": text})
+    path = link_in(result)
+    for url in [scene.nginx.url] * 4 + [f"http://{replica.listen}" for replica in scene.replicas]:
+        with Client(url) as client, client.send("GET", path) as response:
+            body = response.read()
+            assert response.status == 200 and body == text.encode(), f"{url}: {response.status} {body[:200]}"
+    with scene.client() as client, client.send("HEAD", path) as response:
+        assert response.status == 200 and int(response.headers["Content-Length"]) == len(text)
+    with scene.client() as client, client.send("DELETE", path) as response:
+        assert response.status == 403, f"DELETE of a file: HTTP {response.status}"
+
+
+def link_in(result: dict) -> str:
+    """The path of the one download that a result names."""
+    links = set(re.findall(r"/files/[0-9a-f-]{36}/[^\s\"\\)>]+", json.dumps(result, ensure_ascii=False)))
+    assert len(links) == 1, f"{len(links)} links in {result}"
+    return links.pop()
+
+
+def tls_answers(scene: Scene) -> None:
+    with Client(scene.nginx.tls_url, chat(), trust=scene.nginx.certificate) as client:
+        assert client.text("stateless", "echo", {"text": "over TLS"}) == "over TLS"
+        with client.send("GET", "/") as response:
+            assert "X-Forwarded-Proto: https" in response.read().decode()
+
+
+def port_80_can_be_sent_to_tls(scene: Scene) -> None:
+    switch = scene.nginx.directory / "tls" / "redirect.inc"
+    shutil.copy(f"{switch}.example", switch)
+    scene.nginx.reload()
+    try:
+        location = wait_for_status(scene, 301)
+        assert location == "https://chat.example.org/x?y=1", location
+        with scene.client(headers={"Host": "nginx"}) as client, client.send("GET", "/") as response:
+            assert response.status == 200, "what Open WebUI calls inside must not be redirected"
+    finally:
+        switch.unlink()
+        scene.nginx.reload()
+        wait_for_status(scene, 200)
+
+
+def wait_for_status(scene: Scene, status: int) -> str | None:
+    """A reload takes effect a moment after it was asked for. Gives where the answer points to."""
+    deadline = time.monotonic() + 10
+    while True:
+        with scene.client(headers={"Host": "chat.example.org"}) as client, client.send("GET", "/x?y=1") as response:
+            response.read()
+            if response.status == status:
+                return response.headers["Location"]
+        assert time.monotonic() < deadline, f"HTTP {response.status} instead of {status} after the reload"
+        time.sleep(0.05)
+
+
+def answers_of_the_bridge_pass_unchanged(scene: Scene) -> None:
+    for method, path, body in [("GET", "/mcp/nobody", None), ("POST", "/mcp/stateless", b"{"), ("PUT", "/mcp/x", None)]:
+        answers = []
+        for url in [scene.nginx.url, f"http://{scene.replicas[0].listen}"]:
+            with Client(url) as client, client.send(method, path, body) as response:
+                answers.append((response.status, response.read()))
+        assert answers[0] == answers[1] and answers[0][0] >= 400, f"{method} {path}: {answers}"
+
+
+def a_killed_replica_takes_only_what_it_had(scene: Scene) -> None:
+    """Every call of `CALLERS` clients is stamped; a replica dies in the middle."""
+    until = time.monotonic() + LOAD_SECONDS
+    died = threading.Event()
+    failures, counts = [], []
+    victim = scene.replicas[1]
+
+    def calls() -> None:
+        headers, made = chat(), 0
+        client = scene.client(headers=headers)
+        while time.monotonic() < until:
+            began_after = died.is_set()
+            try:
+                assert client.text("stateless", "echo", {"text": headers["X-OpenWebUI-Chat-Id"]}) in headers.values()
+                made += 1
+            except (CallFailed, OSError, AssertionError) as error:
+                failures.append((began_after, headers["X-OpenWebUI-Chat-Id"], str(error)))
+                client.connection.close()
+        counts.append(made)
+        client.connection.close()
+
+    with concurrent.futures.ThreadPoolExecutor(CALLERS) as pool:
+        running = [pool.submit(calls) for _ in range(CALLERS)]
+        time.sleep(LOAD_SECONDS / 3)
+        victim.kill()
+        died.set()
+        for one in running:
+            one.result()
+    late = [failure for failure in failures if failure[0]]
+    assert not late, f"{len(late)} calls failed that began after the death: {late[:3]}"
+    chats = [failed for _, failed, _ in failures]
+    assert len(chats) == len(set(chats)), f"a client lost more than the one call it had open: {failures}"
+    assert len(chats) < CALLERS, f"every client lost a call, though two replicas live: {failures[:3]}"
+    print(f"     {sum(counts)} calls, {len(failures)} were in the replica that was killed", flush=True)
+    # Whose replica is gone is served by another, and stays with that one.
+    for headers in [chat() for _ in range(9)]:
+        pids = set()
+        for _ in range(3):
+            with scene.client(headers=headers) as client:
+                pids.add(client.text("stateful", "pid"))
+        assert len(pids) == 1, f"after the death one chat was served by {pids}"
+
+
+def a_replica_that_died_idle_costs_no_call(scene: Scene) -> None:
+    """No failed call has told nginx yet: each that comes to the dead one must go on to another."""
+    scene.replicas[2].kill()
+    for headers in [chat() for _ in range(CHATS)]:
+        with scene.client(headers=headers) as client:
+            assert client.text("stateless", "echo", {"text": "still here"}) == "still here"
+
+
+CHECKS = [
+    progress_is_not_buffered,
+    a_chat_stays_with_its_replica,
+    a_legacy_session_stays_with_its_replica,
+    the_deprecated_transport_finds_its_way_back,
+    clients_without_a_name_are_told_apart_by_address,
+    forged_addresses_are_replaced,
+    websockets_reach_open_webui,
+    any_replica_serves_a_file,
+    tls_answers,
+    port_80_can_be_sent_to_tls,
+    answers_of_the_bridge_pass_unchanged,
+    # The last ones: a replica is gone after each.
+    a_killed_replica_takes_only_what_it_had,
+    a_replica_that_died_idle_costs_no_call,
+]
+
+
+def check(scene: Scene, work) -> bool:
+    started = time.monotonic()
+    name = work.__name__.replace("_", " ")
+    try:
+        work(scene)
+    except (AssertionError, CallFailed, OSError) as error:
+        print(f"FAIL {name}: {type(error).__name__}: {str(error)[:800]}", flush=True)
+        return False
+    print(f"ok   {name} ({time.monotonic() - started:.2f} s)", flush=True)
+    return True
+
+
+def run(options: argparse.Namespace, program: str, main: str) -> list[bool]:
+    print(f"# nginx {'.'.join(map(str, version_of(program)))} with {main}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="pontoon-deploy-") as directory:
+        scene = Scene(options, program, main, pathlib.Path(directory))
+        try:
+            scene.start()
+            passed = [check(scene, work) for work in CHECKS if options.only in work.__name__]
+        finally:
+            complaints = scene.stop()
+        for complaint in complaints:
+            print(f"FAIL {complaint}")
+        if not all(passed):
+            print("\n".join(f"     {line}" for line in scene.nginx.errors().splitlines()[-5:]))
+    return passed + [not complaints]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pontoon", required=True, type=lambda path: pathlib.Path(path).resolve(strict=True))
+    parser.add_argument("--fixture", required=True, type=lambda path: pathlib.Path(path).resolve(strict=True))
+    named = os.environ.get("PONTOON_NGINX", shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin"))
+    parser.add_argument("--nginx", nargs="*", default=named.split() if named else [], help="programs to try")
+    parser.add_argument("--only", default="", help="a part of a check's name")
+    options = parser.parse_args()
+    if not options.nginx:
+        sys.exit("no nginx: install it (apt install nginx-light) or name it with --nginx")
+    passed = []
+    for program in options.nginx:
+        mains = ["nginx-debian.conf"] + ["nginx.conf"] * (version_of(program) >= LEARNS)
+        for shipped in mains:
+            passed += run(options, program, shipped)
+    print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
+    sys.exit(0 if all(passed) else 1)
+
+
+if __name__ == "__main__":
+    main()
