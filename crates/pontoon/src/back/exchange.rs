@@ -345,11 +345,13 @@ impl Exchange<'_> {
         let before = self.lease.before.as_ref();
         match record.complete(answer, before, &self.client).await {
             Ok((answer, receipt, made)) => {
-                let lease = self.answer_with(reply, &answer, receipt);
-                // The answer goes out first: the end of a child and the records share its processors.
+                // A kept child is free as soon as it has answered. The rest waits for the answer to go
+                // out: the end of a child and the records would share its processors.
+                let own = self.answer_with(reply, &answer, receipt);
+                let own = own.filter(|lease| !matches!(lease, Lease::Kept(..)));
                 tokio::task::yield_now().await;
                 record.completed(&answer, made);
-                drop(lease);
+                drop(own);
             }
             Err(error) => {
                 match error {

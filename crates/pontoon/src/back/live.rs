@@ -144,14 +144,24 @@ async fn stop(child: Child, left: Left) {
     }
     left.metrics.child_exited(left.is_abnormal);
     // The place is let go of last: until then the job counts as in use.
-    let Some(Place::Job(own)) = left.place.as_ref() else { return };
+    let Some(Place::Job(own)) = &left.place else { return };
     if !own.is_kept() {
         return;
     }
-    let (own, lines, exit) = (Arc::clone(own), left.complaints.last_lines(), exit.to_string());
+    // Of a child that ended in order and without a word there is nothing to tell.
+    let (lines, how) = (left.complaints.last_lines(), exit.to_string());
+    let is_orderly = exit == Exit::Code(0);
+    if is_orderly && lines.is_empty() {
+        return;
+    }
+    let own = Arc::clone(own);
     let ended = tokio::task::spawn_blocking(move || {
-        own.job.write_log(&lines);
-        own.job.note_exit(&exit);
+        if !lines.is_empty() {
+            own.job.write_log(&lines);
+        }
+        if !is_orderly {
+            own.job.note_exit(&how);
+        }
     });
     drop(ended.await);
 }

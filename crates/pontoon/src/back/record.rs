@@ -295,7 +295,8 @@ impl Record {
         let tool = self.request.string(Slot::Name).unwrap_or_default().into_owned();
         let job = self.job();
         let beginning = self.beginning.lock().unwrap_or_else(PoisonError::into_inner).take();
-        beginning.iter().for_each(|later| self.around.writer.write_now(later));
+        let is_unwritten = beginning.is_some_and(|later| self.around.writer.take_back(&later));
+        let request = is_unwritten.then(|| self.request.clone());
         self.around.writer.write(move || {
             let _slot = slot;
             let Some(job) = job else {
@@ -309,6 +310,8 @@ impl Record {
                 });
                 return Ok(());
             };
+            let opened =
+                request.map(|request| job.open(server.name.as_str(), request.text(), began));
             let pieces: Option<Vec<&[u8]>> =
                 response.as_ref().map(|text| text.pieces().iter().map(Bytes::as_ref).collect());
             job.finish(&Ending {
@@ -318,6 +321,7 @@ impl Record {
                 now: SystemTime::now(),
                 exit: None,
             })
+            .and(opened.unwrap_or(Ok(())))
         });
     }
 }

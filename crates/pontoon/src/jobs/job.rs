@@ -120,6 +120,20 @@ impl Job {
     ///
     /// When the records cannot be written; see [`is_full`].
     pub fn begin(&self, server: &str, request: &[u8], now: SystemTime) -> io::Result<()> {
+        self.open(server, request, now)?;
+        let state = self.state();
+        match state.stage {
+            Stage::Gone => Ok(()),
+            _ => state.record.write_first(&self.folder()?),
+        }
+    }
+
+    /// The same without saying that the call goes on, for one that has ended already.
+    ///
+    /// # Errors
+    ///
+    /// As [`Job::begin`].
+    pub fn open(&self, server: &str, request: &[u8], now: SystemTime) -> io::Result<()> {
         let mut state = self.state();
         if state.stage == Stage::Gone {
             return Ok(());
@@ -128,11 +142,10 @@ impl Job {
         state.stage = Stage::Begun;
         state.record.server_name = Some(server.to_owned());
         state.record.created_at = now;
-        let folder = self.folder()?;
         if self.store.options.store_payloads {
-            write_first(&folder, REQUEST, |file| file.write_all(request))?;
+            write_first(&self.folder()?, REQUEST, |file| file.write_all(request))?;
         }
-        state.record.write_first(&folder)
+        Ok(())
     }
 
     /// Records how the call ended. May be called again, when files came later: the last counts.

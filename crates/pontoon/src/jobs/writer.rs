@@ -82,8 +82,8 @@ impl Writer {
         drop(lock(&self.sender).send(work));
     }
 
-    /// Does this with [`Writer::write_now`], or with the next [`Writer::catch_up`]: not while an
-    /// answer is on its way, which would share its processors with the disk.
+    /// Does this with the next [`Writer::catch_up`], unless it is taken back before: what a short
+    /// call needs no more when it is over should not take its processors either.
     pub fn write_later(&self, work: impl FnOnce() -> io::Result<()> + Send + 'static) -> Later {
         let later = Later(Arc::new(Mutex::new(Some((Span::current(), Box::new(work))))));
         let mut waiting = lock(&self.waiting);
@@ -94,19 +94,21 @@ impl Writer {
         later
     }
 
-    /// Does it after all that came before, unless it is done already.
-    pub fn write_now(&self, later: &Later) {
-        // Held until it is handed over: what follows it must come after it, whoever hands it over.
-        let mut work = lock(&later.0);
-        if let Some(work) = work.take() {
-            self.send(work);
-        }
+    /// Takes work back that was not done. False if it was.
+    pub fn take_back(&self, later: &Later) -> bool {
+        lock(&later.0).take().is_some()
     }
 
     /// Does all that waits, for calls that take long.
     pub fn catch_up(&self) {
         let waiting = std::mem::take(&mut *lock(&self.waiting));
-        waiting.iter().filter_map(Weak::upgrade).for_each(|work| self.write_now(&Later(work)));
+        for work in waiting.iter().filter_map(Weak::upgrade) {
+            // Held until it is handed over: what follows it must come after it.
+            let mut work = lock(&work);
+            if let Some(work) = work.take() {
+                self.send(work);
+            }
+        }
     }
 
     /// Waits until everything that came before is written.
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_is_done_once_and_before_what_follows_it() {
+    async fn what_waits_is_done_once_and_before_what_follows_it_or_taken_back() {
         let writer = Writer::start().unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let note = |what: &'static str| {
@@ -169,13 +171,13 @@ mod tests {
         drop(writer.write_later(note("never")));
         writer.flush().await;
         assert!(seen.lock().unwrap().is_empty());
-        writer.write_now(&soon);
-        writer.write(note("end a"));
+        assert!(writer.take_back(&soon));
+        writer.write(note("all of a"));
         writer.catch_up();
         writer.catch_up();
-        writer.write_now(&long);
+        assert!(!writer.take_back(&long));
         writer.write(note("end b"));
         writer.flush().await;
-        assert_eq!(*seen.lock().unwrap(), ["begin a", "end a", "begin b", "end b"]);
+        assert_eq!(*seen.lock().unwrap(), ["all of a", "begin b", "end b"]);
     }
 }
