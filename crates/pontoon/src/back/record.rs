@@ -16,23 +16,30 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::answer::{self, Offer};
 use super::children::Lease;
-use super::place::{Place, blocking};
+use super::place::{OwnJob, Place, blocking};
 use super::{Back, Surroundings};
 use crate::call::{CallError, Receipt};
 use crate::client::Client;
 use crate::config::{Files, Mode, Server};
-use crate::jobs::{Adopted, Bounds, Ending, Job, Later, Made, SessionSpace, Snapshot};
+use crate::jobs::{Adopted, Bounds, Ending, Job, Later, Made, Snapshot, Visit};
 use crate::observe::metrics::Limit;
 
 /// So many files of one call are named in its answer; the others are in its job all the same.
 const MAX_OFFERS: usize = 50;
+
+/// Where the call makes its files.
+#[derive(Debug)]
+enum Site {
+    Job(Arc<OwnJob>),
+    Space(Arc<Visit>),
+}
 
 /// The record of one call, until its end.
 #[derive(Debug)]
 pub(super) struct Record {
     around: Surroundings,
     server: Arc<Server>,
-    place: Place,
+    site: Site,
     request: Message,
     id: Bytes,
     began: SystemTime,
@@ -69,10 +76,14 @@ impl Back {
             }
             (Place::Space(_), Mode::Stateful { .. }) => None,
         };
+        let site = match place {
+            Place::Job(own) => Site::Job(own),
+            Place::Space(space) => Site::Space(Arc::new(space.visit())),
+        };
         let record = Record {
             around: self.around.clone(),
             server: Arc::clone(&self.server),
-            place,
+            site,
             request: request.clone(),
             id: id.clone(),
             began: SystemTime::now(),
@@ -162,8 +173,8 @@ impl Record {
         answer: &Message,
     ) -> Result<Adopted, CallError> {
         let hints = self.hints(answer);
-        match &self.place {
-            Place::Job(own) => {
+        match &self.site {
+            Site::Job(own) => {
                 let is_current = |it: &Snapshot| it.is_surely_current(own.job.files());
                 if hints.is_empty() && before.is_some_and(is_current) {
                     return Ok(Adopted::default());
@@ -179,14 +190,14 @@ impl Record {
                 let made = made.map_err(|error| unreadable(&error))?;
                 Ok(Adopted { made, ..Adopted::default() })
             }
-            Place::Space(space) => {
-                if hints.is_empty() && space.is_surely_unchanged() {
+            Site::Space(visit) => {
+                if hints.is_empty() && visit.is_surely_idle() {
                     return Ok(Adopted::default());
                 }
-                let scanned = Arc::clone(space);
+                let looking = Arc::clone(visit);
                 let found = tokio::task::spawn_blocking(move || {
-                    let mut made = scanned.changes()?;
-                    add_hints(&mut made, &hints, |hint| scanned.find(hint));
+                    let mut made = looking.made()?;
+                    add_hints(&mut made, &hints, |hint| looking.find(hint));
                     Ok::<_, std::io::Error>(made)
                 });
                 let found = found.await.map_err(|_| CallError::Internal)?;
@@ -194,10 +205,10 @@ impl Record {
                 if found.is_empty() {
                     return Ok(Adopted::default());
                 }
-                let adopted = self.adopt(space, found.clone()).await;
+                let adopted = self.adopt(visit, found.clone()).await;
                 if adopted.is_err() {
                     // They are still in the workspace, and the next call that can will bring them.
-                    space.unsee(&found);
+                    visit.unsee(&found);
                 }
                 adopted
             }
@@ -205,13 +216,9 @@ impl Record {
     }
 
     /// Copies files of the workspace into the job.
-    async fn adopt(
-        &self,
-        space: &Arc<SessionSpace>,
-        found: Vec<Made>,
-    ) -> Result<Adopted, CallError> {
-        let (job, space) = (self.job_made().await?, Arc::clone(space));
-        let adopted = blocking(move || job.adopt(&space, &found)).await;
+    async fn adopt(&self, visit: &Arc<Visit>, found: Vec<Made>) -> Result<Adopted, CallError> {
+        let (job, visit) = (self.job_made().await?, Arc::clone(visit));
+        let adopted = blocking(move || job.adopt(visit.space(), &found)).await;
         adopted.map_err(|error| self.around.not_kept(&error))
     }
 
@@ -225,7 +232,10 @@ impl Record {
         let result = answer.raw(Slot::Result).unwrap_or_default();
         let mut hints = answer::hints(arguments, fields);
         hints.extend(answer::hints(result, fields));
-        let root = self.place.directory();
+        let root = match &self.site {
+            Site::Job(own) => own.job.files(),
+            Site::Space(visit) => visit.space().files(),
+        };
         hints.into_iter().filter_map(|hint| inside(root, &hint)).collect()
     }
 
@@ -260,7 +270,7 @@ impl Record {
     pub(super) fn forget(&self) {
         self.is_open.store(false, Ordering::Release);
         // Its child is dead, and what it was to work in is nobody's.
-        if let Place::Job(own) = &self.place {
+        if let Site::Job(own) = &self.site {
             own.let_go();
         }
     }
@@ -273,14 +283,14 @@ impl Record {
     /// Writes why the call failed, and takes what it left away: there is no room for half of it.
     pub(super) fn abandoned(&self, why: &str) {
         let job = self.job.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match (&self.place, job) {
+        match (&self.site, job) {
             // Its child is still at work there, so it goes after that.
-            (Place::Job(own), _) => own.let_go(),
-            (Place::Space(_), Some(job)) => self.around.writer.write(move || {
+            (Site::Job(own), _) => own.let_go(),
+            (Site::Space(_), Some(job)) => self.around.writer.write(move || {
                 job.discard();
                 Ok(())
             }),
-            (Place::Space(_), None) => {}
+            (Site::Space(_), None) => {}
         }
         self.failed(why);
     }

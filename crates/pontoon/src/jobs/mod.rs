@@ -45,7 +45,7 @@ pub use links::Links;
 pub use names::{is_served, media_type};
 pub use record::Status;
 pub use root::StoreError;
-pub use session_space::SessionSpace;
+pub use session_space::{SessionSpace, Visit};
 pub use snapshot::{Made, Snapshot};
 pub use store::{Store, StoreOptions};
 pub use sweep::{Expired, Removed, Swept};

@@ -1,8 +1,10 @@
 //! A session's space: a working directory that outlives one call.
 //!
 //! A fresh process finds the files of the call before in it. Which files a call made is found by
-//! comparing with the look after the last one.
+//! comparing with the look before. Of calls at the same time nobody can tell whose a file is, so each
+//! is told all that came while it was open.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -32,8 +34,24 @@ pub struct SessionSpace {
     root: Arc<Root>,
     name: String,
     files: PathBuf,
+    looks: Mutex<Looks>,
+}
+
+/// What was seen in a space.
+#[derive(Debug, Default)]
+struct Looks {
     /// The look after the last call; none yet in a space that was just opened.
-    last: Mutex<Option<Snapshot>>,
+    last: Option<Snapshot>,
+    /// The open calls, each with what was seen to have come since it began.
+    visits: BTreeMap<u64, BTreeMap<String, Made>>,
+    next_visit: u64,
+}
+
+/// A call that is open in a space.
+#[derive(Debug)]
+pub struct Visit {
+    space: Arc<SessionSpace>,
+    number: u64,
 }
 
 /// Whether this is the name of a session's directory.
@@ -49,7 +67,7 @@ impl SessionSpace {
             root: Arc::clone(root),
             name: name.to_owned(),
             files: root.path().join(SESSIONS).join(name).join(FILES),
-            last: Mutex::default(),
+            looks: Mutex::default(),
         })
     }
 
@@ -63,9 +81,13 @@ impl SessionSpace {
         &self.name
     }
 
-    /// A file that was there at the last look.
-    pub fn find(&self, path: &str) -> Option<Made> {
-        self.last().as_ref().and_then(|look| look.find(path))
+    /// Begins a call.
+    pub fn visit(self: &Arc<Self>) -> Visit {
+        let mut looks = self.looks();
+        let number = looks.next_visit;
+        looks.next_visit += 1;
+        looks.visits.insert(number, BTreeMap::new());
+        Visit { space: Arc::clone(self), number }
     }
 
     /// Gives the space to the user its child runs as, with the files that are in it.
@@ -81,43 +103,8 @@ impl SessionSpace {
         }
         give(&files, uid, gid)?;
         // The gift itself is no change that a call made.
-        *self.last() = Some(Snapshot::of(&files, Bounds::default())?);
+        self.looks().last = Some(Snapshot::of(&files, Bounds::default())?);
         Ok(())
-    }
-
-    /// The files that are new or changed since this was asked last, or since it was opened. If
-    /// somebody removed the directory there are none, and it is made again for the next child.
-    ///
-    /// # Errors
-    ///
-    /// When the directory cannot be read.
-    pub fn changes(&self) -> io::Result<Vec<Made>> {
-        let files = match self.open() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.restore()?;
-                return Ok(Vec::new());
-            }
-            opened => opened?,
-        };
-        let mut last = self.last();
-        let look = Snapshot::of(&files, Bounds::default())?;
-        let made = look.made_since(&last.take().unwrap_or_default());
-        *last = Some(look);
-        Ok(made)
-    }
-
-    /// Lets these files count as new once more, because nobody was told of them.
-    pub fn unsee(&self, made: &[Made]) {
-        if let Some(look) = self.last().as_mut() {
-            made.iter().for_each(|made| look.forget(&made.path));
-        }
-    }
-
-    /// Whether one look at the directory shows that there is nothing new; `false` may mean either.
-    pub fn is_surely_unchanged(&self) -> bool {
-        // Whoever holds it is looking just now, which may take long; who asks here must not wait.
-        let Ok(last) = self.last.try_lock() else { return false };
-        last.as_ref().is_some_and(|look| look.is_surely_current(&self.files))
     }
 
     /// Makes it ready for a child: it is there, and what lies in it before the first call is known.
@@ -128,9 +115,9 @@ impl SessionSpace {
         };
         // Since it was made, children of other users may have come.
         open_passage(&self.root, &self.root.folder(SESSIONS)?, &self.name)?;
-        let mut last = self.last();
-        if last.is_none() {
-            *last = Some(Snapshot::of(&files, Bounds::default())?);
+        let mut looks = self.looks();
+        if looks.last.is_none() {
+            looks.last = Some(Snapshot::of(&files, Bounds::default())?);
         }
         Ok(())
     }
@@ -144,12 +131,12 @@ impl SessionSpace {
         );
         make_folders(&self.root, &self.name)?;
         let files = self.open()?;
-        *self.last() = Some(Snapshot::of(&files, Bounds::default())?);
+        self.looks().last = Some(Snapshot::of(&files, Bounds::default())?);
         Ok(())
     }
 
-    fn last(&self) -> MutexGuard<'_, Option<Snapshot>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    fn looks(&self) -> MutexGuard<'_, Looks> {
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps every bridge from collecting it.
@@ -160,6 +147,64 @@ impl SessionSpace {
     pub(super) fn open(&self) -> io::Result<OwnedFd> {
         let sessions = self.root.folder(SESSIONS)?;
         open_folder(&sessions, format!("{}/{FILES}", self.name).as_bytes())
+    }
+}
+
+impl Visit {
+    /// The space.
+    pub fn space(&self) -> &SessionSpace {
+        &self.space
+    }
+
+    /// The files that are new or changed since this was asked last, or since the call began. If
+    /// somebody removed the directory there are none, and it is made again for the next child.
+    ///
+    /// # Errors
+    ///
+    /// When the directory cannot be read.
+    pub fn made(&self) -> io::Result<Vec<Made>> {
+        let files = match self.space.open() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.space.restore()?;
+                return Ok(Vec::new());
+            }
+            opened => opened?,
+        };
+        let mut looks = self.space.looks();
+        let look = Snapshot::of(&files, Bounds::default())?;
+        let made = look.made_since(&looks.last.take().unwrap_or_default());
+        looks.last = Some(look);
+        for visit in looks.visits.values_mut() {
+            visit.extend(made.iter().map(|made| (made.path.clone(), made.clone())));
+        }
+        let own = looks.visits.get_mut(&self.number).map(std::mem::take).unwrap_or_default();
+        Ok(own.into_values().collect())
+    }
+
+    /// A file that was there at the last look.
+    pub fn find(&self, path: &str) -> Option<Made> {
+        self.space.looks().last.as_ref().and_then(|look| look.find(path))
+    }
+
+    /// Lets these files count as new once more, because nobody was told of them.
+    pub fn unsee(&self, made: &[Made]) {
+        if let Some(look) = self.space.looks().last.as_mut() {
+            made.iter().for_each(|made| look.forget(&made.path));
+        }
+    }
+
+    /// Whether one look at the directory shows that there is nothing new; `false` may mean either.
+    pub fn is_surely_idle(&self) -> bool {
+        // Whoever holds it is looking just now, which may take long; who asks here must not wait.
+        let Ok(looks) = self.space.looks.try_lock() else { return false };
+        looks.visits.get(&self.number).is_some_and(BTreeMap::is_empty)
+            && looks.last.as_ref().is_some_and(|look| look.is_surely_current(&self.space.files))
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.space.looks().visits.remove(&self.number);
     }
 }
 
@@ -210,9 +255,14 @@ mod tests {
     }
 
     /// What a call that does `work` in the space is seen to have made.
-    fn check(space: &SessionSpace, work: impl Fn(&Path), expected: &[&str]) {
+    fn check(space: &Arc<SessionSpace>, work: impl Fn(&Path), expected: &[&str]) {
+        let visit = space.visit();
         work(space.files());
-        let made = space.changes().unwrap();
+        assert_made(&visit, expected);
+    }
+
+    fn assert_made(visit: &Visit, expected: &[&str]) {
+        let made = visit.made().unwrap();
         assert_eq!(made.iter().map(|made| made.path.as_str()).collect::<Vec<_>>(), expected);
     }
 
@@ -232,11 +282,29 @@ mod tests {
     }
 
     #[test]
+    fn calls_at_the_same_time_each_hear_of_all_that_came_meanwhile() {
+        let (store, _place) = store();
+        let space = store.session_space("excel", "user 1").unwrap();
+        let write = |name: &str, text: &str| fs::write(space.files().join(name), text).unwrap();
+        let slow = space.visit();
+        write("a", "1");
+        let given_up = space.visit();
+        assert_made(&given_up, &["a"]);
+        assert!(!slow.is_surely_idle(), "what the other found is its own, too");
+        write("b", "1");
+        write("a", "22");
+        drop(given_up);
+        check(&space, |_| {}, &["a", "b"]);
+        assert_eq!(slow.made().unwrap()[0].size, 2, "each once, as it was last");
+        assert_made(&slow, &[]);
+    }
+
+    #[test]
     fn what_nobody_was_told_of_is_new_once_more() {
         let (store, _place) = store();
         let space = store.session_space("excel", "user 1").unwrap();
         check(&space, |files| fs::write(files.join("a"), "1").unwrap(), &["a"]);
-        space.unsee(&[Made::new("a".to_owned(), 1)]);
+        space.visit().unsee(&[Made::new("a".to_owned(), 1)]);
         check(&space, |files| fs::write(files.join("b"), "1").unwrap(), &["a", "b"]);
         check(&space, |_| {}, &[]);
     }
@@ -276,26 +344,27 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_space_is_surely_unchanged_until_something_comes() {
+    fn an_empty_space_is_surely_idle_until_something_comes() {
         let (store, _place) = store();
         let space = store.session_space("excel", "user 1").unwrap();
-        assert!(!space.is_surely_unchanged(), "it is too young to be sure");
+        let visit = space.visit();
+        assert!(!visit.is_surely_idle(), "it is too young to be sure");
         let age = || {
             let past = SystemTime::now() - Duration::from_secs(1);
             fs::File::open(space.files()).unwrap().set_modified(past).unwrap();
-            space.changes().unwrap();
+            visit.made().unwrap();
         };
         age();
-        assert!(space.is_surely_unchanged());
+        assert!(visit.is_surely_idle());
         fs::write(space.files().join(".tmp/x"), "").unwrap();
-        assert!(space.is_surely_unchanged(), "temporary files are nobody's business");
+        assert!(visit.is_surely_idle(), "temporary files are nobody's business");
         fs::write(space.files().join("a"), "").unwrap();
-        assert!(!space.is_surely_unchanged());
+        assert!(!visit.is_surely_idle());
         age();
-        assert!(!space.is_surely_unchanged(), "a file may be written without its folder");
+        assert!(!visit.is_surely_idle(), "a file may be written without its folder");
         fs::remove_file(space.files().join("a")).unwrap();
         fs::create_dir(space.files().join("folder")).unwrap();
         age();
-        assert!(!space.is_surely_unchanged());
+        assert!(!visit.is_surely_idle());
     }
 }

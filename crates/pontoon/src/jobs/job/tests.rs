@@ -196,7 +196,7 @@ fn what_a_session_made_is_copied_into_the_job() {
     fs::create_dir_all(space.files().join("年次/deep")).unwrap();
     fs::write(space.files().join("年次/deep/売上.xlsx"), "one").unwrap();
     fs::write(space.files().join("b.txt"), vec![7; 3 << 20]).unwrap();
-    let mut made = space.changes().unwrap();
+    let mut made = space.visit().made().unwrap();
     made.push(Made::new("gone.txt".to_owned(), 1));
     made.push(Made::new("../../../x".to_owned(), 1));
     symlink(place.path(), space.files().join("link")).unwrap();
@@ -259,6 +259,6 @@ fn children_of_other_users_reach_their_own_files_only() {
             ["", ".tmp", "b.txt", "a.txt", "link"].map(|name| owner(space.files().join(name)));
         assert_eq!(owners, [12345, 12345, 12345, 0, 0]);
         assert_eq!(fs::metadata(space.files()).unwrap().gid(), 12346);
-        assert!(space.changes().unwrap().is_empty(), "a gift is no change");
+        assert!(space.visit().made().unwrap().is_empty(), "a gift is no change");
     }
 }
