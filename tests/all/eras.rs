@@ -272,6 +272,57 @@ fn a_client_that_cannot_be_asked_is_not() {
 }
 
 #[test]
+fn programs_at_one_address_are_each_asked_what_they_can_answer() {
+    let rig = rig([fixture_of("legacy", "stateful")]);
+    let mut silent = Modern::new(&rig.endpoint("fixture"));
+    silent.capabilities = json!({});
+    let mut asked = Modern::new(&rig.endpoint("fixture"));
+    // In turns: neither finds the other's process, and both find their own again.
+    for _ in 0..2 {
+        for client in [&mut silent, &mut asked] {
+            assert!(client.call(1, "echo", json!({"text": "x"})).tool_text().is_some());
+        }
+    }
+    rig.wait_for_children(2);
+    let question = json!({"question": "Which colour?"});
+    let answer = result(&silent.call(1, "ask", question.clone()));
+    assert_eq!(answer["resultType"], "complete", "{answer}");
+    let answer = result(&asked.call(1, "ask", question));
+    assert_eq!(answer["resultType"], "input_required", "{answer}");
+    drop((silent, asked));
+    rig.stop();
+}
+
+#[test]
+fn questions_that_nobody_answers_keep_no_neighbour_waiting() {
+    let rig = rig([fixture_of("legacy", "stateful")]);
+    let mut client = Modern::new(&rig.endpoint("fixture"));
+    let states = [(); 5].map(|()| {
+        let asked = result(&client.call(1, "ask", json!({"question": "Which colour?"})));
+        assert_eq!(asked["resultType"], "input_required", "{asked}");
+        asked
+    });
+    assert_eq!(client.call(2, "echo", json!({"text": "x"})).tool_text().as_deref(), Some("x"));
+    rig.wait_for_children(6);
+    for asked in &states {
+        let (key, _) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+        let params = json!({
+            "name": "ask",
+            "arguments": {"question": "Which colour?"},
+            "inputResponses": {key: {"action": "accept", "content": {"answer": "green"}}},
+            "requestState": asked["requestState"],
+        });
+        let answer = result(&client.ask(3, "tools/call", params));
+        assert_eq!(answer["content"][0]["text"], "accept:green", "{answer}");
+    }
+    // Those that were started only because others waited are let go again.
+    assert_eq!(client.call(4, "echo", json!({"text": "x"})).tool_text().as_deref(), Some("x"));
+    rig.wait_for_children(1);
+    drop(client);
+    rig.stop();
+}
+
+#[test]
 fn a_subscription_is_acknowledged_first_and_told_what_it_asked_for() {
     for era in ["both", "legacy", "modern"] {
         let rig = rig([fixture_of(era, "stateful")]);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pontoon_wire::Era;
+use pontoon_wire::{Era, json};
 use tokio::sync::Notify;
 
 use super::Back;
@@ -53,6 +53,36 @@ struct PoolKey {
     era: Era,
     /// A hash of what was filled in for the person, where anything is.
     person: Option<[u8; 32]>,
+    /// What the child was told its client can answer, where clients that do not know of each other
+    /// have one key: a legacy child hears it only once. A conversation keeps its child anyway.
+    answers: Option<Answers>,
+}
+
+/// Which questions of a server a client can answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Answers {
+    elicitation: bool,
+    elicitation_by_url: bool,
+    sampling: bool,
+    sampling_with_tools: bool,
+    roots: bool,
+}
+
+impl Answers {
+    fn of(capabilities: &[u8]) -> Self {
+        let elicitation = json::find(capabilities, "elicitation");
+        let sampling = json::find(capabilities, "sampling");
+        let has = |capability: Option<&[u8]>, member| {
+            capability.is_some_and(|found| json::find(found, member).is_some())
+        };
+        Self {
+            elicitation: elicitation.is_some(),
+            elicitation_by_url: has(elicitation, "url"),
+            sampling: sampling.is_some(),
+            sampling_with_tools: has(sampling, "tools"),
+            roots: json::find(capabilities, "roots").is_some(),
+        }
+    }
 }
 
 impl PoolKey {
@@ -117,14 +147,29 @@ enum Choice {
 fn choose(calls: &[Option<usize>], max_children: usize, max_in_flight: usize) -> Choice {
     let open = || calls.iter().enumerate().filter_map(|(at, calls)| Some((at, (*calls)?)));
     let Some((at, least)) = open().min_by_key(|(_, calls)| *calls) else {
-        // All of them wait for a person. One more may work meanwhile, and not one after the other.
-        return if calls.len() <= max_children { Choice::Start } else { Choice::Wait };
+        // All of them wait for a person, and only so many may. Others need not wait for that.
+        return Choice::Start;
     };
     match least {
         0 => Choice::Use(at),
         _ if open().count() < max_children => Choice::Start,
         _ if least < max_in_flight => Choice::Use(at),
         _ => Choice::Wait,
+    }
+}
+
+/// Lets go of the newest idle children that are more than there may be: those that were started
+/// while others waited for a person.
+fn trim(children: &mut Vec<Arc<Live>>, client: &Client, max_children: usize) {
+    let mut extra = children.iter().filter(|live| !live.is_waiting(client)).count();
+    for at in (0..children.len()).rev() {
+        if extra <= max_children {
+            return;
+        }
+        if children[at].usage.in_flight() == 0 && !children[at].is_waiting(client) {
+            children.remove(at);
+            extra -= 1;
+        }
     }
 }
 
@@ -171,6 +216,7 @@ impl Back {
             {
                 let mut children = slot.0.children.lock().await;
                 self.bury(&mut children)?;
+                trim(&mut children, client, max_children);
                 let calls: Vec<_> = children
                     .iter()
                     .map(|live| (!live.is_waiting(client)).then(|| live.usage.in_flight()))
@@ -296,7 +342,13 @@ impl Back {
 
     /// Under what the child of this client is kept.
     fn pool_key(&self, client: &Client, era: Era) -> PoolKey {
-        PoolKey { key: client.key.clone(), era, person: self.person_hash(client) }
+        let is_told_once = era == Era::Legacy && client.key.is_shared();
+        PoolKey {
+            key: client.key.clone(),
+            era,
+            person: self.person_hash(client),
+            answers: is_told_once.then(|| Answers::of(&client.capabilities)),
+        }
     }
 
     /// The client's slot, marked as in use.
@@ -516,7 +568,7 @@ mod tests {
     #[test]
     fn a_child_that_waits_for_a_person_does_not_count() {
         assert_eq!(choose(&[None], 1, 4), Choice::Start);
-        assert_eq!(choose(&[None, None], 1, 4), Choice::Wait, "and not without end");
+        assert_eq!(choose(&[None, None], 1, 4), Choice::Start);
         assert_eq!(choose(&[None, Some(1)], 1, 4), Choice::Use(1));
     }
 }

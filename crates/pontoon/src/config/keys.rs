@@ -132,8 +132,9 @@ pub(super) const KEYS: &[Key] = &[
         also: &["max_processes_per_chat"],
         default: "1",
         doc: "How many processes of a `\"stateful\"` server one address has for sessions without \
-              a key of their own: with more than one, another is started when they are busy. Also \
-              written `max_processes_per_chat`. Without it, `MCPO_STATEFUL_MAX_PROCESSES_PER_IP` \
+              a key of their own: with more than one, another is started when they are busy. \
+              Programs there that offer a server different abilities, such as elicitation, count \
+              apart. Also written `max_processes_per_chat`. Without it, `MCPO_STATEFUL_MAX_PROCESSES_PER_IP` \
               holds.",
         read: |draft, node, reader, _| draft.per_address = reader.measure(node, units::count),
     },
