@@ -345,11 +345,11 @@ impl Exchange<'_> {
         let before = self.lease.before.as_ref();
         match record.complete(answer, before, &self.client).await {
             Ok((answer, receipt, made)) => {
-                // A kept child is free as soon as it has answered. The rest waits for the answer to go
-                // out: the end of a child and the records would share its processors.
                 let own = self.answer_with(reply, &answer, receipt);
-                let own = own.filter(|lease| !matches!(lease, Lease::Kept(..)));
-                tokio::task::yield_now().await;
+                if own.is_some() {
+                    // The end of a child would share the processors with the answer on its way out.
+                    tokio::task::yield_now().await;
+                }
                 record.completed(&answer, made);
                 drop(own);
             }

@@ -101,6 +101,9 @@ impl Place {
     /// What lies there now, where that is not remembered elsewhere.
     pub async fn scan(&self) -> Option<Snapshot> {
         let Self::Job(own) = self else { return None };
+        if let Some(nothing) = own.job.looks_new() {
+            return Some(nothing.clone());
+        }
         let job = Arc::clone(&own.job);
         let taken =
             tokio::task::spawn_blocking(move || Snapshot::take(job.files(), Bounds::default()));

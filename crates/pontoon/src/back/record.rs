@@ -21,7 +21,7 @@ use super::{Back, Surroundings};
 use crate::call::{CallError, Receipt};
 use crate::client::Client;
 use crate::config::{Files, Mode, Server};
-use crate::jobs::{Adopted, Bounds, Ending, Job, Later, Made, Snapshot, Visit};
+use crate::jobs::{Adopted, Bounds, Ending, Entry, Job, Later, Made, Snapshot, Visit};
 use crate::observe::metrics::Limit;
 
 /// So many files of one call are named in its answer; the others are in its job all the same.
@@ -262,7 +262,6 @@ impl Record {
 
     /// Writes that the call was answered like this.
     pub(super) fn completed(&self, answer: &Message, made: Vec<Made>) {
-        let answer = Rewrite::new(answer.clone()).replace(Slot::Id, self.id.clone()).finish();
         self.end(Some(answer), None, made);
     }
 
@@ -286,7 +285,7 @@ impl Record {
         match (&self.site, job) {
             // Its child is still at work there, so it goes after that.
             (Site::Job(own), _) => own.let_go(),
-            (Site::Space(_), Some(job)) => self.around.writer.write(move || {
+            (Site::Space(_), Some(job)) => self.around.writer.write(0, move || {
                 job.discard();
                 Ok(())
             }),
@@ -295,44 +294,66 @@ impl Record {
         self.failed(why);
     }
 
-    fn end(&self, response: Option<Text>, error: Option<String>, files: Vec<Made>) {
+    fn end(&self, answer: Option<&Message>, error: Option<String>, files: Vec<Made>) {
         if !self.is_open.swap(false, Ordering::AcqRel) {
             return;
         }
-        let slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (store, server, began) =
-            (self.around.store.clone(), Arc::clone(&self.server), self.began);
+        match self.job() {
+            Some(job) => self.end_job(job, answer, error, files),
+            None => self.write_journal(error),
+        }
+    }
+
+    fn write_journal(&self, error: Option<String>) {
+        let (slot, store, server) =
+            (self.slot(), self.around.store.clone(), Arc::clone(&self.server));
         let tool = self.request.string(Slot::Name).unwrap_or_default().into_owned();
-        let job = self.job();
+        let (began, took) = (self.began, self.began.elapsed().unwrap_or_default());
+        self.around.writer.write(0, move || {
+            let _slot = slot;
+            let (server, tool, error) = (server.name.as_str(), tool.as_str(), error.as_deref());
+            store.journal(&Entry { began, server, tool, took, error });
+            Ok(())
+        });
+    }
+
+    fn end_job(
+        &self,
+        job: Arc<Job>,
+        answer: Option<&Message>,
+        error: Option<String>,
+        files: Vec<Made>,
+    ) {
+        let (slot, server, began, now) =
+            (self.slot(), Arc::clone(&self.server), self.began, SystemTime::now());
         let beginning = self.beginning.lock().unwrap_or_else(PoisonError::into_inner).take();
         let is_unwritten = beginning.is_some_and(|later| self.around.writer.take_back(&later));
         let request = is_unwritten.then(|| self.request.clone());
-        self.around.writer.write(move || {
+        // As its client knows it.
+        let response = answer
+            .map(|answer| Rewrite::new(answer.clone()).replace(Slot::Id, self.id.clone()).finish());
+        let bytes = request.as_ref().map_or(0, |request| request.text().len())
+            + response.as_ref().map_or(0, Text::len);
+        self.around.writer.write(bytes, move || {
             let _slot = slot;
-            let Some(job) = job else {
-                let took = began.elapsed().unwrap_or_default();
-                store.journal(&crate::jobs::Entry {
-                    began,
-                    server: server.name.as_str(),
-                    tool: &tool,
-                    took,
-                    error: error.as_deref(),
-                });
-                return Ok(());
-            };
-            let opened =
-                request.map(|request| job.open(server.name.as_str(), request.text(), began));
             let pieces: Option<Vec<&[u8]>> =
                 response.as_ref().map(|text| text.pieces().iter().map(Bytes::as_ref).collect());
-            job.finish(&Ending {
+            let ending = Ending {
                 response: pieces.as_deref(),
                 error: error.as_deref(),
                 files: &files,
-                now: SystemTime::now(),
+                now,
                 exit: None,
-            })
-            .and(opened.unwrap_or(Ok(())))
+            };
+            match request {
+                Some(request) => job.record(server.name.as_str(), request.text(), began, &ending),
+                None => job.finish(&ending),
+            }
         });
+    }
+
+    fn slot(&self) -> Option<OwnedSemaphorePermit> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 

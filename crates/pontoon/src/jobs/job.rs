@@ -20,9 +20,9 @@ use super::beneath::open_folder;
 use super::deliver::{Copied, Delivery, MAX_COPIED, give};
 use super::disk::{JobError, is_full};
 use super::names::{SCRATCH, closest};
-use super::record::{LOG, REQUEST, RESPONSE, Record, Status, write_first, write_whole};
+use super::record::{LOG, Payloads, REQUEST, RESPONSE, Record, Status, write_first, write_whole};
 use super::session_space::SessionSpace;
-use super::snapshot::Made;
+use super::snapshot::{Made, Snapshot};
 use super::store::Inner;
 use super::trash;
 
@@ -65,6 +65,8 @@ pub struct Job {
     store: Arc<Inner>,
     id: Uuid,
     files: PathBuf,
+    /// What was in `files` when it was made: nothing.
+    new: Snapshot,
     state: Mutex<State>,
 }
 
@@ -86,6 +88,15 @@ enum Stage {
     Gone,
 }
 
+impl State {
+    /// Known even if it cannot be written now: the ending will tell it.
+    fn begin(&mut self, server: &str, now: SystemTime) {
+        self.stage = Stage::Begun;
+        self.record.server_name = Some(server.to_owned());
+        self.record.created_at = now;
+    }
+}
+
 impl Job {
     /// Makes the directories, and nothing else: this is on the path of a call.
     pub(super) fn make(store: &Arc<Inner>) -> Result<Self, JobError> {
@@ -96,12 +107,18 @@ impl Job {
         store.in_use().insert(id);
         let state = State { stage: Stage::Fresh, record: Record::new(name.clone()) };
         let state = Mutex::new(state);
-        let job = Self { store: Arc::clone(store), id, files, state };
+        let new = Snapshot::default();
+        let mut job = Self { store: Arc::clone(store), id, files, new, state };
         let made = mkdirat(store.root.fd(), &name, Mode::RWXU).map_err(io::Error::from);
         let made = made.and_then(|()| fill(store, &name));
         // On an error the half-made job is dropped, and with that removed.
-        made.map_err(|error| store.disk.explain(&store.root, "make a job", error))?;
+        job.new = made.map_err(|error| store.disk.explain(&store.root, "make a job", error))?;
         Ok(job)
+    }
+
+    /// What lies in `files`, if one look shows that that is nothing yet.
+    pub fn looks_new(&self) -> Option<&Snapshot> {
+        Some(&self.new).filter(|new| new.is_surely_current(&self.files))
     }
 
     /// The id, which nobody can guess.
@@ -120,32 +137,39 @@ impl Job {
     ///
     /// When the records cannot be written; see [`is_full`].
     pub fn begin(&self, server: &str, request: &[u8], now: SystemTime) -> io::Result<()> {
-        self.open(server, request, now)?;
-        let state = self.state();
-        match state.stage {
-            Stage::Gone => Ok(()),
-            _ => state.record.write_first(&self.folder()?),
-        }
-    }
-
-    /// The same without saying that the call goes on, for one that has ended already.
-    ///
-    /// # Errors
-    ///
-    /// As [`Job::begin`].
-    pub fn open(&self, server: &str, request: &[u8], now: SystemTime) -> io::Result<()> {
         let mut state = self.state();
         if state.stage == Stage::Gone {
             return Ok(());
         }
-        // Known even if it cannot be written now: the ending will tell it.
-        state.stage = Stage::Begun;
-        state.record.server_name = Some(server.to_owned());
-        state.record.created_at = now;
-        if self.store.options.store_payloads {
-            write_first(&self.folder()?, REQUEST, |file| file.write_all(request))?;
+        state.begin(server, now);
+        let folder = self.folder()?;
+        self.write_payload(&folder, REQUEST, Some(&[request]))?;
+        state.record.write_first(&folder)
+    }
+
+    /// Records a call that has ended already, without saying first that it goes on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Job::begin`].
+    pub fn record(
+        &self,
+        server: &str,
+        request: &[u8],
+        began: SystemTime,
+        ending: &Ending<'_>,
+    ) -> io::Result<()> {
+        let mut state = self.state();
+        if state.stage == Stage::Gone {
+            return Ok(());
         }
-        Ok(())
+        state.begin(server, began);
+        let folder = self.folder();
+        let kept = match &folder {
+            Ok(folder) => self.write_payload(folder, REQUEST, Some(&[request])),
+            Err(_) => Ok(()),
+        };
+        self.end(&mut state, folder, kept.is_ok().then_some(request), ending).and(kept)
     }
 
     /// Records how the call ended. May be called again, when files came later: the last counts.
@@ -160,6 +184,17 @@ impl Job {
             Stage::Fresh => state.record.created_at = ending.now,
             Stage::Begun | Stage::Ended => {}
         }
+        self.end(&mut state, self.folder(), None, ending)
+    }
+
+    /// `request` is the one that was just written, if it was.
+    fn end(
+        &self,
+        state: &mut State,
+        folder: io::Result<OwnedFd>,
+        request: Option<&[u8]>,
+        ending: &Ending<'_>,
+    ) -> io::Result<()> {
         // Until it is written. If it cannot be, that is tried again when the job is dropped.
         state.stage = Stage::Begun;
         let record = &mut state.record;
@@ -170,17 +205,31 @@ impl Job {
         if ending.exit.is_some() {
             record.exit.clone_from(&ending.exit);
         }
-        let folder = self.folder()?;
-        let mut kept = Ok(());
-        if let (Some(pieces), true) = (ending.response, self.store.options.store_payloads) {
-            kept = write_first(&folder, RESPONSE, |file| {
-                pieces.iter().try_for_each(|piece| file.write_all(piece))
-            });
-        }
+        let folder = folder?;
+        let kept = self.write_payload(&folder, RESPONSE, ending.response);
+        let has_payloads = self.store.options.store_payloads;
+        let known = Payloads {
+            request: request.filter(|_| has_payloads),
+            response: ending.response.filter(|_| has_payloads && kept.is_ok()),
+        };
         // Where there is no room for the answer, there may be some for how it ended.
-        record.write(&folder)?;
+        record.write_with(&folder, known)?;
         state.stage = Stage::Ended;
         kept
+    }
+
+    fn write_payload(
+        &self,
+        folder: &OwnedFd,
+        name: &str,
+        payload: Option<&[&[u8]]>,
+    ) -> io::Result<()> {
+        match payload.filter(|_| self.store.options.store_payloads) {
+            None => Ok(()),
+            Some(pieces) => write_first(folder, name, |file| {
+                pieces.iter().try_for_each(|piece| file.write_all(piece))
+            }),
+        }
     }
 
     /// Records how the child ended, which is often after the answer.
@@ -340,7 +389,7 @@ impl Drop for Job {
 }
 
 /// Makes what a new job's directory holds.
-fn fill(store: &Inner, name: &str) -> io::Result<()> {
+fn fill(store: &Inner, name: &str) -> io::Result<Snapshot> {
     let root = store.root.fd();
     let passage = store.root.passage();
     if passage != Mode::RWXU {
@@ -350,7 +399,7 @@ fn fill(store: &Inner, name: &str) -> io::Result<()> {
     let files = format!("{name}/{FILES}");
     mkdirat(root, &files, Mode::RWXU)?;
     mkdirat(root, format!("{files}/{SCRATCH}"), Mode::RWXU)?;
-    Ok(())
+    Snapshot::of_new(open_folder(root, files.as_bytes())?)
 }
 
 /// A line as it may be shown on a terminal.

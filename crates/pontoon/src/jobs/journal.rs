@@ -90,7 +90,7 @@ impl Journal {
         Self { owner, state: Mutex::new(State::New) }
     }
 
-    /// Writes one line, at once: it is there even if we are killed.
+    /// Writes one line. Nothing is held back: it stays even if we are killed.
     pub(super) fn write(&self, root: &Root, entry: &Entry<'_>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = self.append(root, &mut state, &entry.line()) {

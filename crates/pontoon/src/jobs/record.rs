@@ -59,6 +59,13 @@ pub(super) struct Record {
     pub(super) files: Vec<Made>,
 }
 
+/// The payloads of a job that are in memory, the response in the pieces it is in.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Payloads<'a> {
+    pub(super) request: Option<&'a [u8]>,
+    pub(super) response: Option<&'a [&'a [u8]]>,
+}
+
 fn as_text<S: serde::Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&text_of(*time))
 }
@@ -101,8 +108,13 @@ impl Record {
     /// there is no room for them they are left out, and in the end given up: how a call ended is
     /// worth more than what it said.
     pub(super) fn write(&self, folder: &OwnedFd) -> io::Result<()> {
+        self.write_with(folder, Payloads::default())
+    }
+
+    /// The same with payloads that were just written, so that they need not be read again.
+    pub(super) fn write_with(&self, folder: &OwnedFd, known: Payloads<'_>) -> io::Result<()> {
         let bare = || write_whole(folder, METADATA, |file| self.write_bare(file));
-        match write_whole(folder, METADATA, |file| self.write_to(folder, file)) {
+        match write_whole(folder, METADATA, |file| self.write_to(folder, known, file)) {
             Err(error) if is_full(&error) => bare().or_else(|_| {
                 for payload in [RESPONSE, REQUEST] {
                     let _gone = unlinkat(folder, payload, AtFlags::empty());
@@ -115,7 +127,7 @@ impl Record {
 
     /// The same where there most likely is none yet, which costs less.
     pub(super) fn write_first(&self, folder: &OwnedFd) -> io::Result<()> {
-        write_first(folder, METADATA, |file| self.write_to(folder, file))
+        write_first(folder, METADATA, |file| self.write_to(folder, Payloads::default(), file))
     }
 
     fn write_bare(&self, file: &mut BufWriter<File>) -> io::Result<()> {
@@ -123,11 +135,22 @@ impl Record {
         file.write_all(b"\n")
     }
 
-    fn write_to(&self, folder: &OwnedFd, file: &mut BufWriter<File>) -> io::Result<()> {
+    fn write_to(
+        &self,
+        folder: &OwnedFd,
+        known: Payloads<'_>,
+        file: &mut BufWriter<File>,
+    ) -> io::Result<()> {
         let head = serde_json::to_vec(self)?;
         file.write_all(head.strip_suffix(b"}").unwrap_or(&head))?;
-        for (member, name) in [("request", REQUEST), ("response", RESPONSE)] {
-            if let Some(mut payload) = open_record(folder, name)? {
+        let request = known.request.as_ref().map(std::slice::from_ref);
+        for (member, name, known) in
+            [("request", REQUEST, request), ("response", RESPONSE, known.response)]
+        {
+            if let Some(pieces) = known {
+                write!(file, ",\"{member}\":")?;
+                pieces.iter().try_for_each(|piece| file.write_all(piece))?;
+            } else if let Some(mut payload) = open_record(folder, name)? {
                 write!(file, ",\"{member}\":")?;
                 io::copy(&mut payload, file)?;
             }

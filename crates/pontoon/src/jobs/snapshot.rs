@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, futimens, open};
 use rustix::process::geteuid;
 use serde::Serialize;
 
@@ -70,12 +70,28 @@ impl Snapshot {
         Self::of(open(directory, flags, Mode::empty())?, bounds)
     }
 
+    /// What is in a directory of ours that was just made: nothing. Its time is set back, so that
+    /// whatever comes next changes it.
+    pub(super) fn of_new(directory: impl AsFd) -> io::Result<Self> {
+        let mut node = Node::of(&directory)?;
+        // Whole seconds, which every file system keeps.
+        let made = node.modified.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let set_back = made.saturating_sub(1);
+        node.modified = UNIX_EPOCH + Duration::from_secs(set_back);
+        let last_modification =
+            Timespec { tv_sec: set_back.try_into().unwrap_or_default(), tv_nsec: 0 };
+        let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ };
+        futimens(&directory, &Timestamps { last_access, last_modification })?;
+        Ok(Self { is_whole: true, settled: Some(node), ..Self::default() })
+    }
+
     /// Whether one look at `directory`, which it was taken of, shows that there is nothing new;
     /// `false` may mean either.
     pub fn is_surely_current(&self, directory: &Path) -> bool {
         let Some(settled) = &self.settled else { return false };
-        // A directory that is full of temporary files again has other times, too.
-        Node::at(rustix::fs::CWD, directory).is_ok_and(|now| now == *settled)
+        // Whose it is may have changed meanwhile.
+        Node::at(rustix::fs::CWD, directory)
+            .is_ok_and(|now| now.is_same(settled) && now.modified == settled.modified)
     }
 
     /// The same of an open directory.
@@ -225,6 +241,22 @@ mod tests {
         check(work, &[], 6);
         // Both names of a file that has two.
         check(|place| fs::hard_link(place.join("kept"), place.join("hard")).unwrap(), &[], 2);
+    }
+
+    #[test]
+    fn whatever_comes_into_a_new_folder_is_seen_at_once() {
+        let works: [fn(&Path); 3] = [
+            |place| fs::write(place.join("file"), "").unwrap(),
+            |place| fs::create_dir(place.join("folder")).unwrap(),
+            |place| symlink("/etc", place.join("link")).unwrap(),
+        ];
+        for work in works {
+            let place = tempfile::tempdir().unwrap();
+            let new = Snapshot::of_new(File::open(place.path()).unwrap()).unwrap();
+            assert!(new.is_surely_current(place.path()));
+            work(place.path());
+            assert!(!new.is_surely_current(place.path()));
+        }
     }
 
     #[test]
