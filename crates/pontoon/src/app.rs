@@ -1,5 +1,8 @@
 //! The bridge as a whole: builds the parts, waits for a signal, and stops them in order.
 
+mod reload;
+mod single;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,7 +20,7 @@ use crate::back::pool::Budget;
 use crate::back::spares::WarmMemory;
 use crate::back::{Back, Surroundings};
 use crate::config::isolation::Level;
-use crate::config::{Config, Files, Server, Source};
+use crate::config::{Config, Server, Source};
 use crate::front::auth::Auth;
 use crate::front::guard::Guard;
 use crate::front::http::{self, Site};
@@ -27,6 +30,8 @@ use crate::observe::metrics::Metrics;
 use crate::session::admit::Admission;
 use crate::session::catalog::Entry;
 use crate::session::{Entries, Sessions};
+
+pub use single::Single;
 
 /// How long open calls may go on after the first signal.
 const GRACE: Duration = Duration::from_secs(30);
@@ -233,56 +238,6 @@ impl App {
         }
     }
 
-    /// Serves what this configuration names. What it leaves as it was goes on undisturbed.
-    fn reload(&self, config: &Config) {
-        let before = self.site.sessions.entries();
-        if has_users(config)
-            && let Err(error) = self.around.store.admit_other_users()
-        {
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                "the jobs stay shut to other users"
-            );
-        }
-        let mut entries = Entries::new();
-        let (mut added, mut changed) = (Vec::new(), Vec::new());
-        for server in &config.servers {
-            let name = server.name.to_string();
-            let entry = match before.get(&name) {
-                Some(entry) if *entry.back.server == **server => Arc::clone(entry),
-                known => {
-                    if known.is_some() { &mut changed } else { &mut added }.push(name.clone());
-                    entry(server, &self.around, self.state_dir.as_deref(), &self.stop)
-                }
-            };
-            if let Err(error) = entry.back.check_isolation() {
-                // Its calls fail with the same words; the other servers are not concerned.
-                tracing::error!(error = &error as &dyn std::error::Error, "a server cannot be run");
-            }
-            entries.insert(name, entry);
-        }
-        let fresh: Vec<_> = entries
-            .values()
-            .filter(|entry| !before.values().any(|known| Arc::ptr_eq(known, entry)))
-            .cloned()
-            .collect();
-        let removed: Vec<_> =
-            before.keys().filter(|name| !entries.contains_key(*name)).cloned().collect();
-        let retired = before
-            .iter()
-            .filter(|(name, entry)| entries.get(*name).is_none_or(|now| !Arc::ptr_eq(now, entry)));
-        let retired: Vec<_> = retired.map(|(_, entry)| Arc::clone(entry)).collect();
-        self.site.sessions.replace(entries);
-        fresh.iter().for_each(|entry| self.keep(entry));
-        for entry in retired {
-            // Calls that are under way hold what they need; everything else of the old one goes.
-            entry.back.stop.cancel();
-            entry.back.drain();
-        }
-        tracing::info!(?added, ?changed, ?removed, "configuration taken over");
-        self.around.metrics.reloaded(true);
-    }
-
     /// What is counted, for whoever reads the configuration again.
     pub fn metrics(&self) -> Arc<Metrics> {
         Arc::clone(&self.around.metrics)
@@ -372,59 +327,5 @@ async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {
     tokio::select! {
         () = stop.cancelled() => {}
         () = work => {}
-    }
-}
-
-/// The catalogue entry of one server, for a command that uses it alone, and the folder its children
-/// work in, which goes with it.
-#[derive(Debug)]
-pub struct Single {
-    /// The server.
-    pub entry: Arc<Entry>,
-    around: Surroundings,
-    scratch: PathBuf,
-}
-
-impl Single {
-    /// The server of that name, if there is one.
-    ///
-    /// # Errors
-    ///
-    /// [`StartError`] when there is no folder to work in.
-    pub fn new(config: &Config, name: &str, spawner: &Spawner) -> Result<Option<Self>, StartError> {
-        let Some(server) = config.server(name) else { return Ok(None) };
-        // Files are handed over, so no links to them are wanted.
-        let files = match server.files {
-            Files::Off => Files::Off,
-            Files::Append | Files::Header => Files::Header,
-        };
-        let server = Arc::new(Server { files, ..Server::clone(server) });
-        let scratch = std::env::temp_dir().join(format!("pontoon-{}", uuid::Uuid::new_v4()));
-        let around = surroundings(config, &scratch, spawner.clone(), Arc::default())?;
-        let stop = CancellationToken::new();
-        let entry = entry(&server, &around, config.state_dir.as_deref(), &stop);
-        Ok(Some(Self { entry, around, scratch }))
-    }
-}
-
-impl Single {
-    /// Where the files of a job are.
-    pub fn files_of(&self, job: uuid::Uuid) -> PathBuf {
-        self.scratch.join(job.to_string()).join("files")
-    }
-
-    /// Stops the server's children, and leaves nothing behind.
-    pub async fn close(self) {
-        self.entry.back.drain();
-        self.around.spawner.stop_all(&Ladder::default()).await;
-        settle(&self.around).await;
-    }
-}
-
-impl Drop for Single {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.scratch) {
-            tracing::debug!(folder = %self.scratch.display(), %error, "not removed");
-        }
     }
 }

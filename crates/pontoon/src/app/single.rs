@@ -1,0 +1,64 @@
+//! One server without a listener, for a command that uses it alone.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pontoon_supervise::{Ladder, Spawner};
+use tokio_util::sync::CancellationToken;
+
+use super::{StartError, entry, settle, surroundings};
+use crate::back::Surroundings;
+use crate::config::{Config, Files, Server};
+use crate::session::catalog::Entry;
+
+/// The catalogue entry of one server, for a command that uses it alone, and the folder its children
+/// work in, which goes with it.
+#[derive(Debug)]
+pub struct Single {
+    /// The server.
+    pub entry: Arc<Entry>,
+    around: Surroundings,
+    scratch: PathBuf,
+}
+
+impl Single {
+    /// The server of that name, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`] when there is no folder to work in.
+    pub fn new(config: &Config, name: &str, spawner: &Spawner) -> Result<Option<Self>, StartError> {
+        let Some(server) = config.server(name) else { return Ok(None) };
+        // Files are handed over, so no links to them are wanted.
+        let files = match server.files {
+            Files::Off => Files::Off,
+            Files::Append | Files::Header => Files::Header,
+        };
+        let server = Arc::new(Server { files, ..Server::clone(server) });
+        let scratch = std::env::temp_dir().join(format!("pontoon-{}", uuid::Uuid::new_v4()));
+        let around = surroundings(config, &scratch, spawner.clone(), Arc::default())?;
+        let stop = CancellationToken::new();
+        let entry = entry(&server, &around, config.state_dir.as_deref(), &stop);
+        Ok(Some(Self { entry, around, scratch }))
+    }
+
+    /// Where the files of a job are.
+    pub fn files_of(&self, job: uuid::Uuid) -> PathBuf {
+        self.scratch.join(job.to_string()).join("files")
+    }
+
+    /// Stops the server's children, and leaves nothing behind.
+    pub async fn close(self) {
+        self.entry.back.drain();
+        self.around.spawner.stop_all(&Ladder::default()).await;
+        settle(&self.around).await;
+    }
+}
+
+impl Drop for Single {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.scratch) {
+            tracing::debug!(folder = %self.scratch.display(), %error, "not removed");
+        }
+    }
+}
