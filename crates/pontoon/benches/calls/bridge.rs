@@ -27,7 +27,13 @@ pub(crate) struct Bridge {
 impl Bridge {
     /// Starts `pontoon` with a server that runs `program` with `args`, and waits until it is known.
     pub(crate) fn start(pontoon: &Path, mode: &str, program: &Path, args: &[&str]) -> Self {
-        let server = json!({ "command": program, "args": args, "mode": mode });
+        // All clients come from one address, which may have 32 conversations unless it is told.
+        let server = match mode {
+            "stateful" => json!({
+                "command": program, "args": args, "mode": mode, "max_processes_per_client": 64,
+            }),
+            _ => json!({ "command": program, "args": args, "mode": mode }),
+        };
         let bridge = Self::serve(pontoon, &server);
         bridge.wait_for_no_child();
         bridge

@@ -121,6 +121,10 @@ pub fn embedded(answer: &Message) -> Vec<Embedded> {
     else {
         return Vec::new();
     };
+    // Most have none, and a result may be long.
+    if memchr::memmem::find(content, b"\"blob\"").is_none() {
+        return Vec::new();
+    }
     let text = answer.text();
     let offset = |part: &[u8]| part.as_ptr() as usize - text.as_ptr() as usize;
     let mut found = Vec::new();
