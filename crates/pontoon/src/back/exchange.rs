@@ -179,7 +179,7 @@ pub(super) struct Exchange<'b> {
     pub(super) request: Message,
     pub(super) client: Arc<Client>,
     /// The record of a tool call.
-    pub(super) record: Option<Record>,
+    pub(super) record: Option<Box<Record<'b>>>,
 }
 
 /// Where an exchange stands after something was heard.
@@ -272,7 +272,7 @@ impl Exchange<'_> {
                     Step::Over
                 }
                 Heard::Unsent if may_retry => {
-                    self.record.iter().for_each(Record::forget);
+                    self.record.iter().for_each(|record| record.forget());
                     return Some((cancel, reply));
                 }
                 Heard::Unsent | Heard::Ended | Heard::Gone => {
@@ -341,7 +341,7 @@ impl Exchange<'_> {
         }
     }
 
-    async fn answer_recorded(self, record: Record, reply: Reply, answer: Message) {
+    async fn answer_recorded(self, record: Box<Record<'_>>, reply: Reply, answer: Message) {
         let before = self.lease.before.as_ref();
         match record.complete(answer, before, &self.client).await {
             Ok((answer, receipt, made)) => {

@@ -14,13 +14,13 @@ use bytes::Bytes;
 use pontoon_wire::{Message, Rewrite, Slot, Text};
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::Back;
 use super::answer::{self, Offer};
 use super::children::Lease;
 use super::place::{OwnJob, Place, blocking};
-use super::{Back, Surroundings};
 use crate::call::{CallError, Receipt};
 use crate::client::Client;
-use crate::config::{Files, Mode, Server};
+use crate::config::{Files, Mode};
 use crate::jobs::{Adopted, Bounds, Ending, Entry, Job, Later, Made, Snapshot, Visit};
 use crate::observe::metrics::Limit;
 
@@ -36,9 +36,8 @@ enum Site {
 
 /// The record of one call, until its end.
 #[derive(Debug)]
-pub(super) struct Record {
-    around: Surroundings,
-    server: Arc<Server>,
+pub(super) struct Record<'b> {
+    back: &'b Back,
     site: Site,
     request: Message,
     id: Bytes,
@@ -58,7 +57,7 @@ impl Back {
         lease: &Lease,
         request: &Message,
         id: &Bytes,
-    ) -> Result<Option<Record>, CallError> {
+    ) -> Result<Option<Box<Record<'_>>>, CallError> {
         let Some(place) = lease.place.clone() else { return Ok(None) };
         let slot = self.around.writer.slot().ok_or_else(|| {
             self.around.metrics.refused(Limit::Records);
@@ -80,9 +79,9 @@ impl Back {
             Place::Job(own) => Site::Job(own),
             Place::Space(space) => Site::Space(Arc::new(space.visit())),
         };
-        let record = Record {
-            around: self.around.clone(),
-            server: Arc::clone(&self.server),
+        // In a box, so that the call stays small: it is moved more than once.
+        let record = Box::new(Record {
+            back: self,
             site,
             request: request.clone(),
             id: id.clone(),
@@ -91,7 +90,7 @@ impl Back {
             beginning: Mutex::new(None),
             is_open: AtomicBool::new(true),
             slot: Mutex::new(Some(slot)),
-        };
+        });
         if let Some(job) = job {
             record.begin_job(job);
         }
@@ -99,13 +98,14 @@ impl Back {
     }
 }
 
-impl Record {
+impl Record<'_> {
     fn begin_job(&self, job: Arc<Job>) {
         *self.job.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&job));
-        self.around.metrics.jobs.bump();
-        let (server, request, began) = (Arc::clone(&self.server), self.request.clone(), self.began);
+        self.back.around.metrics.jobs.bump();
+        let (server, request, began) =
+            (Arc::clone(&self.back.server), self.request.clone(), self.began);
         let begin = move || job.begin(server.name.as_str(), request.text(), began);
-        let later = self.around.writer.write_later(begin);
+        let later = self.back.around.writer.write_later(begin);
         *self.beginning.lock().unwrap_or_else(PoisonError::into_inner) = Some(later);
     }
 
@@ -118,7 +118,8 @@ impl Record {
         if let Some(job) = self.job() {
             return Ok(job);
         }
-        let job = self.around.new_job().await.map_err(|error| self.around.not_kept(&error))?;
+        let job =
+            self.back.around.new_job().await.map_err(|error| self.back.around.not_kept(&error))?;
         self.begin_job(Arc::clone(&job));
         Ok(job)
     }
@@ -130,7 +131,7 @@ impl Record {
         before: Option<&Snapshot>,
         client: &Client,
     ) -> Result<(Message, Option<Receipt>, Vec<Made>), CallError> {
-        if self.server.files == Files::Off {
+        if self.back.server.files == Files::Off {
             let receipt = self.job().map(|job| Receipt { job: job.id(), files: Vec::new() });
             return Ok((answer, receipt, Vec::new()));
         }
@@ -143,9 +144,9 @@ impl Record {
         let more = made.len() - offers.len();
         let files = offers.iter().map(|offer| (offer.name.clone(), offer.url.clone())).collect();
         let receipt = Receipt { job: job.id(), files };
-        let answer = match self.server.files {
+        let answer = match self.back.server.files {
             Files::Append => {
-                let expires = now + self.around.file_expiry;
+                let expires = now + self.back.around.file_expiry;
                 let expires = humantime::format_rfc3339_seconds(expires).to_string();
                 answer::with_files(answer, &offers, more, &too_large, &expires, client.revision)
             }
@@ -155,7 +156,7 @@ impl Record {
     }
 
     fn offer(&self, job: &Job, made: &Made, client: &Client, now: SystemTime) -> Offer {
-        let url = self.around.links.url(job.id(), &made.path, now);
+        let url = self.back.around.links.url(job.id(), &made.path, now);
         // A client wants an absolute address. Without one of ours, it is where it reached us.
         let uri = match url.starts_with('/') {
             true => {
@@ -219,12 +220,12 @@ impl Record {
     async fn adopt(&self, visit: &Arc<Visit>, found: Vec<Made>) -> Result<Adopted, CallError> {
         let (job, visit) = (self.job_made().await?, Arc::clone(visit));
         let adopted = blocking(move || job.adopt(visit.space(), &found)).await;
-        adopted.map_err(|error| self.around.not_kept(&error))
+        adopted.map_err(|error| self.back.around.not_kept(&error))
     }
 
     /// What arguments and answer say of where files are, as paths inside the workspace.
     fn hints(&self, answer: &Message) -> Vec<String> {
-        let fields = &self.server.file_path_fields;
+        let fields = &self.back.server.file_path_fields;
         if fields.is_empty() {
             return Vec::new();
         }
@@ -257,7 +258,7 @@ impl Record {
             }
             Ok(made)
         });
-        put.await.map_err(|error| self.around.not_kept(&error))
+        put.await.map_err(|error| self.back.around.not_kept(&error))
     }
 
     /// Writes that the call was answered like this.
@@ -285,7 +286,7 @@ impl Record {
         match (&self.site, job) {
             // Its child is still at work there, so it goes after that.
             (Site::Job(own), _) => own.let_go(),
-            (Site::Space(_), Some(job)) => self.around.writer.write(0, move || {
+            (Site::Space(_), Some(job)) => self.back.around.writer.write(0, move || {
                 job.discard();
                 Ok(())
             }),
@@ -306,10 +307,10 @@ impl Record {
 
     fn write_journal(&self, error: Option<String>) {
         let (slot, store, server) =
-            (self.slot(), self.around.store.clone(), Arc::clone(&self.server));
+            (self.slot(), self.back.around.store.clone(), Arc::clone(&self.back.server));
         let tool = self.request.string(Slot::Name).unwrap_or_default().into_owned();
         let (began, took) = (self.began, self.began.elapsed().unwrap_or_default());
-        self.around.writer.write(0, move || {
+        self.back.around.writer.write(0, move || {
             let _slot = slot;
             let (server, tool, error) = (server.name.as_str(), tool.as_str(), error.as_deref());
             store.journal(&Entry { began, server, tool, took, error });
@@ -325,16 +326,16 @@ impl Record {
         files: Vec<Made>,
     ) {
         let (slot, server, began, now) =
-            (self.slot(), Arc::clone(&self.server), self.began, SystemTime::now());
+            (self.slot(), Arc::clone(&self.back.server), self.began, SystemTime::now());
         let beginning = self.beginning.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let is_unwritten = beginning.is_some_and(|later| self.around.writer.take_back(&later));
+        let is_unwritten = beginning.is_some_and(|later| self.back.around.writer.take_back(&later));
         let request = is_unwritten.then(|| self.request.clone());
         // As its client knows it.
         let response = answer
             .map(|answer| Rewrite::new(answer.clone()).replace(Slot::Id, self.id.clone()).finish());
         let bytes = request.as_ref().map_or(0, |request| request.text().len())
             + response.as_ref().map_or(0, Text::len);
-        self.around.writer.write(bytes, move || {
+        self.back.around.writer.write(bytes, move || {
             let _slot = slot;
             let pieces: Option<Vec<&[u8]>> =
                 response.as_ref().map(|text| text.pieces().iter().map(Bytes::as_ref).collect());
@@ -357,7 +358,7 @@ impl Record {
     }
 }
 
-impl Drop for Record {
+impl Drop for Record<'_> {
     fn drop(&mut self) {
         self.failed("the call was cancelled, or the bridge stopped, before the server answered");
     }
