@@ -13,8 +13,9 @@ use super::node::Node;
 use super::record::{Head, Record, Status};
 use super::store::Inner;
 
-/// Why such a job failed.
-const ERROR: &str = "the bridge ended before the answer";
+/// What is known of such a job. Records are written a little behind the answer, so its client may
+/// have had one.
+const ERROR: &str = "the bridge ended before it recorded how this call ended";
 
 /// Records every job as failed that has not ended and belongs to no bridge that is alive.
 ///
