@@ -20,7 +20,7 @@ use super::beneath::open_folder;
 use super::deliver::{Copied, Delivery, MAX_COPIED, give};
 use super::disk::{JobError, is_full};
 use super::names::{SCRATCH, closest};
-use super::record::{LOG, Payloads, REQUEST, RESPONSE, Record, Status, write_first, write_whole};
+use super::record::{LOG, Payloads, REQUEST, RESPONSE, Record, Status, write_whole};
 use super::session_space::SessionSpace;
 use super::snapshot::{Made, Snapshot};
 use super::store::Inner;
@@ -144,7 +144,7 @@ impl Job {
         state.begin(server, now);
         let folder = self.folder()?;
         self.write_payload(&folder, REQUEST, Some(&[request]))?;
-        state.record.write_first(&folder)
+        state.record.write(&folder)
     }
 
     /// Records a call that has ended already, without saying first that it goes on.
@@ -226,7 +226,7 @@ impl Job {
     ) -> io::Result<()> {
         match payload.filter(|_| self.store.options.store_payloads) {
             None => Ok(()),
-            Some(pieces) => write_first(folder, name, |file| {
+            Some(pieces) => write_whole(folder, name, |file| {
                 pieces.iter().try_for_each(|piece| file.write_all(piece))
             }),
         }

@@ -125,11 +125,6 @@ impl Record {
         }
     }
 
-    /// The same where there most likely is none yet, which costs less.
-    pub(super) fn write_first(&self, folder: &OwnedFd) -> io::Result<()> {
-        write_first(folder, METADATA, |file| self.write_to(folder, Payloads::default(), file))
-    }
-
     fn write_bare(&self, file: &mut BufWriter<File>) -> io::Result<()> {
         file.write_all(&serde_json::to_vec(self)?)?;
         file.write_all(b"\n")
@@ -156,22 +151,6 @@ impl Record {
             }
         }
         file.write_all(b"}\n")
-    }
-}
-
-/// Writes a file that most likely is not there yet; one that is, is replaced by a whole one.
-///
-/// Who is killed in the middle leaves half of it. That does no harm: a half `metadata.json` is as
-/// good as none, and the others count only when it says so.
-pub(super) fn write_first(
-    folder: &OwnedFd,
-    name: &str,
-    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
-) -> io::Result<()> {
-    match create(folder, name) {
-        Ok(file) => fill(folder, name, file, write),
-        Err(Errno::EXIST) => write_whole(folder, name, write),
-        Err(error) => Err(error.into()),
     }
 }
 

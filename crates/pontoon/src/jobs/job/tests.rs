@@ -262,3 +262,38 @@ fn children_of_other_users_reach_their_own_files_only() {
         assert!(space.visit().made().unwrap().is_empty(), "a gift is no change");
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn every_record_gets_its_name_only_when_it_is_whole() {
+    use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+
+    for is_short in [true, false] {
+        let (store, _place) = store(true);
+        let job = store.new_job().unwrap();
+        let watch = inotify::init(CreateFlags::NONBLOCK).unwrap();
+        let folder = job.files().parent().unwrap();
+        inotify::add_watch(&watch, folder, WatchFlags::CREATE | WatchFlags::MOVED_TO).unwrap();
+        let ending = ending(Some(&[b"{}"]), None);
+        if is_short {
+            job.record("slides", b"{}", now(), &ending).unwrap();
+        } else {
+            job.begin("slides", b"{}", now()).unwrap();
+            job.finish(&ending).unwrap();
+        }
+        let (mut made, mut named) = (Vec::new(), Vec::new());
+        let mut space = [std::mem::MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(&watch, &mut space);
+        while let Ok(event) = events.next() {
+            let name = event.file_name().unwrap().to_string_lossy().into_owned();
+            match event.events().contains(ReadFlags::MOVED_TO) {
+                true => named.push(name),
+                false => made.push(name),
+            }
+        }
+        named.sort();
+        named.dedup();
+        assert_eq!(named, ["metadata.json", "request.json", "response.json"], "{is_short}");
+        assert!(made.iter().all(|name| name.starts_with('.')), "{is_short}: {made:?}");
+    }
+}
