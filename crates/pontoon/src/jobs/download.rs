@@ -331,13 +331,13 @@ mod tests {
         let job = scene.job.id().to_string();
         let (over, served) = (AtomicBool::new(false), AtomicBool::new(false));
         let canary = scene.path("../../../secret").canonicalize().unwrap();
+        fs::create_dir(scene.path("way")).unwrap();
+        fs::write(scene.path("way/secret"), "mine").unwrap();
+        symlink(canary.parent().unwrap(), scene.path("out")).unwrap();
+        symlink(&canary, scene.path("link")).unwrap();
+        fs::write(scene.path("file"), "mine").unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                fs::create_dir(scene.path("way")).unwrap();
-                fs::write(scene.path("way/secret"), "mine").unwrap();
-                symlink(canary.parent().unwrap(), scene.path("out")).unwrap();
-                symlink(&canary, scene.path("link")).unwrap();
-                fs::write(scene.path("file"), "mine").unwrap();
                 while !over.load(Ordering::Relaxed) {
                     for (one, two) in [("way", "out"), ("file", "link")] {
                         let spare = scene.path("spare");
