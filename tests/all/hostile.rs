@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pontoon_tests::client::{Connection, Exchange, Legacy, Modern, Response, Speaker};
+use pontoon_tests::program;
 use pontoon_tests::rig::{Rig, Server, holds_within, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -462,10 +463,8 @@ fn a_page_from_a_foreign_address_is_refused_wherever_the_bridge_listens() {
     let mut binaries = binaries();
     // The kit's own bridges listen on loopback; the fifth word is the configuration.
     let listen = "serve --listen 0.0.0.0:0 --insecure --config \"$5\"";
-    let script = format!("#!/bin/sh\nexec {} {listen}\n", binaries.pontoon.display());
-    fs::write(&wrapper, script).unwrap();
-    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
-    binaries.pontoon = wrapper;
+    let script = format!("exec {} {listen}", binaries.pontoon.display());
+    binaries.pontoon = program::script(&wrapper, &script);
     let rig = pontoon_tests::rig::Plan::new(binaries, [fixture("stateful")]).start();
     assert!(rig.address().ip().is_unspecified(), "{}", rig.address());
     let mut client = Modern::new(&rig.endpoint("fixture"));

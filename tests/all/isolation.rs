@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pontoon_tests::client::{Modern, Response, Speaker};
+use pontoon_tests::program;
 use pontoon_tests::rig::{Plan, Rig, Server, processes, wait_until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -78,10 +79,7 @@ impl Place {
 
     /// A program where everybody can run it.
     fn program(&self, program: &Path) -> PathBuf {
-        let copy = self.path("programs").join(program.file_name().unwrap());
-        fs::copy(program, &copy).unwrap();
-        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
-        copy
+        program::copy(program, &self.path("programs").join(program.file_name().unwrap()))
     }
 
     /// The server that tries what it is told to, called `rude`.

@@ -196,7 +196,7 @@ fn a_file_that_is_full_is_turned_over() {
     let rig = plan.variable("MCPO_LOG_DIR", place.path().to_str().unwrap()).start();
     let mut session = Legacy::open(&rig.endpoint("rude"));
     assert_eq!(session.call(1, "echo", json!({"text": "x"})).status(), 200);
-    wait_until("two files are full", Duration::from_secs(120), || files(place.path()).len() >= 3);
+    wait_until("two files are full", Duration::from_secs(300), || files(place.path()).len() >= 3);
     session.end();
     for file in files(place.path()) {
         let facts = fs::metadata(&file).unwrap();

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pontoon_tests::client::{Legacy, Modern, Speaker};
-use pontoon_tests::rig::processes;
-use pontoon_tests::rig::{Rig, Server, holds_within, send_signal, wait_until};
+use pontoon_tests::program;
+use pontoon_tests::rig::{Rig, Server, holds_within, processes, send_signal, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -117,7 +117,7 @@ fn a_spare_that_died_is_replaced_and_never_served() {
         let waiting = pids(&rig);
         waiting.iter().for_each(|pid| send_signal(*pid, Signal::KILL).unwrap());
         // As soon as they are dead: the bridge may not have heard of it yet.
-        let is_dead = |pid: &u32| processes::read(*pid).is_none_or(|process| process.is_zombie());
+        let is_dead = |pid: &u32| processes::read(*pid).is_none_or(|process| process.is_over());
         wait_until("they are dead", SOON, || waiting.iter().all(is_dead));
         let pid = pid(&mut client);
         assert!(!waiting.contains(&pid), "round {round}");
@@ -272,8 +272,7 @@ fn spares_leave_nothing_on_the_disk() {
 fn a_start_that_fails_leaves_nothing_on_the_disk() {
     let directory = tempfile::tempdir().unwrap();
     let folder = directory.path().join("jobs");
-    let program = directory.path().join("server");
-    std::fs::copy(binaries().fixture_server, &program).unwrap();
+    let program = program::copy(&binaries().fixture_server, &directory.path().join("server"));
     let server = Server::new("fixture", &program, &[]).with("warm", 1);
     let plan = plan([server]).variable("MCPO_JOBS_DIR", folder.to_str().unwrap());
     let rig = plan.start();

@@ -8,10 +8,12 @@
 //! - [`client`] speaks HTTP/1.1 and both eras of the protocol, down to single bytes.
 //! - [`disk`] is a small one, to be filled.
 //! - [`metrics`] reads the page of `/metrics`, and is strict about it.
+//! - [`program`] makes programs that can be run at once.
 //! - [`transcript`] reads and plays the conversations under `tests/transcripts`.
 
 pub mod client;
 pub mod disk;
 pub mod metrics;
+pub mod program;
 pub mod rig;
 pub mod transcript;

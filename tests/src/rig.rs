@@ -75,9 +75,11 @@ impl Rig {
         let mut bridge = command.stderr(Stdio::piped()).spawn().expect("the bridge starts");
 
         let (printed, log) = <(Arc<Mutex<String>>, Arc<Mutex<String>>)>::default();
-        collect(bridge.stderr.take().expect("piped just above"), &[&printed]);
-        collect(bridge.stdout.take().expect("piped just above"), &[&printed, &log]);
-        let address = wait_for_address(&mut bridge, &printed);
+        let readers = [
+            collect(bridge.stderr.take().expect("piped just above"), &[&printed]),
+            collect(bridge.stdout.take().expect("piped just above"), &[&printed, &log]),
+        ];
+        let address = wait_for_address(&mut bridge, &printed, &readers);
         let watcher = Watcher::start(bridge.id());
         // The system tells the programs of processes without symbolic links.
         let programs =
@@ -425,7 +427,10 @@ fn new_tag() -> String {
 }
 
 /// Keeps reading, so that the bridge never waits for us.
-fn collect(from: impl std::io::Read + Send + 'static, into: &[&Arc<Mutex<String>>]) {
+fn collect(
+    from: impl std::io::Read + Send + 'static,
+    into: &[&Arc<Mutex<String>>],
+) -> thread::JoinHandle<()> {
     let into: Vec<_> = into.iter().map(|text| Arc::clone(text)).collect();
     thread::spawn(move || {
         for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
@@ -436,10 +441,14 @@ fn collect(from: impl std::io::Read + Send + 'static, into: &[&Arc<Mutex<String>
                 text.push('\n');
             }
         }
-    });
+    })
 }
 
-fn wait_for_address(bridge: &mut Child, printed: &Mutex<String>) -> SocketAddr {
+fn wait_for_address(
+    bridge: &mut Child,
+    printed: &Mutex<String>,
+    readers: &[thread::JoinHandle<()>; 2],
+) -> SocketAddr {
     let mut address = None;
     let said = || printed.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let listens = holds_within(START, || {
@@ -451,6 +460,8 @@ fn wait_for_address(bridge: &mut Child, printed: &Mutex<String>) -> SocketAddr {
     }
     let _ = bridge.kill();
     let status = bridge.wait();
+    // Its last words may still be on their way.
+    holds_within(SETTLE, || readers.iter().all(thread::JoinHandle::is_finished));
     panic!("the bridge does not listen ({status:?}); it said:\n{}", said());
 }
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use pontoon_tests::program;
 use pontoon_tests::rig::{Binaries, Plan, bridge_command};
 use serde_json::{Value, json};
 
@@ -21,9 +22,7 @@ fn bridge_by(place: &Place, script: &str) -> PathBuf {
     let path = place.path("bridge.sh");
     let pontoon = place.program(&binaries().pontoon).display().to_string();
     let script = script.replace("PONTOON", &format!("'{pontoon}' \"$@\""));
-    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path
+    program::script(&path, &script)
 }
 
 /// The bridge on a kernel without these calls.

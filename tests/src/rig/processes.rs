@@ -28,6 +28,12 @@ impl Process {
         matches!(self.state, 'Z' | 'X')
     }
 
+    /// It has ended with all its threads, so that none of its files is open any more.
+    pub fn is_over(&self) -> bool {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.pid));
+        self.is_zombie() && threads.is_ok_and(|threads| threads.count() == 1)
+    }
+
     /// The same process is still in the table, zombies included.
     pub fn is_left(&self) -> bool {
         read(self.pid).is_some_and(|now| now.started == self.started)

@@ -1,8 +1,7 @@
 //! The rig itself, tried on small fakes of the bridge: it must see what is left behind.
 
-use std::os::unix::fs::PermissionsExt;
-
 use super::*;
+use crate::program;
 
 /// A bridge in shell: says that it listens where a thread of ours answers, then does `then`.
 fn fake(then: &str) -> (TempDir, Rig) {
@@ -15,9 +14,7 @@ fn fake(then: &str) -> (TempDir, Rig) {
     });
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("pontoon");
-    let script = format!("#!/bin/sh\necho 'x listening on http://{address} y' >&2\n{then}\n");
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program::script(&program, &format!("echo 'x listening on http://{address} y' >&2\n{then}"));
     let nowhere = PathBuf::from("/nowhere");
     let binaries =
         Binaries { pontoon: program, rude_server: nowhere.clone(), fixture_server: nowhere };

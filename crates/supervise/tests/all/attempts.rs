@@ -105,7 +105,12 @@ pub(crate) fn public_copy() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = folder.path().join("program");
-    fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    // Not by ourselves: what we have open for writing cannot be run, and a process that another
+    // test starts meanwhile has all our open files for a moment.
+    #[expect(clippy::disallowed_methods, reason = "it ends before this returns")]
+    let cp =
+        std::process::Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status();
+    assert!(cp.unwrap().success());
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
     (folder, copy)
 }
