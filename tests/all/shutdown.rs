@@ -7,7 +7,7 @@ use pontoon_tests::rig::wait_until;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::{fixture, rig, rude};
+use crate::{fixture, plan, rig, rude};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -96,6 +96,29 @@ fn a_bridge_can_be_stopped_while_it_learns() {
     let mut rig = rig([slow]);
     rig.wait_for_children(1);
     rig.signal(Signal::TERM);
+    assert!(rig.wait_for_exit(SOON).success(), "{}", rig.stderr());
+    rig.expect_nothing_left();
+}
+
+/// Its answer has come, but another has its permit.
+#[test]
+fn a_call_that_may_not_go_on_yet_is_told_that_the_bridge_stops() {
+    let plan = plan([fixture("stateless")]);
+    let mut rig = plan.variable("MCPO_MAX_CONCURRENT", "1").start();
+    let mut session = Legacy::open(&rig.endpoint("fixture"));
+    let mut asking = session.send_call(1, "ask", json!({"question": "?"})).begin().unwrap();
+    let question = asking.next_message().unwrap().unwrap();
+    let other = Modern::new(&rig.endpoint("fixture")).send_call(1, "wait", json!({"ms": 2000}));
+    rig.wait_for_gauge("permits_in_use", 1);
+    let content = json!({"action": "accept", "content": {"answer": "green"}});
+    let reply = json!({"jsonrpc": "2.0", "id": question["id"], "result": content});
+    assert_eq!(session.post(&reply).unwrap().status(), 202);
+    wait_until("it waits", SOON, || rig.metric("pontoon_waiting_calls") > 0.5);
+    rig.signal(Signal::TERM);
+    let answer = asking.next_message().unwrap().expect("an answer before the end");
+    let text = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(text.contains("the bridge is stopping"), "{answer}");
+    drop(other.begin().unwrap().finish().unwrap());
     assert!(rig.wait_for_exit(SOON).success(), "{}", rig.stderr());
     rig.expect_nothing_left();
 }

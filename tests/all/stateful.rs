@@ -1,5 +1,7 @@
 //! Kept processes: whose each is, how it is found again, how many there may be, and when one goes.
 
+mod company;
+
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 

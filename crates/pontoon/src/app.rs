@@ -15,8 +15,8 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::back::budget::Budget;
 use crate::back::isolation::{Impossible, real};
-use crate::back::pool::Budget;
 use crate::back::spares::WarmMemory;
 use crate::back::{Back, Surroundings};
 use crate::config::isolation::Level;

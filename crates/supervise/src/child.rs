@@ -91,11 +91,22 @@ impl Child {
 
     /// Kills it and all it started once it has lived for this long from now.
     pub fn limit_life(&self, life: Duration) {
-        let (exited, spawner, number) = (self.exited(), self.spawner.clone(), self.number);
         let has_outlived = Arc::clone(&self.has_outlived);
+        self.kill_after(life, move || has_outlived.store(true, Ordering::Release));
+    }
+
+    /// Asks its process group to end, and kills it and all it started if that was in vain for so
+    /// long.
+    pub fn end_within(&self, patience: Duration) {
+        self.terminate();
+        self.kill_after(patience, || {});
+    }
+
+    fn kill_after(&self, patience: Duration, note: impl FnOnce() + Send + 'static) {
+        let (exited, spawner, number) = (self.exited(), self.spawner.clone(), self.number);
         tokio::spawn(async move {
-            if tokio::time::timeout(life, exited).await.is_err() {
-                has_outlived.store(true, Ordering::Release);
+            if tokio::time::timeout(patience, exited).await.is_err() {
+                note();
                 spawner.signal(number, libc::SIGKILL);
             }
         });

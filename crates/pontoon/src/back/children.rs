@@ -16,9 +16,10 @@ use uuid::Uuid;
 use super::Back;
 use super::handshake::{HandshakeError, Opening, shake_hands};
 use super::link::{Link, LinkOptions};
-use super::live::{Counted, Live};
+use super::live::{Counted, Live, Waits};
 use super::place::Place;
-use super::pool::{Usage, Using};
+use super::pool::Using;
+use super::usage::Usage;
 use crate::call::CallError;
 use crate::client::{Client, Key, Person};
 use crate::config::{Files, Mode, ProgramError, Start};
@@ -51,13 +52,22 @@ pub enum StartError {
     },
 }
 
+/// What a child is wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// A call.
+    Call,
+    /// A subscription: it gives the child nothing to do, so it waits for no call and no call for it.
+    Listen,
+}
+
 /// A child for one call.
 #[derive(Debug)]
 pub enum Lease {
     /// Started for this call alone, and stopped after it.
     Own(Box<Live>),
     /// Kept for the conversation.
-    Kept(Arc<Live>, Using),
+    Kept(Using),
     /// Started for one call, and kept because it works on a task the client will ask about.
     Task(Arc<Live>),
 }
@@ -68,17 +78,35 @@ impl std::ops::Deref for Lease {
     fn deref(&self) -> &Live {
         match self {
             Self::Own(live) => live,
-            Self::Kept(live, _) | Self::Task(live) => live,
+            Self::Kept(using) => &using.live,
+            Self::Task(live) => live,
+        }
+    }
+}
+
+impl Lease {
+    /// Says that its call waits for a person until the guard is dropped. Meanwhile the child gets no
+    /// other client's calls: what it says could not be told apart.
+    pub(super) fn park(&self) -> Waits<'_> {
+        match self {
+            Self::Kept(using) => using.park(),
+            Self::Own(live) => live.park(),
+            Self::Task(live) => live.park(),
         }
     }
 }
 
 impl Back {
-    /// A child for a call of this client, started if need be.
-    pub async fn lease(&self, client: &Client, child_era: Era) -> Result<Lease, CallError> {
+    /// A child for this client, started if need be.
+    pub async fn lease(
+        &self,
+        wanted_for: Use,
+        client: &Client,
+        child_era: Era,
+    ) -> Result<Lease, CallError> {
         match self.server.mode {
             Mode::Stateful { .. } if client.key.can_return() => {
-                self.lease_kept(client, child_era).await
+                self.lease_kept(wanted_for, client, child_era).await
             }
             // A client that cannot be recognised again shares nothing, and keeps nothing.
             Mode::Stateless | Mode::Stateful { .. } => {
@@ -113,9 +141,7 @@ impl Back {
         client: &Client,
     ) -> Result<Live, CallError> {
         let live = Box::pin(self.start_for(opening, client)).await?;
-        if let Some(feed) = &client.feed {
-            live.feed(feed, &client.subscriptions);
-        }
+        live.feed(client);
         Ok(live)
     }
 
@@ -208,6 +234,7 @@ impl Back {
             usage: Usage::new(now()),
             has_waited: false,
             is_told: AtomicBool::new(false),
+            is_ending: AtomicBool::new(false),
             before: None,
             place: Some(place),
         };

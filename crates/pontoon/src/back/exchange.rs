@@ -13,7 +13,7 @@ use pontoon_wire::{Era, Message, Revision, Rewrite, Slot, era, json, method};
 use tokio_util::sync::CancellationToken;
 
 use super::Back;
-use super::children::{Lease, now};
+use super::children::{Lease, Use, now};
 use super::hidden;
 use super::link::{Asked, Purpose};
 use super::mailbox::Heard;
@@ -47,7 +47,7 @@ impl Back {
         };
         // A kept child or a spare may have died while nobody looked. If it never read the request,
         // another may try, once.
-        let may_retry = matches!(exchange.lease, Lease::Kept(..)) || exchange.lease.has_waited;
+        let may_retry = matches!(exchange.lease, Lease::Kept(_)) || exchange.lease.has_waited;
         let (client, request) = (Arc::clone(&exchange.client), exchange.request.clone());
         let Some(unsent) = exchange.run(cancel, reply, may_retry).await else { return };
         (cancel, reply) = unsent;
@@ -93,7 +93,7 @@ impl Back {
     ) -> Option<Result<Lease, CallError>> {
         tokio::select! {
             () = cancel.cancelled() => None,
-            lease = self.lease(client, child_era) => Some(lease),
+            lease = self.lease(Use::Call, client, child_era) => Some(lease),
         }
     }
 
@@ -127,7 +127,7 @@ impl Back {
     /// Lets go of what waited too long for a person, and of the places of what has ended.
     pub fn sweep(&self) {
         self.parking.sweep();
-        self.reclaim();
+        self.pool.reclaim();
     }
 
     /// Lets go of everything that is kept.
@@ -381,7 +381,7 @@ impl Exchange<'_> {
             None => self.keep_for_later(answer),
         };
         // A kept child is free before its client hears, or its next call would find it busy.
-        let lease = lease.filter(|lease| !matches!(lease, Lease::Kept(..)));
+        let lease = lease.filter(|lease| !matches!(lease, Lease::Kept(_)));
         reply.answer_with(translated.as_ref().unwrap_or(answer), receipt);
         lease
     }
@@ -449,16 +449,21 @@ impl Exchange<'_> {
         tracing::warn!(%server, seconds, pid = self.lease.id(), "a call timed out");
         self.fail(reply, CallError::TimedOut { server, seconds, note });
         // A kept child may be well although one tool hung. One that answers nothing is ended.
-        if let Lease::Kept(live, _) = &self.lease
-            && !live.is_responsive().await
-        {
-            live.kill();
+        if let Lease::Kept(using) = &self.lease {
+            using.end_if_it_hangs().await;
         }
     }
 
     pub(super) async fn mourn(&self, reply: Reply) {
         let how = self.lease.obituary().await;
-        let text = format!("the server `{}` {how}, before it answered", self.back.server.name);
+        let lost = match &self.lease {
+            Lease::Kept(using) if using.live.usage.has_answered() => {
+                "; what it had in memory of this conversation is lost, so open or make again what you need"
+            }
+            _ => "",
+        };
+        let text =
+            format!("the server `{}` {how}, before it answered{lost}", self.back.server.name);
         tracing::warn!(server = %self.back.server.name, pid = self.lease.id(), how, "a child ended early");
         self.back.doubted.notify_one();
         // With this the client knows, and its next call may begin anew.

@@ -169,6 +169,11 @@ impl Link {
         self.shared.flush(inner);
     }
 
+    /// Whether everything asked here comes from one client.
+    pub fn is_of_one_client(&self) -> bool {
+        self.shared.one_client
+    }
+
     /// Calls `listener` for what belongs to no request, until the guard is dropped.
     pub fn listen(&self, listener: Listener) -> Listening {
         let mut inner = self.shared.lock();
@@ -235,15 +240,7 @@ impl Asked {
     /// The next thing the server says about this request. Cancel safe, like the mailbox.
     pub async fn heard(&mut self) -> Heard {
         let heard = self.mailbox.next().await;
-        let is_over = !matches!(
-            heard,
-            Heard::Note(_)
-                | Heard::Log(_)
-                | Heard::Question(_)
-                | Heard::Resumed(_)
-                | Heard::Release
-        );
-        if is_over {
+        if heard.is_end() {
             self.id = None;
         }
         heard
@@ -280,8 +277,12 @@ impl Drop for Asked {
     fn drop(&mut self) {
         if let Some(id) = self.id {
             let mut inner = self.link.shared.lock();
+            // A subscription that is given up leaves nothing at work.
+            let haunts = inner.peer.waiting(id).is_some_and(|it| it.purpose != Purpose::Listen);
             inner.peer.cancel(id, "the client no longer wants the answer");
-            inner.ghost_until = Some(Instant::now() + GHOST);
+            if haunts {
+                inner.ghost_until = Some(Instant::now() + GHOST);
+            }
             self.link.shared.flush(inner);
         }
     }

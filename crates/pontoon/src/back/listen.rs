@@ -11,6 +11,7 @@ use pontoon_wire::{Era, Message, Rewrite, Slot, era, json, method, quoted};
 use tokio_util::sync::CancellationToken;
 
 use super::Back;
+use super::children::Use;
 use super::link::Purpose;
 use super::live::Live;
 use super::mailbox::{Heard, Mailbox};
@@ -116,7 +117,7 @@ impl Back {
     pub(super) async fn take_listen(&self, call: Call, child_era: Era) {
         let lease = tokio::select! {
             () = call.cancel.cancelled() => return call.reply.forget(),
-            lease = self.lease(&call.client, child_era) => lease,
+            lease = self.lease(Use::Listen, &call.client, child_era) => lease,
         };
         match lease {
             Err(error) => call.reply.fail(error),

@@ -17,7 +17,8 @@ use super::children::{modern_request, now, own_request, own_request_with, said};
 use super::link::{Asked, Link, Listening, Purpose};
 use super::mailbox::Heard;
 use super::place::Place;
-use super::pool::Usage;
+use super::questions::can_answer;
+use super::usage::Usage;
 use crate::call::Feed;
 use crate::client::Client;
 use crate::jobs::Snapshot;
@@ -48,6 +49,8 @@ pub struct Live {
     pub(super) has_waited: bool,
     /// Whether its client was told that it has ended.
     pub(super) is_told: AtomicBool,
+    /// Whether it was told to end because it answered nothing any more.
+    pub(super) is_ending: AtomicBool,
     /// What lay in its job when it was ready.
     pub(super) before: Option<Snapshot>,
     /// Where its end is waited for.
@@ -200,16 +203,28 @@ impl Live {
         self.child.iter().for_each(Child::kill);
     }
 
-    /// Says that a call of this child waits for a person until the guard is dropped. Meanwhile the
-    /// child gets no other client's calls: what it says could not be told apart.
-    pub fn park(&self) -> Waits<'_> {
+    /// Asks it to end because it answers nothing any more, and sees to it that it does. Nothing is
+    /// given to it after that.
+    pub(super) fn end(&self) {
+        self.is_ending.store(true, Ordering::Release);
+        self.child.iter().for_each(|child| child.end_within(Ladder::default().after_terminate));
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Acquire)
+    }
+
+    /// Says that a call of this child waits for a person until the guard is dropped.
+    pub(super) fn park(&self) -> Waits<'_> {
         self.parked.fetch_add(1, Ordering::AcqRel);
         Waits(self)
     }
 
     /// Whether a call can still be given to it.
     pub(super) fn is_fit(&self) -> bool {
-        !self.link.is_gone() && self.child.as_ref().is_some_and(|child| child.try_exit().is_none())
+        !self.is_ending()
+            && !self.link.is_gone()
+            && self.child.as_ref().is_some_and(|child| child.try_exit().is_none())
     }
 
     /// Whether it answers a small question within two seconds: a child whose tool hung may be well.
@@ -228,12 +243,8 @@ impl Live {
         loop {
             match asked.heard().await {
                 Heard::Answer(_) => return true,
-                Heard::Note(_)
-                | Heard::Log(_)
-                | Heard::Question(_)
-                | Heard::Resumed(_)
-                | Heard::Release => {}
-                _ => return false,
+                heard if heard.is_end() => return false,
+                _ => {}
             }
         }
     }
@@ -242,12 +253,15 @@ impl Live {
     /// that ended by itself and in order had nothing more to keep.
     pub(super) fn is_untold_loss(&self) -> bool {
         let exit = self.child.as_ref().and_then(Child::try_exit);
-        let is_orderly = exit.is_some_and(|exit| exit == Exit::Code(0));
+        let is_orderly = exit.is_some_and(|exit| exit == Exit::Code(0)) && !self.is_ending();
         !is_orderly && self.usage.has_answered() && !self.is_told.swap(true, Ordering::AcqRel)
     }
 
     /// How it ended, in a few words.
     pub(super) fn epitaph(&self) -> String {
+        if self.is_ending() {
+            return "it answered nothing any more and was stopped".to_owned();
+        }
         let exit = self.child.as_ref().and_then(Child::try_exit);
         exit.map_or_else(|| "it closed its pipes".to_owned(), |exit| format!("it {exit}"))
     }
@@ -270,12 +284,13 @@ impl Live {
     }
 
     /// Lets another session of the same conversation hear what the last one heard.
-    pub(super) fn refeed(&self, feed: &Feed, subscriptions: &[String]) {
+    pub(super) fn refeed(&self, client: &Client) {
+        let Some(feed) = &client.feed else { return };
         let is_fed = self.feeding.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same = is_fed.as_ref().is_some_and(|(to, _)| Arc::ptr_eq(to, &feed.outbox));
         drop(is_fed);
         if !is_same {
-            self.feed(feed, subscriptions);
+            self.feed(client);
         }
     }
 
@@ -306,18 +321,7 @@ impl Live {
     fn say_and_forget(&self, method: &str, params: &str) {
         let request = Rewrite::new(own_request_with(method, params));
         let mut asked = self.link.ask(request, None, Purpose::Listen);
-        tokio::spawn(async move {
-            while !matches!(
-                asked.heard().await,
-                Heard::Answer(_)
-                    | Heard::Gone
-                    | Heard::Unsent
-                    | Heard::Ended
-                    | Heard::TimedOut(_)
-                    | Heard::Lost(_)
-                    | Heard::Clogged
-            ) {}
-        });
+        tokio::spawn(async move { while !asked.heard().await.is_end() {} });
     }
 
     fn offers(&self, capability: &str) -> bool {
@@ -326,15 +330,23 @@ impl Live {
         capabilities.is_some_and(|raw| pontoon_wire::json::find(raw, capability).is_some())
     }
 
-    /// Lets a legacy client's session hear what belongs to no call of its.
-    pub fn feed(&self, feed: &Feed, subscriptions: &[String]) {
-        let outbox = Arc::clone(&feed.outbox);
+    /// Lets a legacy client's session hear what belongs to no call of its. Where several clients
+    /// share the child, what it logs or asks could be about another's call: that is told to nobody.
+    pub fn feed(&self, client: &Client) {
+        let Some(feed) = &client.feed else { return };
+        let (outbox, subscriptions) = (Arc::clone(&feed.outbox), &client.subscriptions);
+        let is_shared = !self.link.is_of_one_client();
         let feeding = match self.era {
             Era::Legacy => {
                 subscriptions.iter().for_each(|uri| self.subscribe(uri));
-                self.ask_through(feed);
-                let listener =
-                    move |message: &Message| outbox.push(Item::Note(message.clone().into()));
+                if !is_shared {
+                    self.ask_through(feed, client);
+                }
+                let listener = move |message: &Message| {
+                    if !(is_shared && message.method() == method::LOG) {
+                        outbox.push(Item::Note(message.clone().into()));
+                    }
+                };
                 Feeding::Listener { _listening: self.link.listen(Box::new(listener)) }
             }
             Era::Modern => {
@@ -353,11 +365,15 @@ impl Live {
         *self.feeding.lock().unwrap_or_else(PoisonError::into_inner) = feeding;
     }
 
-    /// Puts questions that belong to no call to the session.
-    fn ask_through(&self, feed: &Feed) {
+    /// Puts questions that belong to no call to the session, if it can answer them.
+    fn ask_through(&self, feed: &Feed, client: &Client) {
         // The link must not keep itself alive through what it calls.
         let (feed, link) = (feed.clone(), self.link.weak());
+        let (capabilities, era) = (client.capabilities.clone(), client.era());
         self.link.ask_through(Box::new(move |question| {
+            if !can_answer(&capabilities, era, &question.method()) {
+                return false;
+            }
             let (link, id) = (link.clone(), question.slice(Slot::Id).unwrap_or_default());
             let answerer = move |answer: &Message| {
                 if let Some(link) = link.upgrade() {
@@ -379,9 +395,7 @@ async fn feed_from(mut asked: Asked, feed: Arc<Outbox>) {
                     feed.push(Item::Note(era::to_legacy_note(&note).into()));
                 }
             }
-            Heard::Answer(_) | Heard::Ended | Heard::Unsent | Heard::Gone | Heard::TimedOut(_) => {
-                return;
-            }
+            heard if heard.is_end() => return,
             _ => {}
         }
     }

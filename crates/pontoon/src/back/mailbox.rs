@@ -43,6 +43,16 @@ pub enum Heard {
     Gone,
 }
 
+impl Heard {
+    /// Whether nothing comes after it.
+    pub fn is_end(&self) -> bool {
+        !matches!(
+            self,
+            Self::Note(_) | Self::Log(_) | Self::Question(_) | Self::Resumed(_) | Self::Release
+        )
+    }
+}
+
 /// The queue.
 #[derive(Debug, Default)]
 pub struct Mailbox {

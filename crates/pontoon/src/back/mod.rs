@@ -5,6 +5,7 @@
 //! to be used; `record` and `answer` see to the files; `link` moves the bytes.
 
 pub mod answer;
+pub mod budget;
 pub mod children;
 pub mod exchange;
 pub mod handshake;
@@ -21,6 +22,7 @@ mod questions;
 mod reader;
 mod record;
 pub mod spares;
+pub mod usage;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -55,7 +57,7 @@ pub struct Surroundings {
     /// The addresses of files.
     pub links: Arc<Links>,
     /// How many children may be kept in all.
-    pub budget: pool::Budget,
+    pub budget: budget::Budget,
     /// How much memory spares may take in all.
     pub warm_memory: Arc<spares::WarmMemory>,
     /// How many spares may start at once.
@@ -94,7 +96,7 @@ pub struct Back {
     environment: Vec<(OsString, OsString)>,
     /// Keeps what its children are told in confidence out of what they say last.
     hygiene: Arc<Hygiene>,
-    pool: pool::Pool,
+    pool: Arc<pool::Pool>,
     parking: parking::Parking,
     /// Children that live, of every kind.
     living: Arc<AtomicUsize>,
@@ -126,8 +128,8 @@ impl Back {
             walls: isolation::Walls::new(&server, around.spawner.support(), &around.private),
             environment: std::env::vars_os().collect(),
             hygiene: Arc::new(Hygiene::new(secrets_of(&server))),
+            pool: pool::Pool::new(Arc::clone(&server), around.budget.clone()),
             server,
-            pool: pool::Pool::new(around.budget.clone()),
             around,
             parking: parking::Parking::default(),
             living: Arc::default(),

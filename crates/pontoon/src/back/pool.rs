@@ -4,7 +4,7 @@
 //! many conversations loses the one it left alone longest; one whose are all at work is told to wait.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,35 +12,19 @@ use pontoon_wire::{Era, json};
 use tokio::sync::Notify;
 
 use super::Back;
-use super::children::{Lease, now, opening_for};
-use super::live::Live;
+use super::budget::Budget;
+use super::children::{Lease, Use, now, opening_for};
+use super::live::{Live, Waits};
 use crate::call::CallError;
 use crate::client::{Client, Key, Principal};
-use crate::config::Mode;
+use crate::config::{Mode, Server};
 use crate::observe::metrics::Limit;
-use crate::permits::{Permit, Permits};
-
-/// How many children may be kept in all, of all servers.
-#[derive(Debug, Clone)]
-pub struct Budget {
-    places: Arc<Permits>,
-}
-
-impl Budget {
-    /// So many.
-    pub fn new(limit: usize) -> Self {
-        Self { places: Permits::new(limit) }
-    }
-
-    /// How many are kept, and how many may be.
-    pub fn used(&self) -> (usize, usize) {
-        (self.places.in_use(), self.places.limit())
-    }
-}
+use crate::permits::Permit;
 
 /// The kept children of one server.
 #[derive(Debug)]
 pub struct Pool {
+    server: Arc<Server>,
     slots: Mutex<HashMap<PoolKey, Arc<Slot>>>,
     budget: Budget,
 }
@@ -102,7 +86,7 @@ pub struct Slot {
     /// Calls that use it or are about to.
     users: AtomicUsize,
     last_used: Mutex<Instant>,
-    /// Told when a call ends.
+    /// Told when a call ends or begins to wait for a person: there may be a child for another.
     freed: Notify,
 }
 
@@ -114,21 +98,43 @@ impl Drop for InUse {
     fn drop(&mut self) {
         *self.0.last_used.lock().unwrap_or_else(PoisonError::into_inner) = now();
         self.0.users.fetch_sub(1, Ordering::AcqRel);
-        self.0.freed.notify_one();
+        self.0.freed.notify_waiters();
     }
 }
 
-/// Says that a kept child is at work; its idle clock starts when this is dropped.
+/// A kept child in use; its idle clock starts when this is dropped.
 #[derive(Debug)]
 pub struct Using {
+    /// The child.
+    pub live: Arc<Live>,
     slot: InUse,
-    live: Arc<Live>,
+    wanted_for: Use,
+}
+
+impl Using {
+    /// Says that its call waits for a person until the guard is dropped. Others may want a child of
+    /// their own meanwhile.
+    pub(super) fn park(&self) -> Waits<'_> {
+        let waits = self.live.park();
+        self.slot.0.freed.notify_waiters();
+        waits
+    }
+
+    /// Ends the child if it answers nothing any more. Calls that come meanwhile wait for what is
+    /// found: one that hangs gets none of them.
+    pub(super) async fn end_if_it_hangs(&self) {
+        let _others_wait = self.slot.0.children.lock().await;
+        if !self.live.is_responsive().await {
+            self.live.end();
+        }
+    }
 }
 
 impl Drop for Using {
     fn drop(&mut self) {
-        self.live.usage.end(now());
-        let _ = &self.slot;
+        if self.wanted_for == Use::Call {
+            self.live.usage.end(now());
+        }
     }
 }
 
@@ -175,79 +181,142 @@ fn trim(children: &mut Vec<Arc<Live>>, client: &Client, max_children: usize) {
 
 impl Pool {
     /// No child yet.
-    pub fn new(budget: Budget) -> Self {
-        Self { slots: Mutex::default(), budget }
+    pub fn new(server: Arc<Server>, budget: Budget) -> Arc<Self> {
+        let pool = Arc::new(Self { server, slots: Mutex::default(), budget });
+        pool.budget.include(&pool);
+        pool
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<PoolKey, Arc<Slot>>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Takes back the places of children that have ended by themselves: of these only the news is
+    /// kept, for their clients.
+    pub(super) fn reclaim(&self) {
+        for slot in self.lock().values() {
+            // One that is in use just now is looked at by whoever uses it.
+            let Ok(children) = slot.children.try_lock() else { continue };
+            for live in children.iter().filter(|live| !live.is_fit()) {
+                if !live.is_ending() {
+                    live.kill();
+                }
+                live.usage.give_back();
+            }
+        }
+    }
+
+    /// Since when this client has left alone what it left alone longest; `None` if all is in use.
+    pub(super) fn idle_since(&self, owner: &Principal) -> Option<Instant> {
+        oldest_idle(&self.lock(), owner, |_| true).map(|(_, slot)| slot.last_used())
+    }
+
+    /// Lets go of that.
+    pub(super) fn evict_oldest(&self, owner: &Principal) {
+        self.evict(&mut self.lock(), owner, |_| true);
+    }
+
+    /// Lets go of what this client left alone longest. False if all of it is in use.
+    fn evict(
+        &self,
+        slots: &mut HashMap<PoolKey, Arc<Slot>>,
+        owner: &Principal,
+        is_eligible: impl Fn(&PoolKey) -> bool,
+    ) -> bool {
+        let oldest = oldest_idle(slots, owner, is_eligible).map(|(key, _)| key.clone());
+        let Some(oldest) = oldest else { return false };
+        tracing::info!(server = %self.server.name, "let go of a client's oldest idle child");
+        slots.remove(&oldest).is_some()
+    }
+}
+
+/// What this client left alone longest.
+fn oldest_idle<'s>(
+    slots: &'s HashMap<PoolKey, Arc<Slot>>,
+    owner: &Principal,
+    is_eligible: impl Fn(&PoolKey) -> bool,
+) -> Option<(&'s PoolKey, &'s Arc<Slot>)> {
+    let idle = slots.iter().filter(|(key, slot)| {
+        slot.owner == *owner && slot.users.load(Ordering::Acquire) == 0 && is_eligible(key)
+    });
+    idle.min_by_key(|(_, slot)| slot.last_used())
 }
 
 impl Back {
-    /// A kept child for a call of this client, started if need be.
+    /// A kept child for this client, started if need be.
     pub(super) async fn lease_kept(
         &self,
+        wanted_for: Use,
         client: &Client,
         child_era: Era,
     ) -> Result<Lease, CallError> {
         let key = self.pool_key(client, child_era);
-        let max_children = match (key.is_conversation(), self.server.mode) {
-            (false, Mode::Stateful { per_address, .. }) => per_address,
+        let max_children = match (wanted_for, key.is_conversation(), self.server.mode) {
+            (Use::Call, false, Mode::Stateful { per_address, .. }) => per_address,
             _ => 1,
         };
         let slot = self.slot(key.clone(), &client.person.principal)?;
-        let leased = self.lease_in(slot, client, child_era, max_children).await;
-        if leased.is_err() {
-            self.forget_empty(&key);
+        let leased = self.lease_in(&slot.0, wanted_for, client, child_era, max_children).await;
+        match leased {
+            Ok(live) => Ok(Lease::Kept(Using { live, slot, wanted_for })),
+            Err(error) => {
+                drop(slot);
+                self.forget_empty(&key);
+                Err(error)
+            }
         }
-        leased
     }
 
     async fn lease_in(
         &self,
-        slot: InUse,
+        slot: &Slot,
+        wanted_for: Use,
         client: &Client,
         child_era: Era,
         max_children: usize,
-    ) -> Result<Lease, CallError> {
+    ) -> Result<Arc<Live>, CallError> {
+        let max_in_flight = match wanted_for {
+            Use::Call => self.server.max_in_flight,
+            Use::Listen => usize::MAX,
+        };
         let give_up = now() + self.around.queue_wait;
         loop {
+            // Made before looking, so that nothing that happens meanwhile is missed.
+            let freed = slot.freed.notified();
             {
-                let mut children = slot.0.children.lock().await;
-                self.bury(&mut children)?;
+                let mut children = slot.children.lock().await;
+                self.bury(&mut children).await?;
                 trim(&mut children, client, max_children);
                 let calls: Vec<_> = children
                     .iter()
                     .map(|live| (!live.is_waiting(client)).then(|| live.usage.in_flight()))
                     .collect();
-                match choose(&calls, max_children, self.server.max_in_flight) {
+                let live = match choose(&calls, max_children, max_in_flight) {
                     Choice::Use(at) => {
                         let live = Arc::clone(&children[at]);
-                        // Counted before anyone else chooses.
-                        live.usage.begin();
-                        drop(children);
-                        if let Some(feed) = &client.feed {
-                            live.refeed(feed, &client.subscriptions);
-                        }
-                        return Ok(Lease::Kept(Arc::clone(&live), Using { slot, live }));
+                        live.refeed(client);
+                        Some(live)
                     }
                     Choice::Start => {
                         self.check_stopping()?;
-                        let place = self.budget(&client.person.principal)?;
+                        let place = self.place(&client.person.principal)?;
                         let opening = opening_for(client, child_era);
                         let started = self.start_kept(&opening, client).await?;
                         started.usage.keep(place);
                         let live = Arc::new(started);
-                        live.usage.begin();
                         children.push(Arc::clone(&live));
-                        drop(children);
-                        return Ok(Lease::Kept(Arc::clone(&live), Using { slot, live }));
+                        Some(live)
                     }
-                    Choice::Wait => {}
+                    Choice::Wait => None,
+                };
+                if let Some(live) = live {
+                    if wanted_for == Use::Call {
+                        // Counted before anyone else chooses.
+                        live.usage.begin();
+                    }
+                    return Ok(live);
                 }
             }
-            let freed = slot.0.freed.notified();
             let left = give_up.saturating_duration_since(now());
             if tokio::time::timeout(left, freed).await.is_err() {
                 self.around.metrics.refused(Limit::InFlight);
@@ -273,14 +342,20 @@ impl Back {
     }
 
     /// Takes dead children out. What one of them kept in memory is lost: that is told, once.
-    fn bury(&self, children: &mut Vec<Arc<Live>>) -> Result<(), CallError> {
+    async fn bury(&self, children: &mut Vec<Arc<Live>>) -> Result<(), CallError> {
+        for live in children.iter().filter(|live| !live.is_fit() && !live.is_ending()) {
+            // Its pipes close a moment before its end is known, and what is told depends on that.
+            live.exit_within(Duration::from_secs(1)).await;
+        }
         let mut lost = None;
         children.retain(|live| {
             let is_fit = live.is_fit();
             if !is_fit {
                 self.heals.note(pontoon_wire::heal::Heal::H28);
                 // One that closed its pipes and runs on is of no use to anyone.
-                live.kill();
+                if !live.is_ending() {
+                    live.kill();
+                }
             }
             if !is_fit && live.is_untold_loss() {
                 lost = Some(live.epitaph());
@@ -297,20 +372,10 @@ impl Back {
         )))
     }
 
-    /// Room for one more kept child, made by letting go of one of the same client's if need be.
-    fn budget(&self, owner: &Principal) -> Result<Permit, CallError> {
-        let take = || self.pool.budget.places.try_take(owner, now());
-        if let Some(place) = take() {
+    /// Room for one more kept child of this client.
+    fn place(&self, owner: &Principal) -> Result<Permit, CallError> {
+        if let Some(place) = self.pool.budget.take(owner) {
             return Ok(place);
-        }
-        self.reclaim();
-        if let Some(place) = take() {
-            return Ok(place);
-        }
-        while self.evict(&mut self.pool.lock(), owner, |_| true) {
-            if let Some(place) = take() {
-                return Ok(place);
-            }
         }
         self.around.metrics.refused(Limit::TotalProcesses);
         let (used, limit) = self.pool.budget.used();
@@ -325,19 +390,6 @@ impl Back {
             ),
         };
         Err(CallError::Busy { what, retry_after_seconds: 60 })
-    }
-
-    /// Takes back the places of children that have ended by themselves: of these only the news is
-    /// kept, for their clients.
-    pub(super) fn reclaim(&self) {
-        for slot in self.pool.lock().values() {
-            // One that is in use just now is looked at by whoever uses it.
-            let Ok(children) = slot.children.try_lock() else { continue };
-            for live in children.iter().filter(|live| !live.is_fit()) {
-                live.kill();
-                live.usage.give_back();
-            }
-        }
     }
 
     /// Under what the child of this client is kept.
@@ -382,7 +434,7 @@ impl Back {
             |(key, slot): &(&PoolKey, &Arc<Slot>)| slot.owner == *owner && key.is_conversation();
         if !key.is_conversation()
             || slots.iter().filter(is_own).count() < per_client
-            || self.evict(slots, owner, PoolKey::is_conversation)
+            || self.pool.evict(slots, owner, PoolKey::is_conversation)
         {
             return Ok(());
         }
@@ -400,22 +452,6 @@ impl Back {
             self.server.name
         );
         Err(CallError::Busy { what, retry_after_seconds: 5 })
-    }
-
-    /// Lets go of what this client left alone longest. False if all of it is in use.
-    fn evict(
-        &self,
-        slots: &mut HashMap<PoolKey, Arc<Slot>>,
-        owner: &Principal,
-        is_eligible: impl Fn(&PoolKey) -> bool,
-    ) -> bool {
-        let idle = slots.iter().filter(|(key, slot)| {
-            slot.owner == *owner && slot.users.load(Ordering::Acquire) == 0 && is_eligible(key)
-        });
-        let oldest = idle.min_by_key(|(_, slot)| slot.last_used()).map(|(key, _)| key.clone());
-        let Some(oldest) = oldest else { return false };
-        tracing::info!(server = %self.server.name, "let go of a client's oldest idle child");
-        slots.remove(&oldest).is_some()
     }
 
     /// The child kept for this client, if it runs.
@@ -478,76 +514,6 @@ impl Back {
 impl Slot {
     fn last_used(&self) -> Instant {
         *self.last_used.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// How a kept child was used.
-#[derive(Debug)]
-pub struct Usage {
-    created: Instant,
-    in_flight: AtomicUsize,
-    taken: AtomicU64,
-    has_answered: AtomicBool,
-    last_used: Mutex<Instant>,
-    place: Mutex<Option<Permit>>,
-}
-
-impl Usage {
-    /// A child that begins now.
-    pub fn new(now: Instant) -> Self {
-        Self {
-            created: now,
-            in_flight: AtomicUsize::new(0),
-            taken: AtomicU64::new(0),
-            has_answered: AtomicBool::new(false),
-            last_used: Mutex::new(now),
-            place: Mutex::new(None),
-        }
-    }
-
-    /// Lets the child hold a place of the budget for as long as it is kept.
-    fn keep(&self, place: Permit) {
-        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(place);
-    }
-
-    /// Gives the place back.
-    fn give_back(&self) {
-        drop(self.place.lock().unwrap_or_else(PoisonError::into_inner).take());
-    }
-
-    fn begin(&self) {
-        self.taken.fetch_add(1, Ordering::Relaxed);
-        self.in_flight.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// Says that it has answered a call: from now on it may keep state that a client relies on.
-    pub(super) fn note_answer(&self) {
-        self.has_answered.store(true, Ordering::Release);
-    }
-
-    pub(super) fn has_answered(&self) -> bool {
-        self.has_answered.load(Ordering::Acquire)
-    }
-
-    fn end(&self, now: Instant) {
-        *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = now;
-        self.in_flight.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    /// Calls under way.
-    pub fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::Acquire)
-    }
-
-    /// Calls it was given so far.
-    pub fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
-    }
-
-    /// How long ago it was started, and how long ago it was last used.
-    pub fn ages(&self, now: Instant) -> (Duration, Duration) {
-        let last_used = *self.last_used.lock().unwrap_or_else(PoisonError::into_inner);
-        (now.saturating_duration_since(self.created), now.saturating_duration_since(last_used))
     }
 }
 

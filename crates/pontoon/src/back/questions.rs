@@ -21,7 +21,6 @@ use super::link::{Asked, Purpose};
 use super::mailbox::{Heard, Mailbox};
 use super::parking::PATIENCE;
 use crate::call::{Call, CallError, Reply};
-use crate::client::Client;
 use crate::observe::metrics::Limit;
 
 /// How long further questions of a legacy child are waited for, to put them together.
@@ -74,7 +73,7 @@ impl Exchange<'_> {
             );
             return Step::GoOn(cancel, reply);
         }
-        if !can_answer(&self.client, &question.method()) {
+        if !self.can_answer(&question) {
             self.back.refuse(&self.lease.link, &question, NOT_OFFERED);
             return Step::GoOn(cancel, reply);
         }
@@ -92,6 +91,8 @@ impl Exchange<'_> {
         let Some(waits) =
             waiting.as_mut().filter(|_| reply.question(&question, Box::new(answerer)))
         else {
+            // Without a question nobody waits.
+            waiting.take_if(|waits| waits.questions == 0);
             self.back.refuse(&self.lease.link, &question, TOO_MANY);
             return Step::GoOn(cancel, reply);
         };
@@ -110,12 +111,9 @@ impl Exchange<'_> {
         asked: &mut Asked,
         waiting: &mut Option<Waiting>,
         cancel: CancellationToken,
-        mut reply: Reply,
+        reply: Reply,
     ) -> Step {
-        if !self.retake_permit(&cancel, &mut reply).await {
-            reply.forget();
-            return Step::Over;
-        }
+        let Some(reply) = self.retake_permit(&cancel, reply).await else { return Step::Over };
         self.lease.link.say(answer);
         let is_last = waiting.as_mut().is_none_or(|waits| {
             waits.questions -= 1;
@@ -128,13 +126,19 @@ impl Exchange<'_> {
         Step::GoOn(cancel, reply)
     }
 
-    /// Takes a permit again. False if the call ended meanwhile.
-    async fn retake_permit(&self, cancel: &CancellationToken, reply: &mut Reply) -> bool {
+    /// Whether the client offered to answer this.
+    fn can_answer(&self, question: &Message) -> bool {
+        can_answer(&self.client.capabilities, self.client.era(), &question.method())
+    }
+
+    /// Takes a permit again, and gives the way home back unless the call ended meanwhile.
+    async fn retake_permit(&self, cancel: &CancellationToken, mut reply: Reply) -> Option<Reply> {
         tokio::select! {
-            () = cancel.cancelled() => false,
-            () = self.back.closing.cancelled() => false,
-            () = reply.retake_permit() => true,
+            () = cancel.cancelled() => reply.forget(),
+            () = self.back.closing.cancelled() => reply.fail(CallError::Stopping),
+            () = reply.retake_permit() => return Some(reply),
         }
+        None
     }
 
     /// Puts a legacy child's questions to a modern client: the client gets `input_required` as its
@@ -207,8 +211,7 @@ impl Exchange<'_> {
         while let Ok(heard) = tokio::time::timeout_at(until, asked.heard()).await {
             match heard {
                 Heard::Question(question)
-                    if can_answer(&self.client, &question.method())
-                        && questions.len() < MAX_GATHERED =>
+                    if self.can_answer(&question) && questions.len() < MAX_GATHERED =>
                 {
                     questions.push((format!("q{}", questions.len() + 1), question));
                 }
@@ -269,9 +272,8 @@ impl Exchange<'_> {
                 Err(error) => return reply.error(&error),
             };
             drop(waits);
-            if !self.retake_permit(&cancel, &mut reply).await {
-                return reply.forget();
-            }
+            let Some(retaken) = self.retake_permit(&cancel, reply).await else { return };
+            reply = retaken;
             let again = era::with_responses(request, &responses, answer.raw(Slot::ResultState));
             let mut asked = self.ask(again);
             answer = loop {
@@ -314,7 +316,7 @@ impl Exchange<'_> {
     ) -> Result<Vec<(String, String)>, ErrorObject> {
         let mut responses = Vec::new();
         for (key, question) in era::questions_in(answer) {
-            if !can_answer(&self.client, &question.method()) {
+            if !self.can_answer(&question) {
                 let text = format!(
                     "the server needs `{}`, which the client did not offer",
                     question.method()
@@ -354,14 +356,14 @@ pub(super) fn nobody_answered() -> ErrorObject {
     ErrorObject::new(code::TIMED_OUT, text)
 }
 
-/// Whether the client offered to answer questions of this kind.
-fn can_answer(client: &Client, method: &str) -> bool {
+/// Whether a client with these capabilities offered to answer questions of this kind.
+pub(super) fn can_answer(capabilities: &[u8], era: Era, method: &str) -> bool {
     let capability = match method {
         method::ELICIT => "elicitation",
         method::SAMPLE => "sampling",
         method::LIST_ROOTS => "roots",
         // An unknown question may be one the client understands.
-        _ => return client.era() == Era::Legacy,
+        _ => return era == Era::Legacy,
     };
-    json::find(&client.capabilities, capability).is_some()
+    json::find(capabilities, capability).is_some()
 }

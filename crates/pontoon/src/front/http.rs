@@ -30,7 +30,7 @@ use super::identity::Identities;
 use super::respond::{Answer, empty, error};
 use super::sse::{self, Streams};
 use super::streamable;
-use crate::back::pool::Budget;
+use crate::back::budget::Budget;
 use crate::jobs::{Links, Store};
 use crate::observe::health::Sight;
 use crate::observe::metrics::{Limit, Metrics};

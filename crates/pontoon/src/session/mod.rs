@@ -22,6 +22,7 @@ use tracing::Instrument;
 use self::admit::Admission;
 use self::catalog::{Catalog, Entry, State};
 use self::legacy::Session;
+use crate::back::children::Use;
 use crate::back::listen::{Filter, end};
 use crate::call::{Call, CallError, plain_notification};
 use crate::client::{Client, Person, Principal};
@@ -391,15 +392,15 @@ fn subscribe(catalog: &Catalog, entry: &Entry, session: &Session, call: Call) ->
     // With the new subscription in it, which the call was made without.
     let client = session.client(call.client.key.clone(), Arc::clone(&call.client.person));
     let live = entry.back.kept(&client, Era::Modern);
-    if let (Some(live), Some(feed)) = (live, &client.feed) {
-        live.feed(feed, &client.subscriptions);
+    if let Some(live) = live {
+        live.feed(&client);
         call.reply.result("{}");
         return None;
     }
     // The child starts with the subscription already in its feed.
     let back = Arc::clone(&entry.back);
     tokio::spawn(async move {
-        match back.lease(&client, Era::Modern).await {
+        match back.lease(Use::Listen, &client, Era::Modern).await {
             Ok(_) => call.reply.result("{}"),
             Err(error) => call.reply.fail(error),
         }
