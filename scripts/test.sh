@@ -94,8 +94,9 @@ run_deploy() {
         --fixture "$target/release/fixture-server"
 }
 
+# Debian's, which runs one of the two shipped files; PONTOON_NGINX may name a newer one, or several, for both.
 install_nginx() {
-    if command -v nginx >/dev/null; then
+    if [ -n "${PONTOON_NGINX:-}" ] || PATH="$PATH:/usr/sbin" command -v nginx >/dev/null; then
         return
     fi
     if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then

@@ -178,7 +178,7 @@ class Answering(socketserver.BaseRequestHandler):
 
 
 class OpenWebUi(socketserver.ThreadingTCPServer):
-    """Stands in for Open WebUI: tells what headers came, and takes a WebSocket's handshake."""
+    """Stands in for Open WebUI: tells what headers came, takes a WebSocket's handshake, and streams lines."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -201,6 +201,13 @@ class Echoing(socketserver.StreamRequestHandler):
             self.wfile.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
             while data := self.rfile.read1(4096):
                 self.wfile.write(data)
+            return
+        if streamed := re.match(r"GET /stream\?steps=(\d+)&ms=(\d+) ", head[0]):
+            steps, pause = map(int, streamed.groups())
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/event-stream\r\n\r\n")
+            for _ in range(steps):
+                self.wfile.write(b"data\n")
+                time.sleep(pause / 1000)
             return
         body = "\n".join(head).encode()
         self.wfile.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
