@@ -118,25 +118,70 @@ def compose_restarts_unless_stopped() -> None:
         assert services[name]["restart"] == "unless-stopped", name
 
 
-def compose_sets_every_variable() -> None:
+def variables() -> dict[str, str]:
+    """Every variable of docs/configuration.md with its default; empty where that is no value."""
+    page = (REPOSITORY / "docs" / "configuration.md").read_text()
+    table = page.split("## Environment variables")[1].split("\n## ")[0]
+    rows = re.findall(r"(?m)^\| `(MCPO_\w+)` \| (.*?) \|", table)
+    assert len(rows) > 30, f"the table of docs/configuration.md is not where it was: {rows}"
+    return {name: default.strip("`") if re.fullmatch(r"`[^`]*`", default) else "" for name, default in rows}
+
+
+def interpolated(text: str, given: dict[str, str]) -> str:
+    """A value as `docker compose` understands it."""
+    while found := re.search(r"\$\{(\w+)(?::([-+?])([^${}]*))?}", text):
+        name, kind, word = found.groups()
+        value = given.get(name, "")
+        assert value or kind != "?", f"{name}: {word}"
+        value = {"-": value or word, "+": value and word}.get(kind, value)
+        text = text[: found.start()] + value + text[found.end() :]
+    return text
+
+
+def bridge_environment(given: dict[str, str]) -> dict[str, str]:
+    """What the bridge gets from compose when this stands in `.env`."""
     environment = compose()["services"]["mcpo-bridge"]["environment"]
-    defaults = {
-        "MCPO_STATEFUL_ENABLED": "true",
-        "MCPO_STATEFUL_DEFAULT_IDLE_TIMEOUT": "1800",
-        "MCPO_STATEFUL_MAX_PROCESSES_PER_IP": "1",
-        "MCPO_STATEFUL_MAX_TOTAL_PROCESSES": "100",
-        "MCPO_STATEFUL_CLEANUP_INTERVAL": "300",
-        "MCPO_TIMEOUT": "300",
-        "MCPO_QUEUE_WAIT": "10",
-        "MCPO_LOG_LEVEL": "INFO",
-        "MCPO_MAX_CONCURRENT": "",
-        "MCPO_BASE_URL": "",
+    return {name: interpolated(str(value), SECRETS | given) for name, value in environment.items()}
+
+
+def compose_sets_every_variable() -> None:
+    unset = bridge_environment({})
+    missing = variables().keys() - unset.keys()
+    assert not missing, f"what stands in .env would not arrive: {missing}"
+    unknown = unset.keys() - variables().keys()
+    assert not unknown, f"docs/configuration.md does not have them: {unknown}"
+    # What the file itself fixes, and where it means to differ from the default.
+    fixed = {
+        "MCPO_LISTEN": "0.0.0.0:8080",
+        "MCPO_CONFIG_FILE": "/app/config/mcp-servers.json",
+        "MCPO_JOBS_DIR": "/tmp/mcpo-jobs",
+        "MCPO_STATE_DIR": "/var/lib/pontoon",
+        "MCPO_LOG_DIR": "/var/log/mcpo",
+        "MCPO_TRUSTED_PROXIES": "172.31.250.2",
     }
-    for name, value in defaults.items():
-        assert environment[name] == f"${{{name}:-{value}}}", f"{name}: {environment.get(name)}"
+    own = {"MCPO_QUEUE_WAIT": "10", "MCPO_ALLOWED_HOSTS": "nginx,localhost"} | SECRETS
+    for name, default in variables().items():
+        if name in fixed:
+            assert unset[name] == fixed[name], f"{name}: {unset[name]}"
+            continue
+        arrived = bridge_environment({name: "from-env"})[name]
+        assert arrived.split(",")[-1] == "from-env", f"{name} of .env arrives as {arrived!r}"
+        if name in own:
+            assert unset[name] == own[name], f"{name}: {unset[name]}"
+        elif name.startswith("MCPO_STATEFUL_"):
+            assert unset[name] == default, f"{name}: {unset[name]}"
+        else:
+            assert unset[name] in ("", default), f"{name}: {unset[name]}"
+    twins = ["MCPO_STATEFUL_MAX_PROCESSES_PER_IP", "MCPO_STATEFUL_MAX_PROCESSES_PER_CHAT"]
+    for name in twins:
+        given = bridge_environment({name: "3"})
+        assert [given[twin] for twin in twins] == ["3", "3"], "the bridge refuses a contradiction"
+
+
+def compose_insists_on_its_secrets() -> None:
+    environment = compose()["services"]["mcpo-bridge"]["environment"]
     for name in ["MCPO_API_KEY", "MCPO_OWUI_JWT_SECRET"]:
         assert environment[name].startswith(f"${{{name}:?"), f"{name} must be asked for"
-    assert environment["MCPO_JOBS_DIR"] == "/tmp/mcpo-jobs" and environment["MCPO_LOG_DIR"] == "/var/log/mcpo"
 
 
 def compose_trusts_nginx_and_nobody_else() -> None:
@@ -204,7 +249,8 @@ def docker_compose_accepts_it() -> str | None:
     )
     assert ended.returncode == 0, ended.stderr
     services = json.loads(ended.stdout)["services"]
-    assert services["mcpo-bridge"]["environment"]["MCPO_TRUSTED_PROXIES"] == "172.31.250.2"
+    # It must read the file as `bridge_environment` does, by which the other checks go.
+    assert services["mcpo-bridge"]["environment"] == bridge_environment({}), services["mcpo-bridge"]["environment"]
     refused = subprocess.run(
         [*command, "-f", folder / "compose.yaml", "--env-file", os.devnull, "config", "-q"],
         env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")},
@@ -429,9 +475,7 @@ def pontoon_accepts_the_example(program: pathlib.Path | None) -> str | None:
             (pathlib.Path(directory) / name).write_text("#!/bin/sh\n")
             (pathlib.Path(directory) / name).chmod(0o755)
         example = REPOSITORY / "examples" / "office-tools" / "mcp-servers.json"
-        settings = compose()["services"]["mcpo-bridge"]["environment"]
-        plain = {name: re.sub(r"\$\{\w+:-(.*?)}", r"\1", value) for name, value in settings.items()}
-        plain |= {"MCPO_API_KEY": "a-key-of-the-test", "MCPO_OWUI_JWT_SECRET": "s" * 32}
+        plain = bridge_environment({"MCPO_API_KEY": "a-key-of-the-test", "MCPO_OWUI_JWT_SECRET": "s" * 32})
         plain |= {"MCPO_CONFIG_FILE": str(example), "MCPO_JOBS_DIR": f"{directory}/jobs", "MCPO_LOG_DIR": f"{directory}/log"}
         ended = subprocess.run(
             [program, "check"],
@@ -453,6 +497,7 @@ CHECKS = [
     compose_checks_health_without_curl,
     compose_restarts_unless_stopped,
     compose_sets_every_variable,
+    compose_insists_on_its_secrets,
     compose_trusts_nginx_and_nobody_else,
     compose_lets_open_webui_tell_who_asks,
     compose_gives_no_needless_rights,
