@@ -380,6 +380,7 @@ def systemd_accepts_it() -> str | None:
 # ---- helm ----
 
 ONE = {"secret": {"apiKey": "key"}}
+NAMED = {"secret": {"apiKeys": "a=1,b=2", "owuiJwtSecret": "jwt", "linkSecret": "link"}}
 THREE = {
     "replicas": 3,
     "secret": {"existing": "keys"},
@@ -404,11 +405,57 @@ def the_chart_has_every_part() -> None:
     assert expected <= kinds, expected - kinds
     values = yaml_of("helm", "pontoon", "values.yaml")
     assert values["httpRoute"]["enabled"] is False and values["networkPolicy"]["enabled"] is True
-    compose_sets = compose()["services"]["mcpo-bridge"]["environment"]
-    missing = [name for name in compose_sets if name.startswith("MCPO_STATEFUL_") and name not in values["settings"]]
-    assert not missing, missing
     for name in ["bridge.inc", "forwarded.inc"]:
         assert (chart / "files" / name).read_text() == text_of("nginx", name), f"{name} is no copy any more"
+
+
+def the_chart_sets_every_variable() -> None:
+    settings = yaml_of("helm", "pontoon", "values.yaml")["settings"]
+    assert settings.keys() <= variables().keys(), settings.keys() - variables().keys()
+    for name, default in variables().items():
+        if name == "MCPO_STATEFUL_MAX_PROCESSES_PER_CHAT":
+            # The other name of `..._PER_IP`: the bridge refuses two values for one thing.
+            assert settings.get(name) == "", f"{name}: {settings.get(name)}"
+        elif name.startswith("MCPO_STATEFUL_"):
+            assert settings.get(name) == default, f"{name}: {settings.get(name)}"
+
+
+def secrets() -> set[str]:
+    """The variables that docs/configuration.md lets one put into a file."""
+    page = (REPOSITORY / "docs" / "configuration.md").read_text()
+    names = re.findall(r"`(MCPO_\w+)_FILE`", re.search(r"A secret may lie in a file.*", page)[0])
+    assert len(names) >= 4, names
+    return set(names)
+
+
+def the_chart_hides_every_secret() -> None:
+    names = text_of("helm", "pontoon", "templates", "_names.tpl")
+    listed = set(json.loads(re.search(r'define "pontoon.secrets" -}}\n(.*)', names)[1]))
+    assert listed == secrets(), listed ^ secrets()
+    made = text_of("helm", "pontoon", "templates", "secret.yaml")
+    assert set(re.findall(r"(?m)^  (MCPO_\w+): ", made)) == secrets(), "the chart's own Secret lacks one"
+    assert not secrets() & yaml_of("helm", "pontoon", "values.yaml")["settings"].keys(), "they would stand in clear"
+
+
+def the_chart_outlives_its_servers() -> None:
+    """`/health` is 503 when no server works: a pod that is judged by it would be restarted again and again."""
+    pod = text_of("helm", "pontoon", "templates", "statefulset.yaml")
+    probes = dict(re.findall(r"(?m)^ +(\w+)Probe:\n +(.+)$", pod))
+    lives = "tcpSocket: { port: http }"
+    assert probes == {"startup": lives, "liveness": lives, "readiness": "httpGet: { path: /ready, port: http }"}, probes
+
+
+def the_chart_writes_only_where_it_may() -> None:
+    """The image names folders, and the root of the pod cannot be written."""
+    pod = text_of("helm", "pontoon", "templates", "statefulset.yaml")
+    assert "readOnlyRootFilesystem: true" in pod
+    mounts = re.findall(r"mountPath: (\S+)", pod)
+    set_here = dict(re.findall(r"- name: (MCPO_\w+)\n +value: (.*)", pod))
+    in_image = dict(re.findall(r"(MCPO_\w+_DIR)=(\S+)", text_of("Dockerfile")))
+    assert in_image.keys() >= {"MCPO_JOBS_DIR", "MCPO_LOG_DIR", "MCPO_STATE_DIR"}, in_image
+    for name, folder in (in_image | {name: value.strip('"') for name, value in set_here.items()}).items():
+        if name.endswith("_DIR") and folder:
+            assert any(f"{folder}/".startswith(f"{mount}/") for mount in mounts), f"{name}={folder} cannot be written"
 
 
 def the_chart_renders() -> str | None:
@@ -418,7 +465,7 @@ def the_chart_renders() -> str | None:
     command = tool("PONTOON_HELM", ["helm"])
     if command is None:
         return "there is no helm here"
-    for values, pods in [(ONE, 1), (THREE, 3)]:
+    for values, pods in [(ONE, 1), (NAMED, 1), (THREE, 3)]:
         ended = render(command, values)
         assert ended.returncode == 0, ended.stderr
         manifests = [manifest for manifest in yaml.safe_load_all(ended.stdout) if manifest]
@@ -429,8 +476,16 @@ def the_chart_renders() -> str | None:
         bridge = by_kind["StatefulSet"]["spec"]
         container = bridge["template"]["spec"]["containers"][0]
         assert bridge["replicas"] == pods
-        assert container["livenessProbe"]["httpGet"]["path"] == "/health"
+        assert container["livenessProbe"]["tcpSocket"] == container["startupProbe"]["tcpSocket"] == {"port": "http"}
         assert container["readinessProbe"]["httpGet"]["path"] == "/ready"
+        variables_of_pod = {variable["name"]: variable for variable in container["env"]}
+        assert len(variables_of_pod) == len(container["env"]), "a variable stands twice"
+        name = values["secret"].get("existing", "pontoon")
+        for secret in secrets():
+            reference = {"name": name, "key": secret, "optional": True}
+            assert variables_of_pod[secret] == {"name": secret, "valueFrom": {"secretKeyRef": reference}}, secret
+        held = set(by_kind["Secret"]["stringData"].values()) if "Secret" in by_kind else {name}
+        assert held == set(values["secret"].values()), held
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
         assert bridge["template"]["spec"]["securityContext"]["runAsNonRoot"] is True
         headless = [m for m in manifests if m["kind"] == "Service" and m["spec"].get("clusterIP") == "None"]
@@ -449,6 +504,8 @@ def the_chart_refuses_what_cannot_work() -> str | None:
         (ONE | {"replicas": 3, "jobs": {"size": "1Gi"}}, "ReadWriteMany"),
         (THREE | {"router": {"enabled": False}}, "router.enabled"),
         (THREE | {"trustedProxies": []}, "trustedProxies"),
+        (ONE | {"settings": {"MCPO_LINK_SECRET": "link"}}, "in clear"),
+        (ONE | {"settings": {"MCPO_LOG_DIR": "/var/log"}}, "settings.MCPO_LOG_DIR"),
     ]:
         ended = render(command, values)
         assert ended.returncode != 0 and told in ended.stderr, f"{values}: {ended.stderr[-300:]}"
@@ -477,6 +534,7 @@ def pontoon_accepts_the_example(program: pathlib.Path | None) -> str | None:
         example = REPOSITORY / "examples" / "office-tools" / "mcp-servers.json"
         plain = bridge_environment({"MCPO_API_KEY": "a-key-of-the-test", "MCPO_OWUI_JWT_SECRET": "s" * 32})
         plain |= {"MCPO_CONFIG_FILE": str(example), "MCPO_JOBS_DIR": f"{directory}/jobs", "MCPO_LOG_DIR": f"{directory}/log"}
+        plain |= {"MCPO_STATE_DIR": f"{directory}/state"}
         ended = subprocess.run(
             [program, "check"],
             env={"PATH": f"{directory}:{os.environ['PATH']}", "HOME": directory} | plain,
@@ -515,6 +573,10 @@ CHECKS = [
     the_unit_kills_all_and_gives_little,
     systemd_accepts_it,
     the_chart_has_every_part,
+    the_chart_sets_every_variable,
+    the_chart_hides_every_secret,
+    the_chart_outlives_its_servers,
+    the_chart_writes_only_where_it_may,
     the_chart_renders,
     the_chart_refuses_what_cannot_work,
     the_example_is_what_compose_ships,

@@ -19,6 +19,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- .Values.secret.existing | default (include "pontoon.name" .) -}}
 {{- end -}}
 
+{{/* The variables that come from the Secret. */}}
+{{- define "pontoon.secrets" -}}
+["MCPO_API_KEY", "MCPO_API_KEYS", "MCPO_OWUI_JWT_SECRET", "MCPO_LINK_SECRET"]
+{{- end -}}
+
 {{/* "true" when nginx stands before the bridges. */}}
 {{- define "pontoon.routed" -}}
 {{- if kindIs "bool" .Values.router.enabled -}}
@@ -44,7 +49,17 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- fail "replicas is more than 1, so nginx stands before the bridges: set trustedProxies to the network of the pods, or addresses and identities are not believed" -}}
 {{- end -}}
 {{- end -}}
-{{- if and (not .Values.secret.existing) (not .Values.secret.apiKey) -}}
-{{- fail "set secret.existing or secret.apiKey: without a key the bridge refuses to listen" -}}
+{{- if not (or .Values.secret.existing .Values.secret.apiKey .Values.secret.apiKeys) -}}
+{{- fail "set secret.existing, secret.apiKey or secret.apiKeys: without a key the bridge refuses to listen" -}}
+{{- end -}}
+{{- range include "pontoon.secrets" . | fromJsonArray -}}
+{{- if hasKey $.Values.settings . -}}
+{{- fail (printf "settings.%s would stand in clear: it belongs into the Secret, see the values of secret" .) -}}
+{{- end -}}
+{{- end -}}
+{{- range list "MCPO_LISTEN" "MCPO_CONFIG_FILE" "MCPO_JOBS_DIR" "MCPO_STATE_DIR" "MCPO_LOG_DIR" "MCPO_ALLOWED_HOSTS" "MCPO_TRUSTED_PROXIES" -}}
+{{- if hasKey $.Values.settings . -}}
+{{- fail (printf "settings.%s: the chart sets it itself; for hosts and proxies there are allowedHosts and trustedProxies" .) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
