@@ -523,6 +523,23 @@ def the_example_is_what_compose_ships() -> None:
     assert servers["excel"]["env"]["EXCEL_FILES_PATH"] == "${MCPO_WORKDIR}"
 
 
+def the_readme_pins_what_is_tested() -> None:
+    """What `uvx` fetches without a version is another program tomorrow."""
+    pins = {}
+    for file in REPOSITORY.glob("tests/interop/installs/*/requirements.txt"):
+        pins[file.parent.name] = dict(re.findall(r"(?m)^([\w.-]+)==(\S+)", file.read_text()))
+    tested = {
+        "mcp-server-time": pins["py-time"]["mcp-server-time"],
+        "office-powerpoint-mcp-server": pins["office-powerpoint"]["office-powerpoint-mcp-server"],
+        "excel-mcp-server": pins["office-excel"]["excel-mcp-server"],
+    }
+    for page in [REPOSITORY / "README.md", REPOSITORY / "examples" / "office-tools" / "README.md"]:
+        for arguments in re.findall(r'"command": "uvx",\s*"args": \[(.*?)]', page.read_text(), re.S):
+            named = re.findall(r'"([\w.-]*-mcp-server|mcp-server-[\w.-]+)(?:==([^"]+))?"', arguments)
+            assert len(named) == 1, f"{page.name}: {arguments}"
+            assert tested[named[0][0]] == named[0][1], f"{page.name}: {arguments}"
+
+
 def pontoon_accepts_the_example(program: pathlib.Path | None) -> str | None:
     if program is None:
         return "no --pontoon was given"
@@ -580,6 +597,7 @@ CHECKS = [
     the_chart_renders,
     the_chart_refuses_what_cannot_work,
     the_example_is_what_compose_ships,
+    the_readme_pins_what_is_tested,
 ]
 
 
