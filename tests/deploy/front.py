@@ -108,9 +108,20 @@ class Nginx:
         raise SystemExit(f"{self.program} did not start: {self.process.communicate()[1]}")
 
     def reload(self) -> None:
+        """Returns when the workers of before are gone: until then they answer as well, by the old files."""
+        before = self.workers()
         subprocess.run(
             [self.program, "-p", self.directory, "-c", self.main, "-s", "reload"], check=True, capture_output=True
         )
+        deadline = time.monotonic() + START_SECONDS
+        while before & self.workers():
+            assert time.monotonic() < deadline, "the old workers of nginx do not end"
+            time.sleep(0.02)
+
+    def workers(self) -> set[int]:
+        """Linux only."""
+        pid = self.process.pid
+        return {int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
 
     def stop(self) -> None:
         if self.process and self.process.poll() is None:

@@ -298,26 +298,14 @@ def port_80_can_be_sent_to_tls(scene: Scene) -> None:
     shutil.copy(f"{switch}.example", switch)
     scene.nginx.reload()
     try:
-        location = wait_for_status(scene, 301)
-        assert location == "https://chat.example.org/x?y=1", location
+        with scene.client(headers={"Host": "chat.example.org"}) as client, client.send("GET", "/x?y=1") as response:
+            assert response.status == 301, f"HTTP {response.status}"
+            assert response.headers["Location"] == "https://chat.example.org/x?y=1", response.headers["Location"]
         with scene.client(headers={"Host": "nginx"}) as client, client.send("GET", "/") as response:
             assert response.status == 200, "what Open WebUI calls inside must not be redirected"
     finally:
         switch.unlink()
         scene.nginx.reload()
-        wait_for_status(scene, 200)
-
-
-def wait_for_status(scene: Scene, status: int) -> str | None:
-    """A reload takes effect a moment after it was asked for. Gives where the answer points to."""
-    deadline = time.monotonic() + 10
-    while True:
-        with scene.client(headers={"Host": "chat.example.org"}) as client, client.send("GET", "/x?y=1") as response:
-            response.read()
-            if response.status == status:
-                return response.headers["Location"]
-        assert time.monotonic() < deadline, f"HTTP {response.status} instead of {status} after the reload"
-        time.sleep(0.05)
 
 
 def answers_of_the_bridge_pass_unchanged(scene: Scene) -> None:
@@ -332,7 +320,7 @@ def answers_of_the_bridge_pass_unchanged(scene: Scene) -> None:
 def a_killed_replica_takes_only_what_it_had(scene: Scene) -> None:
     """Every call of `CALLERS` clients is stamped; a replica dies in the middle."""
     until = time.monotonic() + LOAD_SECONDS
-    died = threading.Event()
+    dying, dead = threading.Event(), threading.Event()
     failures, counts = [], []
     victim = scene.replicas[1]
 
@@ -340,12 +328,12 @@ def a_killed_replica_takes_only_what_it_had(scene: Scene) -> None:
         headers, made = chat(), 0
         client = scene.client(headers=headers)
         while time.monotonic() < until:
-            began_after = died.is_set()
+            began = "after" if dead.is_set() else "during" if dying.is_set() else "before"
             try:
                 assert client.text("stateless", "echo", {"text": headers["X-OpenWebUI-Chat-Id"]}) in headers.values()
                 made += 1
             except (CallFailed, OSError, AssertionError) as error:
-                failures.append((began_after, headers["X-OpenWebUI-Chat-Id"], str(error)))
+                failures.append((began, headers["X-OpenWebUI-Chat-Id"], str(error)))
                 client.connection.close()
         counts.append(made)
         client.connection.close()
@@ -353,13 +341,16 @@ def a_killed_replica_takes_only_what_it_had(scene: Scene) -> None:
     with concurrent.futures.ThreadPoolExecutor(CALLERS) as pool:
         running = [pool.submit(calls) for _ in range(CALLERS)]
         time.sleep(LOAD_SECONDS / 3)
+        dying.set()
         victim.kill()
-        died.set()
+        dead.set()
         for one in running:
             one.result()
-    late = [failure for failure in failures if failure[0]]
+    late = [failure for failure in failures if failure[0] == "after"]
     assert not late, f"{len(late)} calls failed that began after the death: {late[:3]}"
-    chats = [failed for _, failed, _ in failures]
+    # The system closes the connections of what it kills one after another. Within these milliseconds a client may
+    # lose a second call, which went into one that was still open.
+    chats = [failed for began, failed, _ in failures if began == "before"]
     assert len(chats) == len(set(chats)), f"a client lost more than the one call it had open: {failures}"
     assert len(chats) < CALLERS, f"every client lost a call, though two replicas live: {failures[:3]}"
     print(f"     {sum(counts)} calls, {len(failures)} were in the replica that was killed", flush=True)
