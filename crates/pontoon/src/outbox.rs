@@ -116,8 +116,40 @@ impl Outbox {
         Poll::Pending
     }
 
+    /// How many bytes wait, once the end has come; takes nothing out.
+    pub fn poll_finished(&self, context: &mut Context<'_>) -> Poll<usize> {
+        let mut state = self.lock();
+        if !state.is_finished {
+            state.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let outcome = match &state.outcome {
+            Some(Some(Outcome::Answer(text, ..))) => text.len(),
+            _ => 0,
+        };
+        Poll::Ready(state.items.iter().map(Item::len).sum::<usize>() + outcome)
+    }
+
+    /// Drops all that waits.
+    pub fn clear(&self) {
+        let mut state = self.lock();
+        state.items = VecDeque::new();
+        state.note_bytes = 0;
+        // Kept as an end without an answer.
+        state.outcome = state.outcome.take().map(|_| None);
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Item {
+    fn len(&self) -> usize {
+        match self {
+            Self::Note(text) | Self::Log(text) | Self::Question(text) => text.len(),
+            Self::Release => 0,
+        }
     }
 }
 

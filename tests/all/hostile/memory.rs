@@ -124,6 +124,38 @@ fn a_large_log_level_is_not_kept_with_its_session() {
 }
 
 #[test]
+fn what_is_kept_for_clients_that_may_come_back_is_bounded() {
+    let rig = rig([fixture("stateful")]);
+    let endpoint = rig.endpoint("fixture");
+    let mut sessions = Vec::new();
+    assert_grows_less(&rig, 200, || {
+        for _ in 0..10 {
+            let session = Legacy::open(&endpoint);
+            for id in 0..32 {
+                let params = json!({"name": "big", "arguments": {"bytes": MIB}});
+                let message = session.message(&json!(id), "tools/call", params);
+                let request = session.request(&message).header("Connection", "close");
+                let request = request.with("Accept", "text/event-stream, application/json");
+                let response = request.send(endpoint.address).unwrap();
+                assert!(response.head.is_stream(), "only a stream is kept");
+                assert!(response.body.len() as u64 > MIB, "the answer came");
+            }
+            sessions.push(session);
+        }
+    });
+    let statuses = |session: &Legacy| {
+        ["1-0", "32-0"].map(|id| {
+            let stream = session.listen(Some(id));
+            (stream.head.status, stream.finish().unwrap().0.body.len() as u64 > MIB)
+        })
+    };
+    assert_eq!(statuses(&sessions[0]), [(404, false), (404, false)], "others needed the room");
+    assert_eq!(statuses(&sessions[9]), [(404, false), (200, true)], "its own need the room");
+    sessions.into_iter().for_each(Legacy::end);
+    rig.stop();
+}
+
+#[test]
 fn large_capabilities_are_not_kept_with_a_child() {
     let rig = rig([fixture_of("legacy", "stateful")]);
     let mut modern = Modern::new(&rig.endpoint("fixture"));

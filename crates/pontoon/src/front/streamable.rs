@@ -213,7 +213,7 @@ async fn modern_request(
         return Ok(modern_json(Outcome::Failed(why), &id, is_probe));
     }
     check_params(entry, headers, &request)?;
-    let stream = Stream::new(0, id.clone());
+    let stream = Stream::new(0, id.clone(), Vec::new());
     let reply = Reply::new(id, Arc::clone(&stream.outbox), None);
     let cancel = CancellationToken::new();
     // Whoever goes away, from now on, cancels.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use pontoon_wire::{Message, Revision, Slot};
 use tokio_util::sync::CancellationToken;
 
+use super::memory::Memory;
 use super::stream::Stream;
 use crate::back::children::now;
 use crate::back::listen::MAX_URIS;
@@ -45,6 +46,8 @@ pub struct Session {
     capabilities: Bytes,
     info: Bytes,
     next_stream: AtomicU64,
+    /// Where its streams count what they keep: its own share, and what all sessions have.
+    memories: [Arc<Memory>; 2],
     state: Mutex<State>,
 }
 
@@ -59,8 +62,13 @@ struct State {
 }
 
 impl Session {
-    /// The session that an `initialize` request opens.
-    pub fn open(server: &ServerName, initialize: &Message, person: &Person) -> Self {
+    /// The session that an `initialize` request opens. `all` is what its streams share with others.
+    pub fn open(
+        server: &ServerName,
+        initialize: &Message,
+        person: &Person,
+        all: &Arc<Memory>,
+    ) -> Self {
         let asked = initialize.string(Slot::ProtocolVersion).unwrap_or_default();
         // Copied, so that a small value does not keep a large body alive for as long as the session.
         let object = |slot| {
@@ -68,17 +76,19 @@ impl Session {
             (raw.len() <= MAX_HELLO).then(|| Bytes::copy_from_slice(raw))
         };
         let empty = || Bytes::from_static(b"{}");
+        let memories = [Memory::of_session(), Arc::clone(all)];
         Self {
             id: uuid::Uuid::new_v4().to_string().into(),
             server: server.clone(),
             principal: person.principal.clone(),
             revision: Revision::negotiate(&asked),
             questions: Arc::default(),
-            feed: Stream::new(0, Bytes::new()),
+            feed: Stream::new(0, Bytes::new(), memories.to_vec()),
             is_fed: AtomicBool::new(false),
             capabilities: object(Slot::Capabilities).unwrap_or_else(empty),
             info: object(Slot::ClientInfo).unwrap_or_else(crate::back::children::own_info),
             next_stream: AtomicU64::new(1),
+            memories,
             state: Mutex::new(State {
                 log_level: None,
                 subscriptions: BTreeSet::new(),
@@ -115,7 +125,8 @@ impl Session {
 
     /// A new stream, for the answer to the request with this id.
     pub fn new_stream(&self, request_id: Bytes) -> Arc<Stream> {
-        Stream::new(self.next_stream.fetch_add(1, Ordering::Relaxed), request_id)
+        let number = self.next_stream.fetch_add(1, Ordering::Relaxed);
+        Stream::new(number, request_id, self.memories.to_vec())
     }
 
     /// Keeps a stream, so that the client can come back to it.

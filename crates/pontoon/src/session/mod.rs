@@ -7,6 +7,7 @@ pub mod admit;
 pub mod answers;
 pub mod catalog;
 pub mod legacy;
+pub mod memory;
 pub mod stream;
 
 use std::collections::HashMap;
@@ -22,6 +23,7 @@ use tracing::Instrument;
 use self::admit::Admission;
 use self::catalog::{Catalog, Entry, State};
 use self::legacy::Session;
+use self::memory::Memory;
 use crate::back::children::Use;
 use crate::back::listen::{Filter, end};
 use crate::call::{Call, CallError, plain_notification};
@@ -47,6 +49,8 @@ pub struct Sessions {
     pub admission: Admission,
     /// The calls under way, for an orderly stop.
     pub tasks: TaskTracker,
+    /// What the streams of all sessions keep.
+    memory: Arc<Memory>,
     table: Mutex<HashMap<Arc<str>, Arc<Session>>>,
 }
 
@@ -57,6 +61,7 @@ impl Sessions {
             entries: RwLock::new(Arc::new(entries)),
             admission,
             tasks: TaskTracker::new(),
+            memory: Memory::of_all(),
             table: Mutex::default(),
         }
     }
@@ -99,7 +104,8 @@ impl Sessions {
     ) -> Result<(Arc<Session>, String), CallError> {
         let catalog = entry.catalog().await.map_err(|why| failed(entry, &why))?;
         let facts = catalog.facts(Era::Legacy).ok_or(CallError::Internal)?;
-        let session = Arc::new(Session::open(&entry.back.server.name, initialize, person));
+        let name = &entry.back.server.name;
+        let session = Arc::new(Session::open(name, initialize, person, &self.memory));
         let mut table = self.lock();
         let mut evicted = None;
         if table.len() >= MAX_SESSIONS / 2 {
@@ -165,6 +171,7 @@ impl Sessions {
             stale
         };
         stale.iter().for_each(|session| self.end(session));
+        self.memory.sweep(Instant::now());
         self.entries().values().for_each(|entry| entry.back.sweep());
     }
 

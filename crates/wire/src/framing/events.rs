@@ -356,6 +356,12 @@ impl Replay {
         self.last_seq
     }
 
+    /// Forgets all events; their numbers stay used.
+    pub fn forget(&mut self) {
+        self.events = VecDeque::new();
+        self.len_bytes = 0;
+    }
+
     /// The events after `seq`, oldest first, with their numbers; `after(0)` is the whole stream.
     ///
     /// # Errors
