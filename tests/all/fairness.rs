@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use pontoon_tests::client::{Client, ERAS, Era, Response, Speaker};
+use pontoon_tests::client::{Client, ERAS, Era, Legacy, Response, Speaker};
 use pontoon_tests::rig::{Rig, wait_until};
 use serde_json::json;
 
@@ -20,9 +20,9 @@ const POLITE: usize = 10;
 const CALLS: usize = 4;
 
 /// A bridge behind a front end that says who its users are, with a second's wait or none.
-fn bridge(queue_wait: &str) -> Rig {
+fn bridge(permits: usize, queue_wait: &str) -> Rig {
     plan([fixture("stateless")])
-        .variable("MCPO_MAX_CONCURRENT", &PERMITS.to_string())
+        .variable("MCPO_MAX_CONCURRENT", &permits.to_string())
         .variable("MCPO_QUEUE_WAIT", queue_wait)
         .variable("MCPO_TRUSTED_PROXIES", "127.0.0.1")
         .start()
@@ -72,7 +72,7 @@ fn be_polite(rig: &Rig, known: Known, number: usize) -> Vec<Response> {
 
 /// With one greedy client, each call of each polite one is served, `together` or one by one.
 fn check(queue_wait: &str, known: Known, together: bool) {
-    let rig = bridge(queue_wait);
+    let rig = bridge(PERMITS, queue_wait);
     // As soon as a second one was seen, nobody may have all.
     be_polite(&rig, known, 2);
     let (over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -107,6 +107,36 @@ fn check(queue_wait: &str, known: Known, together: bool) {
         assert!(refused(&rig, "share") > 0, "the greedy one was never refused");
     }
     wait_until("all permits are back", SOON, || metric(&rig, IN_USE) == 0);
+    rig.stop();
+}
+
+/// A legacy client of this user, who can be asked.
+fn user(rig: &Rig, name: &str) -> Legacy {
+    let (able, who) = (json!({"elicitation": {}}), [("X-OpenWebUI-User-Id", name)]);
+    Legacy::open_able_with(&rig.endpoint("fixture"), &able, &who)
+}
+
+#[test]
+fn a_call_that_goes_on_over_the_share_of_its_client_keeps_nobody_from_what_is_free() {
+    let rig = bridge(4, "0");
+    let (alice, mut bob) = (user(&rig, "alice"), user(&rig, "bob"));
+    let mut asking = alice.send_call(1, "ask", json!({"question": "Well?"})).begin().unwrap();
+    let question = asking.next_message().unwrap().unwrap();
+    wait_until("a call that waits for a person has no permit", SOON, || metric(&rig, IN_USE) == 0);
+    let open: Vec<_> =
+        (2..5).map(|id| alice.send_call(id, "wait", json!({"ms": 60_000}))).collect();
+    wait_until("alice has her share", SOON, || metric(&rig, IN_USE) == 3);
+    let answer = json!({"action": "accept", "content": {"answer": "yes"}});
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": answer});
+    assert_eq!(alice.request(&answer).send(rig.address()).unwrap().status(), 202);
+    wait_until("her first call waits for its turn", SOON, || {
+        metric(&rig, "pontoon_waiting_calls") == 1
+    });
+    let response = bob.call(1, "echo", json!({"text": "x"}));
+    assert_eq!(response.tool_text().as_deref(), Some("x"), "{}", response.text());
+    drop((open, asking));
+    alice.end();
+    bob.end();
     rig.stop();
 }
 

@@ -1,8 +1,9 @@
 //! Permits: how many of something may go on at once, shared fairly among those who ask.
 //!
 //! Nobody who is known by name may hold more than three quarters of them, and as soon as two clients
-//! were seen within a minute, nobody at all may; so a greedy one never shuts the others out. Whoever
-//! waits is served in turn. A permit comes back when it is dropped, whatever happens.
+//! were seen within a minute, nobody at all may; so a greedy one never shuts the others out. Only
+//! where there is but one, anybody may have it. Whoever waits is served in turn, unless they have
+//! their share already. A permit comes back when it is dropped, whatever happens.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -100,9 +101,7 @@ impl Permits {
     pub fn try_take(self: &Arc<Self>, who: &Principal, now: Instant) -> Option<Permit> {
         let mut state = self.lock();
         state.see(who, now);
-        // Whoever waits already was here first.
-        let is_free = state.waiting.is_empty() && self.may_take(&state, who, now);
-        is_free.then(|| state.take(self, who))
+        self.is_free_for(&state, who, now).then(|| state.take(self, who))
     }
 
     /// A permit, waited for if need be; `None` if too many wait already, in all or of this client.
@@ -125,7 +124,7 @@ impl Permits {
             let mut state = self.lock();
             let now = Instant::now();
             state.see(who, now);
-            if state.waiting.is_empty() && self.may_take(&state, who, now) {
+            if self.is_free_for(&state, who, now) {
                 return Some(state.take(self, who));
             }
             let (tell, receiver) = oneshot::channel();
@@ -173,10 +172,20 @@ impl Permits {
         }
     }
 
+    /// Whether one is free for a client that has not waited. Whoever waits and may have one was
+    /// here first.
+    fn is_free_for(&self, state: &State, who: &Principal, now: Instant) -> bool {
+        let is_next = |waiting: &Waiting| {
+            !waiting.tell.is_closed() && self.may_take(state, &waiting.who, now)
+        };
+        self.may_take(state, who, now) && !state.waiting.iter().any(is_next)
+    }
+
     fn may_take(&self, state: &State, who: &Principal, now: Instant) -> bool {
         let limit = self.limit;
         let share = match state.is_capped(who, now) {
-            true => (limit - limit / 4).max(1).min(self.each),
+            // A quarter is for others, and at least one, if there are two.
+            true => (limit - (limit / 4).max(1)).max(1).min(self.each),
             false => self.each,
         };
         state.used < limit && state.held.get(who).copied().unwrap_or_default() < share
@@ -248,6 +257,16 @@ mod tests {
         let greedy = grab(&permits, &user("greedy"), 99);
         assert_eq!(greedy.len(), 6);
         assert_eq!(grab(&permits, &user("polite"), 99).len(), 2);
+    }
+
+    #[test]
+    fn a_user_leaves_one_of_two_and_of_three() {
+        for limit in [2, 3] {
+            let permits = Permits::new(limit);
+            let greedy = grab(&permits, &user("greedy"), 9);
+            assert_eq!(greedy.len(), limit - 1);
+            assert_eq!(grab(&permits, &user("polite"), 9).len(), 1);
+        }
     }
 
     #[test]
@@ -347,5 +366,27 @@ mod tests {
         assert_eq!(*polite_waits.await.unwrap().unwrap().who(), user("polite"));
         drop(greedy.pop());
         assert_eq!(*greedy_waits.await.unwrap().unwrap().who(), user("greedy"));
+    }
+
+    #[tokio::test]
+    async fn one_over_its_share_or_gone_from_the_queue_does_not_keep_others_from_what_is_free() {
+        let permits = Permits::new(4);
+        let (greedy, polite) = (user("greedy"), user("polite"));
+        let mut held = grab(&permits, &greedy, 3);
+        let again = tokio::spawn({
+            let (permits, who) = (Arc::clone(&permits), greedy.clone());
+            async move { permits.take_again(&who).await }
+        });
+        while permits.lock().waiting.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let free = permits.try_take(&polite, Instant::now()).expect("the fourth is free");
+        let gone = permits.take_again(&polite);
+        assert!(tokio::time::timeout(Duration::from_millis(1), gone).await.is_err(), "it waits");
+        drop(free);
+        assert!(permits.take_again(&polite).await.is_some(), "nobody is before it");
+        assert!(permits.try_take(&greedy, Instant::now()).is_none(), "it has its share");
+        held.pop();
+        assert_eq!(*again.await.unwrap().unwrap().who(), greedy, "and its turn comes");
     }
 }

@@ -142,8 +142,21 @@ impl Legacy {
     ///
     /// When the handshake fails.
     pub fn open_with(endpoint: &Endpoint, headers: &[(&str, &str)]) -> Self {
+        Self::open_able_with(endpoint, &json!({}), headers)
+    }
+
+    /// The same with these capabilities.
+    ///
+    /// # Panics
+    ///
+    /// When the handshake fails.
+    pub fn open_able_with(
+        endpoint: &Endpoint,
+        capabilities: &Value,
+        headers: &[(&str, &str)],
+    ) -> Self {
         let headers = owned(headers);
-        let request = add(Self::first_request(endpoint, LEGACY, &json!({})), &headers);
+        let request = add(Self::first_request(endpoint, LEGACY, capabilities), &headers);
         let response = request.send(endpoint.address);
         let response = response.unwrap_or_else(|error| panic!("initialize: {error}"));
         Self::opened(endpoint, &response, headers)
