@@ -98,6 +98,11 @@ impl Principal {
             address => Self::Address(address),
         }
     }
+
+    /// Whether what this one opened is for that person. An address proves nothing: clients move.
+    pub fn lets_in(&self, person: &Person) -> bool {
+        matches!(self, Self::Address(_)) || *self == person.principal
+    }
 }
 
 /// Whose child and workspace serve a call, where they are kept.

@@ -33,18 +33,29 @@ impl Refusal {
     }
 }
 
-/// Whether the media types of a POST are right.
+/// Whether a body says that it is JSON. Any page can post a form to us; JSON it cannot post without
+/// asking first.
 ///
 /// # Errors
 ///
-/// 415 for a body that is not JSON, 406 for a client that takes neither JSON nor events.
-pub fn check_media(headers: &HeaderMap) -> Result<(), Refusal> {
+/// 415 for one that does not.
+pub fn check_content(headers: &HeaderMap) -> Result<(), Refusal> {
     let content = only(headers, CONTENT_TYPE.as_str())?.unwrap_or_default();
     let essence = content.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
         let text = "the body must be application/json: say so in Content-Type";
         return Err(Refusal::new(415, code::INVALID_REQUEST, text));
     }
+    Ok(())
+}
+
+/// Whether the media types of a POST are right.
+///
+/// # Errors
+///
+/// 415 for a body that is not JSON, 406 for a client that does not take both JSON and events.
+pub fn check_media(headers: &HeaderMap) -> Result<(), Refusal> {
+    check_content(headers)?;
     if !accepts(headers, "application/json") || !accepts(headers, "text/event-stream") {
         let text = "Accept must list both application/json and text/event-stream";
         return Err(Refusal::new(406, code::INVALID_REQUEST, text));

@@ -7,8 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hyper::body::Incoming;
-use hyper::header::CONTENT_TYPE;
-use hyper::{HeaderMap, Method, Request};
+use hyper::{Method, Request};
 use pontoon_wire::error::{ErrorObject, code};
 use pontoon_wire::{Kind, Message, Slot, method};
 use tokio_util::sync::CancellationToken;
@@ -17,7 +16,7 @@ use tracing::Instrument;
 use super::body::OnEnd;
 use super::caller::Caller;
 use super::http::{Site, accepted, read_body};
-use super::post::{Refusal, accepts, only};
+use super::post::{accepts, check_content};
 use super::respond::{Answer, error, not_allowed, retry_after, sse};
 use super::sse_stream::{SseBody, SseStream};
 use super::streamable::{legacy_client, unreadable};
@@ -58,7 +57,7 @@ impl Streams {
     /// The stream of this name, if it is one of this server's and of this person's.
     fn find(&self, entry: &Entry, id: &str, person: &Person) -> Option<Arc<SseStream>> {
         let stream = self.lock().get(id).cloned()?;
-        let is_theirs = stream.server == entry.back.server.name && stream.belongs_to(person);
+        let is_theirs = stream.server == entry.back.server.name && stream.principal.lets_in(person);
         is_theirs.then_some(stream)
     }
 
@@ -192,17 +191,6 @@ pub async fn message(
 
 fn failed(why: &CallError, id: Option<&[u8]>) -> Answer {
     retry_after(error(why.status(), &why.to_error(), id), why.retry_after_seconds())
-}
-
-/// Any page can post a form to us; JSON it cannot post without asking first.
-fn check_content(headers: &HeaderMap) -> Result<(), Refusal> {
-    let content = only(headers, CONTENT_TYPE.as_str())?.unwrap_or_default();
-    let essence = content.split(';').next().unwrap_or_default().trim();
-    if !essence.eq_ignore_ascii_case("application/json") {
-        let text = "the body must be application/json: say so in Content-Type";
-        return Err(Refusal::new(415, code::INVALID_REQUEST, text));
-    }
-    Ok(())
 }
 
 async fn initialize(

@@ -72,11 +72,6 @@ impl SseStream {
         }
     }
 
-    /// Whether this person may use it. An address proves nothing: clients move.
-    pub fn belongs_to(&self, person: &Person) -> bool {
-        matches!(self.principal, Principal::Address(_)) || self.principal == person.principal
-    }
-
     /// The session that was opened on it.
     pub fn session(&self) -> Option<Arc<Session>> {
         self.lock().session.clone()

@@ -100,11 +100,6 @@ impl Session {
         }
     }
 
-    /// Whether this person may use it. An address proves nothing: clients move.
-    pub fn belongs_to(&self, person: &Person) -> bool {
-        matches!(self.principal, Principal::Address(_)) || self.principal == person.principal
-    }
-
     /// The client as a call sees it.
     pub fn client(&self, key: Key, person: Arc<Person>) -> Arc<Client> {
         let state = self.lock();

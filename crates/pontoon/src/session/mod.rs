@@ -133,7 +133,8 @@ impl Sessions {
     /// The session with this id, if it is one of this server's and of this person's.
     pub fn find(&self, entry: &Entry, id: &str, person: &Person) -> Option<Arc<Session>> {
         let session = self.lock().get(id).cloned()?;
-        let is_theirs = session.server == entry.back.server.name && session.belongs_to(person);
+        let is_theirs =
+            session.server == entry.back.server.name && session.principal.lets_in(person);
         is_theirs.then_some(session)
     }
 
