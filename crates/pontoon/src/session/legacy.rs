@@ -1,6 +1,6 @@
 //! One legacy client with us: its revision, capabilities, open calls, questions and streams.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -55,7 +55,8 @@ pub struct Session {
 struct State {
     log_level: Option<Bytes>,
     subscriptions: BTreeSet<String>,
-    open: HashMap<Bytes, (u64, CancellationToken)>,
+    /// By numbers of ours: a client may use an id twice at once.
+    open: BTreeMap<u64, (Bytes, CancellationToken)>,
     next_open: u64,
     streams: VecDeque<Arc<Stream>>,
     last_used: Instant,
@@ -92,7 +93,7 @@ impl Session {
             state: Mutex::new(State {
                 log_level: None,
                 subscriptions: BTreeSet::new(),
-                open: HashMap::new(),
+                open: BTreeMap::new(),
                 next_open: 0,
                 streams: VecDeque::new(),
                 last_used: now(),
@@ -147,13 +148,14 @@ impl Session {
         let mut state = self.lock();
         state.next_open += 1;
         let number = state.next_open;
-        state.open.insert(id.clone(), (number, cancel.clone()));
-        Open { session: Arc::clone(self), id, number, cancel }
+        state.open.insert(number, (id, cancel.clone()));
+        Open { session: Arc::clone(self), number, cancel }
     }
 
-    /// Cancels the call that the client gave this id.
+    /// Cancels the call that the client gave this id, the newest if it gave it to several.
     pub fn cancel(&self, id: &[u8]) {
-        if let Some((_, cancel)) = self.lock().open.get(id) {
+        let state = self.lock();
+        if let Some((_, cancel)) = state.open.values().rev().find(|(known, _)| known == id) {
             cancel.cancel();
         }
     }
@@ -211,7 +213,6 @@ impl Session {
 #[derive(Debug)]
 pub struct Open {
     session: Arc<Session>,
-    id: Bytes,
     number: u64,
     /// Fires when the client cancels.
     pub cancel: CancellationToken,
@@ -220,10 +221,38 @@ pub struct Open {
 impl Drop for Open {
     fn drop(&mut self) {
         let mut state = self.session.lock();
-        // A client that uses an id twice at once has only the newer call to cancel.
-        if state.open.get(&self.id).is_some_and(|(number, _)| *number == self.number) {
-            state.open.remove(&self.id);
-        }
+        state.open.remove(&self.number);
         state.last_used = now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session() -> Arc<Session> {
+        let initialize = Message::parse(&br#"{"id":0,"method":"initialize"}"#[..]).unwrap();
+        let name = "s".parse().unwrap();
+        Arc::new(Session::open(&name, &initialize, &Person::local(), &Memory::of_all()))
+    }
+
+    #[test]
+    fn two_calls_of_one_id_are_two_calls() {
+        let session = session();
+        let [older, newer] = [(); 2].map(|()| session.begin(Bytes::from_static(b"7")));
+        session.cancel(b"7");
+        assert_eq!((older.cancel.is_cancelled(), newer.cancel.is_cancelled()), (false, true));
+        drop(newer);
+        assert!(!session.is_stale(Duration::ZERO), "the older one is still open");
+        session.cancel(b"7");
+        assert!(older.cancel.is_cancelled());
+    }
+
+    #[test]
+    fn the_end_of_a_session_cancels_every_call() {
+        let session = session();
+        let open = [b"7", b"7", b"8"].map(|id| session.begin(Bytes::from_static(id)));
+        session.end();
+        assert!(open.iter().all(|open| open.cancel.is_cancelled()));
     }
 }
