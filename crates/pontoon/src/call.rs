@@ -150,6 +150,14 @@ impl Outcome {
             Self::Failed(_) => None,
         }
     }
+
+    /// When it is worth another try, if that is known.
+    pub fn retry_after_seconds(&self) -> Option<u32> {
+        match self {
+            Self::Answer(..) => None,
+            Self::Failed(why) => why.retry_after_seconds(),
+        }
+    }
 }
 
 /// What a call left behind, told beside its answer.

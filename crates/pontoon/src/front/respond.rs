@@ -7,7 +7,7 @@ use pontoon_wire::{ErrorObject, Text};
 
 use super::body::{EventBody, ResponseBody};
 use super::sse_stream::SseBody;
-use crate::call::Receipt;
+use crate::call::{CallError, Receipt};
 
 /// A response of ours.
 pub type Answer = Response<ResponseBody>;
@@ -34,7 +34,12 @@ pub fn error(status: u16, error: &ErrorObject, id: Option<&[u8]>) -> Answer {
     json(status, &Bytes::from(error.answer(&id)).into())
 }
 
-/// The same, with the methods that are allowed here.
+/// Why a call got no answer, and when another try is worth it.
+pub fn failed(status: u16, why: &CallError, id: Option<&[u8]>) -> Answer {
+    retry_after(error(status, &why.to_error(), id), why.retry_after_seconds())
+}
+
+/// An error with the methods that are allowed here.
 pub fn not_allowed(text: &str, allow: &'static str) -> Answer {
     let mut response = error(405, &ErrorObject::new(-32000, text), None);
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));

@@ -17,7 +17,7 @@ use super::body::OnEnd;
 use super::caller::Caller;
 use super::http::{Site, accepted, read_body};
 use super::post::{accepts, check_content};
-use super::respond::{Answer, error, not_allowed, retry_after, sse};
+use super::respond::{Answer, error, failed, not_allowed, sse};
 use super::sse_stream::{SseBody, SseStream};
 use super::streamable::{legacy_client, unreadable};
 use crate::call::{Call, CallError, Reply};
@@ -94,7 +94,7 @@ pub fn open(
         Ok(stream) => stream,
         Err(why) => {
             site.metrics.refused(Limit::Streams);
-            return failed(&why, None);
+            return failed(why.status(), &why, None);
         }
     };
     let endpoint = format!("/sse/{}/messages?session={}", entry.back.server.name, stream.id);
@@ -159,7 +159,7 @@ pub async fn message(
             if matches!(why, CallError::Busy { .. }) {
                 site.metrics.refused(Limit::Streams);
             }
-            return failed(&why, Some(&id));
+            return failed(why.status(), &why, Some(&id));
         }
     };
     let session = stream.session();
@@ -187,10 +187,6 @@ pub async fn message(
     };
     tasks.spawn(answering.in_current_span());
     accepted()
-}
-
-fn failed(why: &CallError, id: Option<&[u8]>) -> Answer {
-    retry_after(error(why.status(), &why.to_error(), id), why.retry_after_seconds())
 }
 
 async fn initialize(

@@ -21,7 +21,9 @@ use super::post::{
     self, LAST_EVENT, Refusal, SESSION, VERSION, accepts, check_media, header_list, modern_status,
     only,
 };
-use super::respond::{Answer, empty, error, events, json, not_allowed, retry_after, with_receipt};
+use super::respond::{
+    Answer, empty, error, events, failed, json, not_allowed, retry_after, with_receipt,
+};
 use crate::call::{Call, Outcome, Reply};
 use crate::client::Client;
 use crate::outbox::Next;
@@ -135,7 +137,7 @@ async fn initialize(
             answer.headers_mut().insert(SESSION, value);
             answer
         }
-        Err(why) => error(200, &why.to_error(), id),
+        Err(why) => failed(200, &why, id),
     }
 }
 
@@ -177,7 +179,7 @@ async fn legacy_request(
     session.touch();
     let id = request.slice(Slot::Id).unwrap_or_default();
     if let Err(why) = site.sessions.known(entry, &request).await {
-        return error(200, &why.to_error(), Some(&id));
+        return failed(200, &why, Some(&id));
     }
     let stream = session.new_stream(id.clone());
     let reply = Reply::new(id, Arc::clone(&stream.outbox), Some(Arc::clone(&session.questions)));
@@ -187,8 +189,9 @@ async fn legacy_request(
     let can_poll = session.revision >= Revision::V2025_11_25;
     let first = match tokio::time::timeout(KEEP_ALIVE, stream.outbox.next()).await {
         Ok(Next::End(Some(outcome))) if !prefers_events => {
-            let receipt = outcome.receipt();
-            return with_receipt(json(200, &outcome_text(outcome, &stream.request_id)), receipt);
+            let (receipt, seconds) = (outcome.receipt(), outcome.retry_after_seconds());
+            let answer = json(200, &outcome_text(outcome, &stream.request_id));
+            return with_receipt(retry_after(answer, seconds), receipt);
         }
         Ok(next) => Some(next),
         Err(_) => None,
