@@ -188,7 +188,7 @@ fn each_server_and_tool_has_its_time() {
             let response = client.call(1, "wait", json!({"ms": LONG}));
             let took = begun.elapsed();
             assert!((Duration::from_secs(1)..SOON).contains(&took), "took {took:?}");
-            let text = "the server `fixture` did not answer within 1 s and was told to stop";
+            let text = "the server `fixture` did not answer within 1 s, so this call was given up";
             let refusal = Refusal { status: 504, code: TIMED_OUT, retry_after: None, text };
             check(&response, era, 1, &refusal);
             rig.wait_for_children(0);

@@ -62,7 +62,9 @@ pub enum CallError {
         retry_after_seconds: u32,
     },
     /// The server did not answer in time.
-    #[error("the server `{server}` did not answer within {seconds} s and was told to stop{note}")]
+    #[error(
+        "the server `{server}` did not answer within {seconds} s, so this call was given up{note}"
+    )]
     TimedOut {
         /// Which server.
         server: String,
