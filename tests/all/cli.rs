@@ -94,6 +94,41 @@ fn check_of_a_good_config_starts_nothing() {
 }
 
 #[test]
+fn only_what_listens_is_refused_for_where_it_would_listen() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = bridge_command(&binaries().pontoon, directory.path());
+        command.env("MCPO_LISTEN", "0.0.0.0:0").env("MCPO_JOBS_DIR", directory.path().join("jobs"));
+        output(command.args(arguments).stdin(Stdio::null()))
+    };
+    for arguments in [&["serve"][..], &["check"]] {
+        let refused = run(arguments);
+        assert!(!refused.status.success(), "{arguments:?}: {}", all(&refused));
+        assert!(text(&refused.stderr).contains("--insecure"), "{arguments:?}: {}", all(&refused));
+    }
+    let checked = run(&["check", "--insecure"]);
+    assert!(checked.status.success(), "{}", all(&checked));
+    assert!(text(&checked.stderr).contains("whoever reaches 0.0.0.0:0"), "{}", all(&checked));
+    for arguments in [&["gc"][..], &["tools", "demo"]] {
+        let done = run(arguments);
+        assert!(done.status.success(), "{arguments:?}: {}", all(&done));
+        assert!(!text(&done.stderr).contains("MCPO_LISTEN"), "{arguments:?}: {}", all(&done));
+    }
+}
+
+#[test]
+fn gc_works_whatever_is_wrong_with_the_servers() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("mine.json"), "{\"mcpServers\": {\"a\": {}}}").unwrap();
+    let mut command = bridge_command(&binaries().pontoon, directory.path());
+    command.env("MCPO_JOBS_DIR", directory.path().join("jobs"));
+    let done = output(command.args(["gc", "--config", "mine.json"]).stdin(Stdio::null()));
+    assert!(done.status.success(), "{}", all(&done));
+    assert!(text(&done.stdout).contains("removed 0 jobs"), "{}", all(&done));
+    assert!(text(&done.stderr).contains("warning: "), "{}", all(&done));
+}
+
+#[test]
 fn a_named_config_that_is_missing_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     for arguments in [

@@ -41,7 +41,7 @@ enum Command {
     /// Serve MCP over HTTP: clients at /mcp/NAME, one process per request or per session.
     Serve(Serve),
     /// Read the configuration, start nothing, and tell every mistake.
-    Check(Source),
+    Check(Check),
     /// List the tools of a server.
     Tools(Tools),
     /// Call a tool of a server and show its result.
@@ -55,8 +55,9 @@ A value is taken as JSON where the tool wants a number, a list and so on, and as
     Call(Call),
     /// Remove jobs and sessions that have expired; safe beside running bridges, made for cron.
     #[command(after_help = "\
-Exit codes: 0 all that expired is gone, 1 something could not be removed or the configuration is
-wrong. The directory is MCPO_JOBS_DIR, the time MCPO_FILE_EXPIRY.")]
+Exit codes: 0 all that expired is gone, 1 something could not be removed, or it is unclear where or
+when. The directory is MCPO_JOBS_DIR, the time MCPO_FILE_EXPIRY; mistakes elsewhere in the
+configuration are told and do not matter.")]
     Gc(Gc),
     /// Ask a running bridge how it is: exit code 0 if it works, 1 if it is down or not there.
     Health(Health),
@@ -70,6 +71,15 @@ pub struct Source {
     /// The configuration file [default: ./mcp-servers.json if it exists, else the demo server].
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Check {
+    #[command(flatten)]
+    source: Source,
+    /// Check what `serve --insecure` would do.
+    #[arg(long)]
+    insecure: bool,
 }
 
 #[derive(Debug, Args)]
@@ -130,6 +140,12 @@ struct Call {
     json: bool,
 }
 
+impl Check {
+    fn options(self) -> Options {
+        Options { insecure: self.insecure, is_silent: false, ..self.source.options() }
+    }
+}
+
 impl Serve {
     fn options(self) -> Options {
         Options {
@@ -140,6 +156,7 @@ impl Serve {
             hot_reload: self.hot_reload,
             allowed_hosts: self.allowed_host,
             insecure: self.insecure,
+            is_silent: false,
             ..self.source.options()
         }
     }
@@ -168,8 +185,9 @@ struct Gc {
 }
 
 impl Source {
+    /// For a command that listens nowhere.
     fn options(&self) -> Options {
-        Options { config: self.config.clone(), ..Options::default() }
+        Options { config: self.config.clone(), is_silent: true, ..Options::default() }
     }
 }
 
@@ -177,7 +195,7 @@ impl Source {
 pub fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(serve) => serve::run(&serve.options()),
-        Command::Check(source) => check::run(&source.options()),
+        Command::Check(check) => check::run(&check.options()),
         Command::Tools(Tools { server, source, json }) => {
             tools::run(&server, &source.options(), json)
         }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use pontoon_supervise::{Ladder, Spawner, Starting, harden_worker};
 
-use crate::config::{Config, Options, Source};
+use crate::config::{Config, Options, Remarks, Source};
 
 /// Prints a line to standard output.
 pub fn say(line: &str) {
@@ -27,12 +27,17 @@ pub fn fail(why: &str) -> ExitCode {
 
 /// The configuration, its warnings told; mistakes end the command.
 pub fn load(options: &Options) -> Result<Config, ExitCode> {
-    match Config::load(options, std::env::vars_os()) {
-        Ok((config, remarks)) => {
+    told(Config::load(options, std::env::vars_os()))
+}
+
+/// What was loaded, its warnings told; mistakes end the command.
+pub fn told<T>(loaded: Result<(T, Remarks), Remarks>) -> Result<T, ExitCode> {
+    match loaded {
+        Ok((loaded, remarks)) => {
             if !remarks.is_empty() {
                 tell(&remarks.to_string());
             }
-            Ok(config)
+            Ok(loaded)
         }
         Err(remarks) => {
             tell(&remarks.to_string());

@@ -32,6 +32,7 @@ mod secret;
 mod server;
 mod settings;
 mod source;
+mod storage;
 mod template;
 mod units;
 mod values;
@@ -46,6 +47,7 @@ pub use program::ProgramError;
 pub use remarks::{Place, Position, Remark, Remarks, Weight};
 pub use secret::{ApiKey, Secret};
 pub use server::{InheritEnv, Server};
+pub use storage::Storage;
 pub use template::{Start, Template};
 pub(crate) use values::listen as parse_listen;
 
@@ -141,6 +143,8 @@ pub struct Options {
     pub listen: Option<String>,
     /// `--log-level`: what `MCPO_LOG_LEVEL` says else.
     pub log_level: Option<String>,
+    /// Nothing will listen, so where is no matter.
+    pub is_silent: bool,
     /// `--insecure`: listening beyond this machine is meant.
     pub insecure: bool,
     /// `--api-key`: what `MCPO_API_KEY` says else.
@@ -191,20 +195,8 @@ impl Config {
     ) -> Result<(Self, Remarks), Remarks> {
         let mut remarks = Remarks::default();
         let settings = settings(options, environment, &mut remarks);
-        let (source, servers) = match find_file(options, &settings, files, &mut remarks) {
-            Some(Found::File { path, text }) => {
-                let folder = absolute(&path);
-                let folder = folder.parent().unwrap_or(Path::new("/"));
-                let around = Surroundings { folder, environment, settings: &settings };
-                let mut servers = file::read(&path, &text, &around, &mut remarks);
-                if !settings.stateful_enabled {
-                    make_stateless(&mut servers, &mut remarks);
-                }
-                (Source::File(path), servers)
-            }
-            Some(Found::Nothing) => (Source::Demo, vec![Arc::new(demo(settings.timeout))]),
-            None => return Err(remarks),
-        };
+        let found = servers(options, environment, &settings, files, &mut remarks);
+        let Some((source, servers)) = found else { return Err(remarks) };
         if remarks.heaviest() == Some(Weight::Mistake) {
             return Err(remarks);
         }
@@ -269,6 +261,27 @@ fn settings(options: &Options, environment: &Environment, remarks: &mut Remarks)
     }
     review::review(options, &settings, remarks);
     settings
+}
+
+/// The servers, and where they come from; `None` after a mistake.
+fn servers(
+    options: &Options,
+    environment: &Environment,
+    settings: &Settings,
+    files: &[impl AsRef<Path>],
+    remarks: &mut Remarks,
+) -> Option<(Source, Vec<Arc<Server>>)> {
+    let Found::File { path, text } = find_file(options, settings, files, remarks)? else {
+        return Some((Source::Demo, vec![Arc::new(demo(settings.timeout))]));
+    };
+    let folder = absolute(&path);
+    let folder = folder.parent().unwrap_or(Path::new("/"));
+    let around = Surroundings { folder, environment, settings };
+    let mut servers = file::read(&path, &text, &around, remarks);
+    if !settings.stateful_enabled {
+        make_stateless(&mut servers, remarks);
+    }
+    Some((Source::File(path), servers))
 }
 
 /// Makes every server stateless, as `MCPO_STATEFUL_ENABLED` wants it.

@@ -90,6 +90,12 @@ impl Remarks {
         self.heaviest() > Some(Weight::Warning)
     }
 
+    /// Makes those a warning that are not about one of these keys.
+    pub(super) fn only_warn_except(&mut self, keys: &[&str]) {
+        let others = self.remarks.iter_mut().filter(|remark| !keys.contains(&remark.key.as_str()));
+        others.for_each(|remark| remark.weight = Weight::Warning);
+    }
+
     pub(super) fn add(
         &mut self,
         weight: Weight,

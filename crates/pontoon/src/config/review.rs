@@ -29,7 +29,7 @@ pub(super) fn review(options: &Options, settings: &Settings, remarks: &mut Remar
 
 /// Refuses to let strangers in by accident.
 fn review_listening(options: &Options, settings: &Settings, remarks: &mut Remarks) {
-    if settings.has_key() {
+    if settings.has_key() || options.is_silent {
         return;
     }
     let (place, key) = match options.listen {
@@ -235,6 +235,12 @@ mod tests {
                     there is no API key: set MCPO_API_KEY, or listen on 127.0.0.1, or add \
                     --insecure if something else keeps strangers out";
         check(&[public], &[told]);
+    }
+
+    #[test]
+    fn where_nothing_listens_any_address_will_do() {
+        let options = Options { is_silent: true, ..Options::default() };
+        check_with(&options, &[("MCPO_LISTEN", "0.0.0.0:80")], &[]);
     }
 
     #[test]
