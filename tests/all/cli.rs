@@ -53,6 +53,14 @@ fn help_tells_every_command() {
     for option in ["--config", "--listen", "--allowed-host"] {
         assert!(serve.contains(option), "{option} is not in {serve}");
     }
+    for (command, facts) in [
+        ("serve", &["/app/config/mcp-servers.json", "warning", "critical", "/ready"][..]),
+        ("gc", &["/app/config/mcp-servers.json"]),
+        ("check", &["--insecure"]),
+    ] {
+        let help = text(&pontoon(directory.path(), &[command, "--help"]).stdout);
+        facts.iter().for_each(|fact| assert!(help.contains(fact), "{fact} is not in {help}"));
+    }
     let version = text(&pontoon(directory.path(), &["--version"]).stdout);
     assert!(version.contains(env!("CARGO_PKG_VERSION")), "{version}");
     let wrong = pontoon(directory.path(), &["srve"]);

@@ -68,7 +68,8 @@ configuration are told and do not matter.")]
 /// Where the configuration comes from.
 #[derive(Debug, Args)]
 pub struct Source {
-    /// The configuration file [default: ./mcp-servers.json if it exists, else the demo server].
+    /// The configuration file [default: MCPO_CONFIG_FILE, else ./mcp-servers.json, else
+    /// /app/config/mcp-servers.json, else the demo server].
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -89,14 +90,15 @@ struct Serve {
     /// Where to listen [default: 127.0.0.1:8080; port 0 chooses a free one].
     #[arg(long, short, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
-    /// How much to log: debug, info, warn or error.
+    /// How much to log: trace, debug, info, warning, error or critical (the same as error).
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
     /// The key that clients must show; others on this machine can read it here, so rather set
     /// MCPO_API_KEY.
     #[arg(long, short = 'k', value_name = "KEY")]
     api_key: Option<String>,
-    /// Ask for the key everywhere, not only where tools are used.
+    /// Ask for the key everywhere but at /health, at /ready and for signed links, not only where
+    /// tools are used.
     #[arg(long)]
     strict_auth: bool,
     /// Take a change of the configuration file over without a restart.

@@ -207,8 +207,8 @@ pub(super) const KEYS: &[Key] = &[
         name: "file_path_fields",
         also: &[],
         default: "[]",
-        doc: "Names of fields in the server's answers that hold the paths of files: hints, where \
-              comparing the workspace before and after does not tell.",
+        doc: "Names of fields that hold the paths of files, in the arguments of a call and in its \
+              answer: hints, where comparing the workspace before and after does not tell.",
         read: |draft, node, reader, _| draft.file_path_fields = names(node, reader),
     },
     Key {

@@ -81,8 +81,8 @@ pub(super) const VARIABLES: &[Variable] = &[
     Variable {
         name: "MCPO_STRICT_AUTH",
         default: "`false`",
-        doc: "`true`: a key is asked for everywhere but at `/health` and for signed links, not \
-              only where tools are used. `--strict-auth` does the same.",
+        doc: "`true`: a key is asked for everywhere but at `/health`, at `/ready` and for signed \
+              links, not only where tools are used. `--strict-auth` does the same.",
         read: |settings, text| values::switch(text).map(|value| settings.strict_auth = value),
     },
     Variable {
@@ -230,7 +230,8 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "MCPO_BASE_URL",
         default: "empty",
         doc: "What links to files begin with, as a browser reaches Pontoon: such as \
-              `https://tools.example.org`. Links of an empty one begin with `/files`.",
+              `https://tools.example.org`. Without it, links in texts and headers begin with \
+              `/files`, and the `uri` of a block with the scheme and host that the client called.",
         read: |settings, text| values::base_url(text).map(|value| settings.base_url = value),
     },
     Variable {
