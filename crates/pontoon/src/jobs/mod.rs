@@ -22,6 +22,7 @@ mod journal;
 mod key;
 mod late;
 mod links;
+mod looks;
 mod names;
 mod node;
 mod record;

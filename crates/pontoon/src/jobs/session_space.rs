@@ -4,11 +4,10 @@
 //! comparing with the look before. Of calls at the same time nobody can tell whose a file is, so each
 //! is told all that came while it was open.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, UTIME_NOW, chmodat, utimensat};
 use tracing::warn;
@@ -16,11 +15,11 @@ use tracing::warn;
 use super::beneath::{make_folder, open_folder};
 use super::deliver::give;
 use super::job::FILES;
+use super::looks::{Found, Looks, take_found};
 use super::names::SCRATCH;
 use super::node::Node;
 use super::root::{Root, SESSIONS};
-use super::snapshot::{Made, Snapshot};
-use super::walk::Bounds;
+use super::snapshot::Made;
 
 /// Now, for a file's times.
 pub(super) const NOW: Timestamps = Timestamps {
@@ -34,24 +33,14 @@ pub struct SessionSpace {
     root: Arc<Root>,
     name: String,
     files: PathBuf,
-    looks: Mutex<Looks>,
-}
-
-/// What was seen in a space.
-#[derive(Debug, Default)]
-struct Looks {
-    /// The look after the last call; none yet in a space that was just opened.
-    last: Option<Snapshot>,
-    /// The open calls, each with what was seen to have come since it began.
-    visits: BTreeMap<u64, BTreeMap<String, Made>>,
-    next_visit: u64,
+    looks: Looks,
 }
 
 /// A call that is open in a space.
 #[derive(Debug)]
 pub struct Visit {
     space: Arc<SessionSpace>,
-    number: u64,
+    found: Arc<Found>,
 }
 
 /// Whether this is the name of a session's directory.
@@ -67,7 +56,7 @@ impl SessionSpace {
             root: Arc::clone(root),
             name: name.to_owned(),
             files: root.path().join(SESSIONS).join(name).join(FILES),
-            looks: Mutex::default(),
+            looks: Looks::default(),
         })
     }
 
@@ -83,11 +72,7 @@ impl SessionSpace {
 
     /// Begins a call.
     pub fn visit(self: &Arc<Self>) -> Visit {
-        let mut looks = self.looks();
-        let number = looks.next_visit;
-        looks.next_visit += 1;
-        looks.visits.insert(number, BTreeMap::new());
-        Visit { space: Arc::clone(self), number }
+        Visit { space: Arc::clone(self), found: self.looks.begin() }
     }
 
     /// Gives the space to the user its child runs as, with the files that are in it.
@@ -103,8 +88,7 @@ impl SessionSpace {
         }
         give(&files, uid, gid)?;
         // The gift itself is no change that a call made.
-        self.looks().last = Some(Snapshot::of(&files, Bounds::default())?);
-        Ok(())
+        self.looks.look_anew(&files)
     }
 
     /// Makes it ready for a child: it is there, and what lies in it before the first call is known.
@@ -115,11 +99,7 @@ impl SessionSpace {
         };
         // Since it was made, children of other users may have come.
         open_passage(&self.root, &self.root.folder(SESSIONS)?, &self.name)?;
-        let mut looks = self.looks();
-        if looks.last.is_none() {
-            looks.last = Some(Snapshot::of(&files, Bounds::default())?);
-        }
-        Ok(())
+        self.looks.look_first(&files)
     }
 
     /// Makes the directory again, which somebody removed while it was in use. Whose it is is settled
@@ -130,13 +110,7 @@ impl SessionSpace {
             "the directory of a session is gone; it goes on with an empty one"
         );
         make_folders(&self.root, &self.name)?;
-        let files = self.open()?;
-        self.looks().last = Some(Snapshot::of(&files, Bounds::default())?);
-        Ok(())
-    }
-
-    fn looks(&self) -> MutexGuard<'_, Looks> {
-        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.looks.look_anew(&self.open()?)
     }
 
     /// Keeps every bridge from collecting it.
@@ -170,41 +144,29 @@ impl Visit {
             }
             opened => opened?,
         };
-        let mut looks = self.space.looks();
-        let look = Snapshot::of(&files, Bounds::default())?;
-        let made = look.made_since(&looks.last.take().unwrap_or_default());
-        looks.last = Some(look);
-        for visit in looks.visits.values_mut() {
-            visit.extend(made.iter().map(|made| (made.path.clone(), made.clone())));
-        }
-        let own = looks.visits.get_mut(&self.number).map(std::mem::take).unwrap_or_default();
-        Ok(own.into_values().collect())
+        self.space.looks.look(&files)?;
+        Ok(take_found(&self.found))
     }
 
     /// A file that was there at the last look.
     pub fn find(&self, path: &str) -> Option<Made> {
-        self.space.looks().last.as_ref().and_then(|look| look.find(path))
+        self.space.looks.find(path)
     }
 
     /// Lets these files count as new once more, because nobody was told of them.
     pub fn unsee(&self, made: &[Made]) {
-        if let Some(look) = self.space.looks().last.as_mut() {
-            made.iter().for_each(|made| look.forget(&made.path));
-        }
+        self.space.looks.unsee(made);
     }
 
     /// Whether one look at the directory shows that there is nothing new; `false` may mean either.
     pub fn is_surely_idle(&self) -> bool {
-        // Whoever holds it is looking just now, which may take long; who asks here must not wait.
-        let Ok(looks) = self.space.looks.try_lock() else { return false };
-        looks.visits.get(&self.number).is_some_and(BTreeMap::is_empty)
-            && looks.last.as_ref().is_some_and(|look| look.is_surely_current(&self.space.files))
+        self.space.looks.is_surely_idle(&self.found, &self.space.files)
     }
 }
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        self.space.looks().visits.remove(&self.number);
+        self.space.looks.end(&self.found);
     }
 }
 
@@ -243,8 +205,9 @@ pub(super) fn touch(folder: &OwnedFd, name: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::sync::mpsc;
     use std::time::{Duration, SystemTime};
+    use std::{fs, thread};
 
     use super::*;
     use crate::jobs::{Store, StoreOptions};
@@ -307,6 +270,25 @@ mod tests {
         space.visit().unsee(&[Made::new("a".to_owned(), 1)]);
         check(&space, |files| fs::write(files.join("b"), "1").unwrap(), &["a", "b"]);
         check(&space, |_| {}, &[]);
+    }
+
+    #[test]
+    fn calls_begin_and_end_while_another_looks() {
+        let (store, _place) = store();
+        let space = store.session_space("excel", "user 1").unwrap();
+        let looking = space.looks.looking();
+        let (done, is_done) = mpsc::channel();
+        let other = Arc::clone(&space);
+        // As on a thread that serves all clients.
+        thread::spawn(move || {
+            let visit = other.visit();
+            visit.unsee(&[Made::new("a".to_owned(), 1)]);
+            let is_idle = visit.is_surely_idle();
+            drop(visit);
+            done.send(is_idle).unwrap();
+        });
+        assert_eq!(is_done.recv_timeout(Duration::from_secs(20)), Ok(false), "nobody waits");
+        drop(looking);
     }
 
     #[test]

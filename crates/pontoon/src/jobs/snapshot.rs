@@ -143,11 +143,6 @@ impl Snapshot {
         self.files.get(path).map(|stamp| Made::new(path.to_owned(), stamp.size))
     }
 
-    /// Goes on as if this file had not been there.
-    pub(super) fn forget(&mut self, path: &str) {
-        self.files.remove(path);
-    }
-
     /// How many things were seen that cannot be served: links, devices, names with a dot in front.
     pub fn left_out(&self) -> usize {
         self.left_out
