@@ -214,11 +214,8 @@ fn a_file_without_room_for_its_copy_stays_in_the_workspace_and_comes_later() {
             assert!(disk.jobs().join(first_job).exists(), "older jobs stay");
             assert_eq!(find(&disk, "small.txt").len(), 2);
             disk.empty();
-            let response = match mode {
-                "stateless" => write(&mut client, 3, "large.bin", 400 * KIB),
-                // The next call brings it, and the child that keeps state is the same.
-                _ => client.call(3, "pid", json!({})),
-            };
+            // The next call brings it, and a child that keeps state is the same.
+            let response = client.call(3, "pid", json!({}));
             if mode == "stateful" {
                 assert_eq!(response.tool_text(), pid, "{}", response.text());
             }

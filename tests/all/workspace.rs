@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use pontoon_tests::client::{Legacy, Modern, Speaker};
+use pontoon_tests::client::{Connection, Legacy, Modern, Speaker};
 use pontoon_tests::rig::{Plan, Rig, Server, bridge_command};
 use serde_json::{Value, json};
 
-use crate::{binaries, fixture, plan};
+use crate::{binaries, fixture, plan, shell};
 
 type Headers<'a> = &'a [(&'a str, &'a str)];
 
@@ -120,6 +120,36 @@ fn a_folder_that_somebody_removed_fails_no_call() {
     rig.wait_for_children(0);
     check_finds(&rig, ADA, &[]);
     write(&rig, ADA, "two.txt");
+    rig.stop();
+}
+
+#[test]
+fn what_a_given_up_call_left_is_told_to_the_next() {
+    // Each process leaves a file, whether its call is answered or not.
+    let server = shell("echo x > \"of-$$.txt\"; exec FIXTURE", "stateless");
+    let rig = behind_proxy(server.with("workspace", "session")).start();
+    let mut client = Modern::with(&rig.endpoint("shell"), ADA);
+    let told = |client: &mut Modern| {
+        let response = client.call(1, "echo", json!({"text": "x"}));
+        let text = response.text();
+        assert_eq!(response.tool_text().as_deref(), Some("x"), "{text}");
+        text.matches("\"type\":\"resource_link\"").count()
+    };
+    assert_eq!(told(&mut client), 1);
+    for _ in 0..2 {
+        let hung = client.message(
+            &json!(2),
+            "tools/call",
+            json!({"name": "wait", "arguments": {"ms": 60_000}}),
+        );
+        let mut connection = Connection::open(rig.address()).unwrap();
+        connection.send(&client.request(&hung).bytes()).unwrap();
+        rig.wait_for_children(1);
+        drop(connection);
+        rig.wait_for_children(0);
+    }
+    assert_eq!(told(&mut client), 3, "its own, and those of the calls that were given up");
+    assert_eq!(told(&mut client), 1);
     rig.stop();
 }
 

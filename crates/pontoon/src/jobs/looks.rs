@@ -3,12 +3,15 @@
 //! A look at a large workspace takes long, and whoever looks holds the last look meanwhile. Calls begin
 //! and end on threads that serve everybody, so they take a lock of their own, under which nothing is
 //! read from the disk and nothing large is copied.
+//!
+//! All this outlives the space's use by one call: see [`super::spaces`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use super::snapshot::{Made, Snapshot};
 use super::walk::Bounds;
@@ -20,6 +23,8 @@ pub(super) struct Looks {
     /// wait for the disk wait for it.
     last: Mutex<Option<Snapshot>>,
     open: Mutex<Open>,
+    /// The time that we last left on the space's directory.
+    mark: Mutex<Option<SystemTime>>,
 }
 
 /// What changes while others look.
@@ -46,6 +51,20 @@ impl Looks {
         lock(&self.open).calls.retain(|open| !Arc::ptr_eq(open, call));
     }
 
+    /// Takes the space up again, whose directory has this time. If that is not the one we left there,
+    /// another bridge has used it or it is a new one, and what was seen before is out of date.
+    pub(super) fn resume(&self, found: Option<SystemTime>) {
+        if *lock(&self.mark) != found {
+            *lock(&self.last) = None;
+            lock(&self.open).untold.clear();
+        }
+    }
+
+    /// Notes the time that our own use left on the space's directory.
+    pub(super) fn set_mark(&self, left: Option<SystemTime>) {
+        *lock(&self.mark) = left;
+    }
+
     /// Looks, unless somebody has.
     pub(super) fn look_first(&self, files: &OwnedFd) -> io::Result<()> {
         let mut last = lock(&self.last);
@@ -58,6 +77,23 @@ impl Looks {
     /// Looks, and takes all that is there as seen.
     pub(super) fn look_anew(&self, files: &OwnedFd) -> io::Result<()> {
         *lock(&self.last) = Some(Snapshot::of(files, Bounds::default())?);
+        Ok(())
+    }
+
+    /// Lets `change` change the files, and looks. What nobody was told of until now stays untold.
+    pub(super) fn look_after(
+        &self,
+        files: &OwnedFd,
+        change: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut last = lock(&self.last);
+        let untold = match &*last {
+            Some(last) => Snapshot::of(files, Bounds::default())?.made_since(last),
+            None => Vec::new(),
+        };
+        change()?;
+        *last = Some(Snapshot::of(files, Bounds::default())?);
+        self.unsee(&untold);
         Ok(())
     }
 
@@ -95,6 +131,14 @@ impl Looks {
         // Whoever holds these is looking just now, which may take long; who asks here must not wait.
         let (Ok(last), Ok(found)) = (self.last.try_lock(), call.try_lock()) else { return false };
         found.is_empty() && last.as_ref().is_some_and(|look| look.is_surely_current(directory))
+    }
+
+    /// About how many bytes it takes in memory, while nobody uses it.
+    pub(super) fn weight(&self) -> usize {
+        let untold = lock(&self.open).untold.iter().map(String::len).sum::<usize>();
+        let last = self.last.try_lock().ok();
+        let last = last.and_then(|last| last.as_ref().map(Snapshot::weight)).unwrap_or_default();
+        size_of::<Self>() + untold + last
     }
 
     /// As while somebody looks.

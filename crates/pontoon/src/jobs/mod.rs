@@ -31,6 +31,7 @@ mod remove;
 mod root;
 mod session_space;
 mod snapshot;
+mod spaces;
 mod store;
 mod sweep;
 mod trash;

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, UTIME_NOW, chmodat, utimensat};
 use tracing::warn;
@@ -33,7 +34,7 @@ pub struct SessionSpace {
     root: Arc<Root>,
     name: String,
     files: PathBuf,
-    looks: Looks,
+    looks: Arc<Looks>,
 }
 
 /// A call that is open in a space.
@@ -49,15 +50,24 @@ pub(super) fn is_space_name(name: &str) -> bool {
 }
 
 impl SessionSpace {
-    /// The space with this name, made if it is missing.
-    pub(super) fn make(root: &Arc<Root>, name: &str) -> io::Result<Self> {
-        make_folders(root, name)?;
-        Ok(Self {
+    /// The space with this name, made if it is missing, and what is remembered of it.
+    pub(super) fn make(root: &Arc<Root>, name: &str, looks: &Arc<Looks>) -> io::Result<Self> {
+        let space = Self {
             root: Arc::clone(root),
             name: name.to_owned(),
             files: root.path().join(SESSIONS).join(name).join(FILES),
-            looks: Looks::default(),
-        })
+            looks: Arc::clone(looks),
+        };
+        looks.resume(space.time());
+        make_folders(root, name)?;
+        looks.set_mark(space.time());
+        Ok(space)
+    }
+
+    /// The time of its directory.
+    fn time(&self) -> Option<SystemTime> {
+        let sessions = self.root.folder(SESSIONS).ok()?;
+        Node::at(&sessions, self.name.as_str()).ok().map(|node| node.modified)
     }
 
     /// The absolute path of the child's working directory.
@@ -86,9 +96,8 @@ impl SessionSpace {
         if Node::of(&files)?.owner == uid {
             return Ok(());
         }
-        give(&files, uid, gid)?;
         // The gift itself is no change that a call made.
-        self.looks.look_anew(&files)
+        self.looks.look_after(&files, || give(&files, uid, gid))
     }
 
     /// Makes it ready for a child: it is there, and what lies in it before the first call is known.
@@ -110,12 +119,15 @@ impl SessionSpace {
             "the directory of a session is gone; it goes on with an empty one"
         );
         make_folders(&self.root, &self.name)?;
+        self.looks.set_mark(self.time());
         self.looks.look_anew(&self.open()?)
     }
 
     /// Keeps every bridge from collecting it.
     pub(super) fn touch(&self) -> io::Result<()> {
-        touch(&self.root.folder(SESSIONS)?, &self.name)
+        touch(&self.root.folder(SESSIONS)?, &self.name)?;
+        self.looks.set_mark(self.time());
+        Ok(())
     }
 
     pub(super) fn open(&self) -> io::Result<OwnedFd> {
@@ -206,7 +218,7 @@ pub(super) fn touch(folder: &OwnedFd, name: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
-    use std::time::{Duration, SystemTime};
+    use std::time::Duration;
     use std::{fs, thread};
 
     use super::*;
@@ -270,6 +282,46 @@ mod tests {
         space.visit().unsee(&[Made::new("a".to_owned(), 1)]);
         check(&space, |files| fs::write(files.join("b"), "1").unwrap(), &["a", "b"]);
         check(&space, |_| {}, &[]);
+    }
+
+    #[test]
+    fn what_a_given_up_call_left_is_told_to_the_next() {
+        let (store, _place) = store();
+        let open = || store.session_space("excel", "user 1").unwrap();
+        check(&open(), |files| fs::write(files.join("told"), "1").unwrap(), &["told"]);
+        let space = open();
+        let given_up = space.visit();
+        fs::write(space.files().join("left"), "1").unwrap();
+        drop((given_up, space));
+        store.heartbeat();
+        check(&open(), |files| fs::write(files.join("new"), "1").unwrap(), &["left", "new"]);
+        // And so is what a call could not deliver.
+        let space = open();
+        let visit = space.visit();
+        visit.unsee(&[Made::new("new".to_owned(), 1)]);
+        drop((visit, space));
+        check(&open(), |_| {}, &["new"]);
+        check(&open(), |_| {}, &[]);
+    }
+
+    #[test]
+    fn what_another_bridge_told_is_not_told_again() {
+        let place = tempfile::tempdir().unwrap();
+        let at = place.path().join("jobs");
+        let store = || Store::open(&at, StoreOptions::default()).unwrap();
+        let (ours, theirs) = (store(), store());
+        let open = |store: &Store| store.session_space("excel", "user 1").unwrap();
+        check(&open(&ours), |files| fs::write(files.join("a"), "1").unwrap(), &["a"]);
+        let time = open(&theirs).time();
+        // The clock of the files may take some milliseconds to its next step.
+        while open(&theirs).time() == time {}
+        check(&open(&theirs), |files| fs::write(files.join("b"), "1").unwrap(), &["b"]);
+        check(&open(&ours), |files| fs::write(files.join("c"), "1").unwrap(), &["c"]);
+        // Nor is anything told twice because we ourselves say that it is in use.
+        let space = open(&ours);
+        ours.heartbeat();
+        drop(space);
+        check(&open(&ours), |_| {}, &[]);
     }
 
     #[test]

@@ -43,6 +43,8 @@ impl Made {
 pub struct Snapshot {
     files: HashMap<String, Stamp>,
     has_folders: bool,
+    /// How long the names of the files are together.
+    path_bytes: usize,
     left_out: usize,
     is_whole: bool,
     /// The directory as it was, where nothing can come without changing it.
@@ -116,6 +118,7 @@ impl Snapshot {
                         modified: node.modified,
                         changed: node.changed,
                     };
+                    snapshot.path_bytes += path.len();
                     snapshot.files.insert(path.to_owned(), stamp);
                 }
                 _ if step.path == SCRATCH.as_bytes() => {}
@@ -141,6 +144,11 @@ impl Snapshot {
     /// The file of this name, if it is there.
     pub fn find(&self, path: &str) -> Option<Made> {
         self.files.get(path).map(|stamp| Made::new(path.to_owned(), stamp.size))
+    }
+
+    /// About how many bytes it takes in memory.
+    pub(super) fn weight(&self) -> usize {
+        self.files.len() * size_of::<(String, Stamp)>() + self.path_bytes
     }
 
     /// How many things were seen that cannot be served: links, devices, names with a dot in front.

@@ -1,9 +1,9 @@
 //! The store: everything on disk that jobs and sessions need, opened once.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use tracing::debug;
@@ -19,6 +19,7 @@ use super::late::Late;
 use super::recover;
 use super::root::{INSTANCES, Root, StoreError};
 use super::session_space::{SessionSpace, touch};
+use super::spaces::Spaces;
 use super::sweep::{self, Expired, Removed, Swept};
 use super::usage::{self, Usage};
 
@@ -64,7 +65,7 @@ pub(super) struct Inner {
     pub(super) late: Late,
     journal: Option<Journal>,
     jobs: Mutex<HashSet<Uuid>>,
-    spaces: Mutex<HashMap<String, Weak<SessionSpace>>>,
+    spaces: Mutex<Spaces>,
     /// What names the spaces, once one was asked for.
     key: Mutex<Option<Key>>,
 }
@@ -75,8 +76,8 @@ impl Inner {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The sessions' spaces by name; those that nobody uses any more are dead.
-    pub(super) fn spaces(&self) -> MutexGuard<'_, HashMap<String, Weak<SessionSpace>>> {
+    /// The sessions' spaces.
+    pub(super) fn spaces(&self) -> MutexGuard<'_, Spaces> {
         self.spaces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -170,12 +171,14 @@ impl Store {
         // Held while the space is opened, so that two callers do not get two; the sweep holds it
         // while it takes one away.
         let mut spaces = self.0.spaces();
-        let space = match spaces.get(&name).and_then(Weak::upgrade) {
+        let space = match spaces.get(&name) {
             Some(space) => space,
             None => {
                 self.0.disk.check(&self.0.root)?;
-                let space = Arc::new(SessionSpace::make(&self.0.root, &name).map_err(explain)?);
-                spaces.insert(name, Arc::downgrade(&space));
+                let looks = spaces.looks(&name).unwrap_or_default();
+                let space = SessionSpace::make(&self.0.root, &name, &looks).map_err(explain)?;
+                let space = Arc::new(space);
+                spaces.add(&space, &looks);
                 space
             }
         };
@@ -244,9 +247,7 @@ impl Store {
                 debug!(%job, %error, "a job in use has no heartbeat");
             }
         }
-        let mut spaces = self.0.spaces();
-        spaces.retain(|_, space| space.strong_count() > 0);
-        let spaces: Vec<Arc<SessionSpace>> = spaces.values().filter_map(Weak::upgrade).collect();
+        let spaces = self.0.spaces().in_use();
         for space in spaces {
             if let Err(error) = space.touch() {
                 debug!(%error, "a session in use has no heartbeat");

@@ -236,7 +236,7 @@ fn age_of(
 fn is_in_use(store: &Inner, kind: Kind, name: &str) -> bool {
     match kind {
         Kind::Job => Uuid::try_parse(name).is_ok_and(|id| store.in_use().contains(&id)),
-        Kind::Session => store.spaces().get(name).is_some_and(|space| space.strong_count() > 0),
+        Kind::Session => store.spaces().is_in_use(name),
     }
 }
 
@@ -251,10 +251,11 @@ fn take_away(store: &Inner, kind: Kind, name: &str, seen: Age) -> io::Result<boo
     }
     let aside = {
         // Held, so that nobody here begins to use the session in between.
-        let spaces = store.spaces();
-        if kind == Kind::Session && spaces.get(name).is_some_and(|it| it.strong_count() > 0) {
+        let mut spaces = store.spaces();
+        if kind == Kind::Session && spaces.is_in_use(name) {
             return Ok(false);
         }
+        spaces.forget(name);
         throw_away(&store.root, &folder, name)
     };
     let aside = match aside {
