@@ -14,7 +14,8 @@ use super::names::{MAX_PATH, SCRATCH, is_name, media_type};
 use super::node::Node;
 use super::walk::{Bounds, walk};
 
-/// Two changes closer together may leave the same time on a directory.
+/// Two changes closer together may leave the same time, and the clock of a file system may be so much
+/// behind ours.
 const GRAIN: Duration = Duration::from_millis(100);
 
 /// A file that a call made or changed.
@@ -39,7 +40,7 @@ impl Made {
 ///
 /// Only plain files that can be served are in it: no links, no second names of a file (hard
 /// links), nothing hidden.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
     files: HashMap<String, Stamp>,
     has_folders: bool,
@@ -47,6 +48,8 @@ pub struct Snapshot {
     path_bytes: usize,
     left_out: usize,
     is_whole: bool,
+    /// When it was begun, by our clock. Long ago where there was no look at all.
+    began: SystemTime,
     /// The directory as it was, where nothing can come without changing it.
     settled: Option<Node>,
 }
@@ -59,6 +62,21 @@ struct Stamp {
     modified: SystemTime,
     // A program may set the other time back, to that of an archive for instance.
     changed: SystemTime,
+}
+
+/// Nothing was looked at.
+impl Default for Snapshot {
+    fn default() -> Self {
+        Self {
+            files: HashMap::new(),
+            has_folders: false,
+            path_bytes: 0,
+            left_out: 0,
+            is_whole: false,
+            began: UNIX_EPOCH,
+            settled: None,
+        }
+    }
 }
 
 impl Snapshot {
@@ -98,8 +116,9 @@ impl Snapshot {
 
     /// The same of an open directory.
     pub(super) fn of(directory: impl AsFd, bounds: Bounds) -> io::Result<Self> {
-        let mut snapshot = Self::default();
-        let (before, now) = (Node::of(&directory)?, SystemTime::now());
+        let now = SystemTime::now();
+        let mut snapshot = Self { began: now, ..Self::default() };
+        let before = Node::of(&directory)?;
         // What is not theirs, no download gives out.
         let owners = [geteuid().as_raw(), before.owner];
         snapshot.is_whole = walk(directory, bounds, |step| {
@@ -133,7 +152,11 @@ impl Snapshot {
 
     /// The files that are new or changed since `before`, by name.
     pub fn made_since(&self, before: &Self) -> Vec<Made> {
-        let is_made = |path: &str, stamp: &Stamp| before.files.get(path) != Some(stamp);
+        let is_made = |path: &str, stamp: &Stamp| match before.files.get(path) {
+            Some(known) => known != stamp,
+            // One that `before` did not come to may have been there long before.
+            None => before.is_whole || !before.is_later_than(stamp.changed),
+        };
         let made = self.files.iter().filter(|(path, stamp)| is_made(path, stamp));
         let mut made: Vec<Made> =
             made.map(|(path, stamp)| Made::new(path.clone(), stamp.size)).collect();
@@ -141,7 +164,12 @@ impl Snapshot {
         made
     }
 
-    /// The file of this name, if it is there.
+    /// Whether it was begun when this time had surely passed.
+    fn is_later_than(&self, time: SystemTime) -> bool {
+        self.began.duration_since(time).is_ok_and(|age| age > GRAIN)
+    }
+
+    /// The file of this name, if it was there.
     pub fn find(&self, path: &str) -> Option<Made> {
         self.files.get(path).map(|stamp| Made::new(path.to_owned(), stamp.size))
     }
@@ -278,6 +306,33 @@ mod tests {
         fs::write(place.path().join("a/b/c/file"), "").unwrap();
         assert_eq!(look(100, 3), (20, false));
         assert_eq!(look(100, 4), (21, true));
+    }
+
+    #[test]
+    fn what_a_look_did_not_come_to_is_not_made_by_whoever_looks_next() {
+        let place = tempfile::tempdir().unwrap();
+        for number in 0..20 {
+            fs::write(place.path().join(number.to_string()), "").unwrap();
+        }
+        let look = |entries| {
+            let bounds = Bounds { entries, ..Bounds::default() };
+            Snapshot::take(place.path(), bounds).unwrap()
+        };
+        let mut before = look(10);
+        assert_eq!(look(100).made_since(&before).len(), 10, "this young, nobody can tell");
+        // As if all had been there for long.
+        before.began += Duration::from_secs(1);
+        assert_eq!(look(100).made_since(&before), []);
+        // A change, to a file that was seen or not, and a new file.
+        before.began -= Duration::from_secs(1);
+        let seen = before.files.keys().next().unwrap().clone();
+        let unseen = (0..20).map(|it| it.to_string()).find(|it| before.find(it).is_none()).unwrap();
+        for name in [&seen, &unseen, "new"] {
+            fs::write(place.path().join(name), "x").unwrap();
+        }
+        let made = look(100).made_since(&before);
+        assert!([&seen, &unseen, "new"].iter().all(|it| made.iter().any(|made| made.path == **it)));
+        assert_eq!(look(100).made_since(&Snapshot::default()).len(), 21, "all is new to nobody");
     }
 
     #[test]
