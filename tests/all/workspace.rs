@@ -2,12 +2,15 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::time::Duration;
 
-use pontoon_tests::client::{Connection, Legacy, Modern, Speaker};
-use pontoon_tests::rig::{Plan, Rig, Server, bridge_command};
+use pontoon_tests::client::{Client, Connection, ERAS, Legacy, Modern, Speaker};
+use pontoon_tests::rig::{Plan, Rig, Server, bridge_command, wait_until};
 use serde_json::{Value, json};
 
 use crate::{binaries, fixture, plan, shell};
+
+const SOON: Duration = Duration::from_secs(10);
 
 type Headers<'a> = &'a [(&'a str, &'a str)];
 
@@ -136,7 +139,9 @@ fn what_a_given_up_call_left_is_told_to_the_next() {
         text.matches("\"type\":\"resource_link\"").count()
     };
     assert_eq!(told(&mut client), 1);
-    for _ in 0..2 {
+    let folder = std::fs::read_dir(rig.directory().join("jobs/.sessions")).unwrap().next();
+    let folder = folder.unwrap().unwrap().path().join("files");
+    for left in 2..4 {
         let hung = client.message(
             &json!(2),
             "tools/call",
@@ -144,13 +149,29 @@ fn what_a_given_up_call_left_is_told_to_the_next() {
         );
         let mut connection = Connection::open(rig.address()).unwrap();
         connection.send(&client.request(&hung).bytes()).unwrap();
-        rig.wait_for_children(1);
+        let count = || std::fs::read_dir(&folder).unwrap().count();
+        // Beside the folder for temporary files.
+        wait_until("it has left its file", SOON, || count() == left + 1);
         drop(connection);
         rig.wait_for_children(0);
     }
     assert_eq!(told(&mut client), 3, "its own, and those of the calls that were given up");
     assert_eq!(told(&mut client), 1);
     rig.stop();
+}
+
+#[test]
+fn a_process_that_removed_its_own_folder_is_heard_all_the_same() {
+    for mode in ["stateless", "stateful"] {
+        let rig = behind_proxy(shell("rm -r \"$PWD\"; exec FIXTURE", mode)).start();
+        for era in ERAS {
+            let mut client = Client::new(era, &rig.endpoint("shell"));
+            let response = client.call(1, "echo", json!({"text": "x"}));
+            assert_eq!(response.tool_text().as_deref(), Some("x"), "{mode}: {}", response.text());
+            client.end();
+        }
+        rig.stop();
+    }
 }
 
 #[test]

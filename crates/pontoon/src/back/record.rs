@@ -4,6 +4,7 @@
 //! else one line in the journal. Records are written behind the answer. A record that is dropped
 //! before its end says that the call was given up, so no job stays unfinished.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -182,7 +183,11 @@ impl Record<'_> {
                 }
                 let (job, before) = (Arc::clone(&own.job), before.cloned().unwrap_or_default());
                 let found = tokio::task::spawn_blocking(move || {
-                    let now = Snapshot::take(job.files(), Bounds::default())?;
+                    let now = match Snapshot::take(job.files(), Bounds::default()) {
+                        // The call removed its own directory, and with it all that it made.
+                        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+                        taken => taken?,
+                    };
                     let mut made = now.made_since(&before);
                     add_hints(&mut made, &hints, |hint| now.find(hint));
                     Ok::<_, std::io::Error>(made)

@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, Mode, chmodat, mkdirat, unlinkat};
 use tracing::warn;
 use uuid::Uuid;
 
-use super::beneath::open_folder;
+use super::beneath::{make_folder, open_folder};
 use super::deliver::{Copied, Delivery, MAX_COPIED, give};
 use super::disk::{JobError, is_full};
 use super::names::{SCRATCH, closest};
@@ -294,7 +294,9 @@ impl Job {
     fn deliver<T>(&self, work: impl FnOnce(&mut Delivery<'_>) -> io::Result<T>) -> io::Result<T> {
         let store = &self.store;
         let has_room_for = |bytes| store.disk.has_room_for(&store.root, bytes);
-        work(&mut Delivery::new(self.files_folder()?, MAX_COPIED, &has_room_for)?)
+        // The child may have removed its own directory.
+        let files = make_folder(self.folder()?, FILES, Mode::RWXU)?;
+        work(&mut Delivery::new(files, MAX_COPIED, &has_room_for)?)
     }
 
     /// Puts a file into the job, under a name as near to `name` as may be.

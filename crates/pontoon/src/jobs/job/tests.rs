@@ -304,3 +304,12 @@ fn every_record_gets_its_name_only_when_it_is_whole() {
         assert!(made.iter().all(|name| name.starts_with('.')), "{is_short}: {made:?}");
     }
 }
+
+#[test]
+fn a_file_is_kept_though_the_child_removed_its_directory() {
+    let (store, _place) = store(true);
+    let job = store.new_job().unwrap();
+    fs::remove_dir_all(job.files()).unwrap();
+    assert_eq!(job.put("a.txt", b"bytes").unwrap().path, "a.txt");
+    assert_eq!(fs::read(job.files().join("a.txt")).unwrap(), b"bytes");
+}
