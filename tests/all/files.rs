@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use pontoon_tests::client::{Modern, Request, Response, Speaker, send_bytes};
-use pontoon_tests::rig::Rig;
+use pontoon_tests::client::{Client, ERAS, Modern, Request, Response, Speaker, send_bytes};
+use pontoon_tests::rig::{Rig, wait_until};
 use serde_json::json;
 
 use crate::{fixture, plan, rig, shell};
@@ -42,6 +42,46 @@ fn a_file_with_a_japanese_name_comes_back_as_it_was_made() {
         assert_eq!((part.status(), part.text().as_str()), (206, "桟橋"));
         rig.stop();
     }
+}
+
+/// The record of a job, once it has ended and says this.
+fn wait_for_record(rig: &Rig, job: &str, name: &str, text: &str) {
+    let path = rig.directory().join("jobs").join(job).join(name);
+    wait_until(&format!("{} says {text:?}", path.display()), Duration::from_secs(10), || {
+        std::fs::read_to_string(&path).is_ok_and(|found| found.contains(text))
+    });
+}
+
+#[test]
+fn a_call_that_failed_says_which_job_recorded_it() {
+    for workspace in ["job", "session"] {
+        let server = fixture("stateless").with("workspace", workspace);
+        let server = server.with("tool_timeouts", json!({"wait": 1}));
+        let rig = rig([server]);
+        for era in ERAS {
+            let mut client = Client::new(era, &rig.endpoint("fixture"));
+            for (tool, status, why) in
+                [("crash", 502, "exited with code 3"), ("wait", 504, "did not answer within 1 s")]
+            {
+                let response = client.call(1, tool, json!({"ms": 60_000}));
+                assert_eq!(response.told_status(), status, "{}", response.text());
+                let job = response.head.header("x-mcpo-job-id").map(str::to_owned);
+                let job = job.unwrap_or_else(|| panic!("{tool} {era:?}: {response:?}"));
+                wait_for_record(&rig, &job, "metadata.json", why);
+                if (workspace, tool) == ("job", "crash") {
+                    wait_for_record(&rig, &job, "server.log", "because it was asked to");
+                }
+            }
+            client.end();
+        }
+        rig.stop();
+    }
+    // One that has no job, or that was refused before it had one, names none.
+    let rig = rig([fixture("stateful")]);
+    let mut client = Modern::new(&rig.endpoint("fixture"));
+    let response = client.call(1, "crash", json!({}));
+    assert_eq!((response.status(), response.head.header("x-mcpo-job-id")), (502, None));
+    rig.stop();
 }
 
 #[test]

@@ -141,15 +141,14 @@ pub enum Outcome {
     /// The server answered; for an error its code is here too.
     Answer(Text, Option<i64>, Option<Box<Receipt>>),
     /// Nobody answered, and this is why.
-    Failed(CallError),
+    Failed(CallError, Option<Box<Receipt>>),
 }
 
 impl Outcome {
     /// What the call left behind, if that is known.
     pub fn receipt(&self) -> Option<Box<Receipt>> {
         match self {
-            Self::Answer(_, _, receipt) => receipt.clone(),
-            Self::Failed(_) => None,
+            Self::Answer(_, _, receipt) | Self::Failed(_, receipt) => receipt.clone(),
         }
     }
 
@@ -157,7 +156,7 @@ impl Outcome {
     pub fn retry_after_seconds(&self) -> Option<u32> {
         match self {
             Self::Answer(..) => None,
-            Self::Failed(why) => why.retry_after_seconds(),
+            Self::Failed(why, _) => why.retry_after_seconds(),
         }
     }
 }
@@ -288,8 +287,13 @@ impl Reply {
     }
 
     /// Says why there is no answer.
-    pub fn fail(mut self, error: CallError) {
-        self.finish(Some(Outcome::Failed(error)));
+    pub fn fail(self, error: CallError) {
+        self.fail_with(error, None);
+    }
+
+    /// The same, and tells where the failure is recorded.
+    pub fn fail_with(mut self, error: CallError, receipt: Option<Receipt>) {
+        self.finish(Some(Outcome::Failed(error, receipt.map(Box::new))));
     }
 
     /// Ends without an answer: a cancelled call gets none.
@@ -315,7 +319,7 @@ fn ending(outcome: Option<&Outcome>) -> Ending {
     match outcome {
         Some(Outcome::Answer(_, None, _)) => Ending::Answered,
         Some(Outcome::Answer(..)) => Ending::Error,
-        Some(Outcome::Failed(error)) => Ending::of_status(error.status()),
+        Some(Outcome::Failed(error, _)) => Ending::of_status(error.status()),
         None => Ending::Cancelled,
     }
 }
@@ -323,7 +327,7 @@ fn ending(outcome: Option<&Outcome>) -> Ending {
 impl Drop for Reply {
     fn drop(&mut self) {
         if !self.is_done {
-            self.finish(Some(Outcome::Failed(CallError::Internal)));
+            self.finish(Some(Outcome::Failed(CallError::Internal, None)));
         }
     }
 }

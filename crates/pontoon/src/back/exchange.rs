@@ -208,7 +208,7 @@ impl Exchange<'_> {
         loop {
             let heard = tokio::select! {
                 () = self.back.closing.cancelled(), if waiting.is_some() => {
-                    reply.fail(CallError::Stopping);
+                    self.fail(reply, CallError::Stopping);
                     return None;
                 }
                 () = cancel.cancelled() => {
@@ -298,12 +298,12 @@ impl Exchange<'_> {
         self.back.server.timeout_of(tool.as_deref().filter(|_| is_tool))
     }
 
-    /// Fails the call, and says so in its record.
+    /// Fails the call, and says so in its record, which its client is told of.
     pub(super) fn fail(&self, reply: Reply, error: CallError) {
         if let Some(record) = &self.record {
             record.failed(&error.to_string());
         }
-        reply.fail(error);
+        reply.fail_with(error, self.record.as_ref().and_then(|record| record.receipt()));
     }
 
     /// The request as the child's era has it.
@@ -358,7 +358,7 @@ impl Exchange<'_> {
                     CallError::DiskFull(_) => record.abandoned(&error.to_string()),
                     _ => record.failed(&error.to_string()),
                 }
-                reply.fail(error);
+                reply.fail_with(error, record.receipt());
             }
         }
     }

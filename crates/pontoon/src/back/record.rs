@@ -114,6 +114,11 @@ impl Record<'_> {
         self.job.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Where the call is recorded, if it has a job.
+    pub(super) fn receipt(&self) -> Option<Receipt> {
+        self.job().map(|job| Receipt { job: job.id(), files: Vec::new() })
+    }
+
     /// The job, made now if the call had none.
     async fn job_made(&self) -> Result<Arc<Job>, CallError> {
         if let Some(job) = self.job() {
@@ -133,8 +138,7 @@ impl Record<'_> {
         client: &Client,
     ) -> Result<(Message, Option<Receipt>, Vec<Made>), CallError> {
         if self.back.server.files == Files::Off {
-            let receipt = self.job().map(|job| Receipt { job: job.id(), files: Vec::new() });
-            return Ok((answer, receipt, Vec::new()));
+            return Ok((answer, self.receipt(), Vec::new()));
         }
         let Adopted { mut made, too_large } = self.made(before, &answer).await?;
         made.extend(self.embedded(&answer).await?);

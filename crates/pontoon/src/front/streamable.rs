@@ -213,7 +213,7 @@ async fn modern_request(
     let is_probe = request.method() == method::DISCOVER;
     // Nothing is held for a client that goes away meanwhile.
     if let Err(why) = site.sessions.known(entry, &request).await {
-        return Ok(modern_json(Outcome::Failed(why), &id, is_probe));
+        return Ok(modern_json(Outcome::Failed(why, None), &id, is_probe));
     }
     check_params(entry, headers, &request)?;
     let stream = Stream::new(0, id.clone(), Vec::new());
@@ -276,8 +276,8 @@ fn modern_json(outcome: Outcome, id: &Bytes, is_probe: bool) -> Answer {
     let (status, seconds) = match &outcome {
         Outcome::Answer(_, code, _) => (modern_status(*code), None),
         // A client that probes takes a server error as the end; a client error lets it fall back.
-        Outcome::Failed(_) if is_probe => (400, None),
-        Outcome::Failed(why) => (why.status(), why.retry_after_seconds()),
+        Outcome::Failed(..) if is_probe => (400, None),
+        Outcome::Failed(why, _) => (why.status(), why.retry_after_seconds()),
     };
     let receipt = outcome.receipt();
     with_receipt(retry_after(json(status, &outcome_text(outcome, id)), seconds), receipt)

@@ -287,7 +287,7 @@ impl Drop for Connection {
 pub fn outcome_text(outcome: Outcome, id: &Bytes) -> Text {
     match outcome {
         Outcome::Answer(text, _, _) => text,
-        Outcome::Failed(error) => {
+        Outcome::Failed(error, _) => {
             Bytes::from(error.to_error().answer(&String::from_utf8_lossy(id))).into()
         }
     }
