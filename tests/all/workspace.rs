@@ -1,6 +1,7 @@
 //! Where a process works, and what it is told about who called: its folder, its files, its person.
 
 use std::collections::HashSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -172,6 +173,39 @@ fn a_process_that_removed_its_own_folder_is_heard_all_the_same() {
         }
         rig.stop();
     }
+}
+
+#[test]
+fn the_last_words_of_a_kept_process_lie_beside_its_files() {
+    let rig = behind_proxy(fixture("stateful").with("idle_timeout", 1)).start();
+    let logs = || -> Vec<std::path::PathBuf> {
+        let sessions = std::fs::read_dir(rig.directory().join("jobs/.sessions")).unwrap();
+        let logs = sessions.map(|it| it.unwrap().path().join("server.log"));
+        logs.filter(|log| log.exists()).collect()
+    };
+    // One that goes without a word leaves none.
+    write(&rig, ADA, "one.txt");
+    rig.wait_for_children(0);
+    assert_eq!(logs().len(), 0);
+    for times in 1..3 {
+        let ended = client(&rig, ADA).call(1, "crash", json!({}));
+        assert_eq!(ended.status(), 502, "{}", ended.text());
+        let text = || logs().pop().and_then(|log| std::fs::read_to_string(log).ok());
+        wait_until("its words are written", SOON, || {
+            let said = text().unwrap_or_default();
+            said.matches("because it was asked to").count() == times
+                && said.matches("the process exited with code 3]").count() == times
+        });
+    }
+    let [log] = &logs()[..] else { panic!("there is one session") };
+    assert_eq!(std::fs::metadata(log).unwrap().permissions().mode() & 0o777, 0o600);
+    let name = log.parent().unwrap().file_name().unwrap().to_str().unwrap();
+    for path in [format!("{name}/server.log"), format!(".sessions/{name}/server.log")] {
+        assert_eq!(rig.get(&format!("/files/{path}")).status(), 404, "{path}");
+    }
+    // A process does not find it among its files.
+    check_finds(&rig, ADA, &["one.txt"]);
+    rig.stop();
 }
 
 #[test]

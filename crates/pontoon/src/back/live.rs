@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use pontoon_supervise::{Child, Complaints, Exit, Ladder};
@@ -137,7 +137,8 @@ struct Left {
     _stopping: Counted,
 }
 
-/// Stops a child, notes if its input's end was not enough (H27), and puts its last words to its job.
+/// Stops a child, notes if its input's end was not enough (H27), and puts its last words beside its
+/// files.
 async fn stop(child: Child, left: Left) {
     let ladder = Ladder::default();
     let asked = now();
@@ -146,26 +147,29 @@ async fn stop(child: Child, left: Left) {
         left.heals.note(Heal::H27);
     }
     left.metrics.child_exited(left.is_abnormal);
-    // The place is let go of last: until then the job counts as in use.
-    let Some(Place::Job(own)) = &left.place else { return };
-    if !own.is_kept() {
-        return;
-    }
-    // Of a child that ended in order and without a word there is nothing to tell.
     let (lines, how) = (left.complaints.last_lines(), exit.to_string());
     let is_orderly = exit == Exit::Code(0);
-    if is_orderly && lines.is_empty() {
-        return;
-    }
-    let own = Arc::clone(own);
-    let ended = tokio::task::spawn_blocking(move || {
-        if !lines.is_empty() {
-            own.job.write_log(&lines);
+    let ended = match &left.place {
+        // Of a child that ended in order and without a word there is nothing to tell.
+        Some(Place::Job(own)) if own.is_kept() && !(is_orderly && lines.is_empty()) => {
+            let own = Arc::clone(own);
+            tokio::task::spawn_blocking(move || {
+                if !lines.is_empty() {
+                    own.job.write_log(&lines);
+                }
+                if !is_orderly {
+                    own.job.note_exit(&how);
+                }
+            })
         }
-        if !is_orderly {
-            own.job.note_exit(&how);
+        // Many that are asked to go need a signal, which is not worth a line for each.
+        Some(Place::Space(space)) if left.is_abnormal || !lines.is_empty() => {
+            let space = Arc::clone(space);
+            tokio::task::spawn_blocking(move || space.write_log(&lines, &how, SystemTime::now()))
         }
-    });
+        _ => return,
+    };
+    // The place is let go of last: until then it counts as in use.
     drop(ended.await);
 }
 

@@ -19,8 +19,9 @@ use uuid::Uuid;
 use super::beneath::{make_folder, open_folder};
 use super::deliver::{Copied, Delivery, MAX_COPIED, give};
 use super::disk::{JobError, is_full};
+use super::log;
 use super::names::{SCRATCH, closest};
-use super::record::{LOG, Payloads, REQUEST, RESPONSE, Record, Status, write_whole};
+use super::record::{Payloads, REQUEST, RESPONSE, Record, Status, write_whole};
 use super::session_space::SessionSpace;
 use super::snapshot::{Made, Snapshot};
 use super::store::Inner;
@@ -28,9 +29,6 @@ use super::trash;
 
 /// The name of the child's directory in a job and in a session's space.
 pub(super) const FILES: &str = "files";
-
-/// How much of a child's messages `server.log` holds.
-const MAX_LOG: usize = 256 << 10;
 
 /// How a call ended.
 #[derive(Debug, Clone)]
@@ -245,21 +243,7 @@ impl Job {
 
     /// Writes what the child said on its standard error to `server.log`; of too much, the end.
     pub fn write_log(&self, lines: &[String]) {
-        let mut room = MAX_LOG;
-        let fits = |line: &&String| {
-            room = room.saturating_sub(line.len() + 1);
-            room > 0
-        };
-        let kept = lines.iter().rev().take_while(fits).count();
-        let cut = lines.len() - kept;
-        let written = self.folder().and_then(|folder| {
-            write_whole(&folder, LOG, |file| {
-                if cut > 0 {
-                    writeln!(file, "[{cut} lines before these are left out]")?;
-                }
-                lines[cut..].iter().try_for_each(|line| writeln!(file, "{}", plain(line)))
-            })
-        });
+        let written = self.folder().and_then(|folder| log::write(&folder, lines));
         self.tell(written, "what the child said is not recorded");
     }
 
@@ -402,19 +386,6 @@ fn fill(store: &Inner, name: &str) -> io::Result<Snapshot> {
     mkdirat(root, &files, Mode::RWXU)?;
     mkdirat(root, format!("{files}/{SCRATCH}"), Mode::RWXU)?;
     Snapshot::of_new(open_folder(root, files.as_bytes())?)
-}
-
-/// A line as it may be shown on a terminal.
-fn plain(line: &str) -> String {
-    let mut text = String::with_capacity(line.len());
-    for c in line.chars() {
-        match c {
-            '\t' => text.push(c),
-            c if c.is_control() => text.extend(c.escape_default()),
-            c => text.push(c),
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! ```text
 //! {jobs}/{uuid}/                 one call: its records, and files/ with what it made
 //! {jobs}/.sessions/{hash}/files  the working directory of a session, over its calls
+//! {jobs}/.sessions/{hash}/server.log  what its processes said, and how they ended
 //! {jobs}/.instances, .journal, .trash, .key
 //! ```
 //!
@@ -22,6 +23,7 @@ mod journal;
 mod key;
 mod late;
 mod links;
+mod log;
 mod looks;
 mod names;
 mod node;

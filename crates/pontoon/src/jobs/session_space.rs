@@ -7,7 +7,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, UTIME_NOW, chmodat, utimensat};
@@ -16,9 +16,11 @@ use tracing::warn;
 use super::beneath::{make_folder, open_folder};
 use super::deliver::give;
 use super::job::FILES;
+use super::log;
 use super::looks::{Found, Looks, take_found};
 use super::names::SCRATCH;
 use super::node::Node;
+use super::record::text_of;
 use super::root::{Root, SESSIONS};
 use super::snapshot::Made;
 
@@ -35,6 +37,8 @@ pub struct SessionSpace {
     name: String,
     files: PathBuf,
     looks: Arc<Looks>,
+    /// Held by whoever writes `server.log`.
+    log: Mutex<()>,
 }
 
 /// A call that is open in a space.
@@ -57,6 +61,7 @@ impl SessionSpace {
             name: name.to_owned(),
             files: root.path().join(SESSIONS).join(name).join(FILES),
             looks: Arc::clone(looks),
+            log: Mutex::default(),
         };
         looks.resume(space.time());
         make_folders(root, name)?;
@@ -121,6 +126,22 @@ impl SessionSpace {
         make_folders(&self.root, &self.name)?;
         self.looks.set_mark(self.time());
         self.looks.look_anew(&self.open()?)
+    }
+
+    /// Writes what a child said on its standard error, and how it ended, behind what others of this
+    /// session said before it.
+    pub fn write_log(&self, lines: &[String], how: &str, now: SystemTime) {
+        let end = format!("[{}: the process {how}]", text_of(now));
+        let lines = [lines, &[end]].concat();
+        // Two that end at once would each lose what the other wrote.
+        let _alone = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = self.root.folder(SESSIONS);
+        let folder = folder.and_then(|sessions| open_folder(&sessions, self.name.as_bytes()));
+        if let Err(error) = folder.and_then(|folder| log::append(&folder, &lines)) {
+            let error = &error as &dyn std::error::Error;
+            warn!(session = self.name, error, "what the child said is not recorded");
+        }
+        self.looks.set_mark(self.time());
     }
 
     /// Keeps every bridge from collecting it.

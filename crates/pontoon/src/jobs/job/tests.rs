@@ -7,6 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::jobs::log::MAX_LOG;
 use crate::jobs::{Store, StoreOptions};
 
 fn now() -> SystemTime {
