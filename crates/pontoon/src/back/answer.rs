@@ -7,6 +7,7 @@
 use std::fmt::Write;
 use std::ops::Range;
 
+use base64::Engine;
 use pontoon_wire::{Message, Revision, Rewrite, Slot, json, quoted, string_value};
 
 use crate::jobs::Made;
@@ -111,8 +112,17 @@ fn readable(bytes: u64) -> String {
 pub struct Embedded {
     /// The last part of its address.
     pub name: String,
-    /// Its contents in base64, as they stand in the message.
+    /// Its contents in base64: a JSON string, as it stands in the message.
     pub blob: Range<usize>,
+}
+
+impl Embedded {
+    /// Its bytes, out of the text of the message it was found in. `None` if it is no base64.
+    pub fn bytes(&self, text: &[u8]) -> Option<Vec<u8>> {
+        // Some write every `/` as `\/`.
+        let blob = string_value(&text[self.blob.clone()])?;
+        base64::engine::general_purpose::STANDARD.decode(blob.as_bytes()).ok()
+    }
 }
 
 /// The blobs among the blocks of a result.
@@ -137,8 +147,8 @@ pub fn embedded(answer: &Message) -> Vec<Embedded> {
         else {
             continue;
         };
-        let start = offset(blob) + 1;
-        found.push(Embedded { name: file_name(&uri), blob: start..start + blob.len() - 2 });
+        let start = offset(blob);
+        found.push(Embedded { name: file_name(&uri), blob: start..start + blob.len() });
     }
     found
 }
@@ -276,7 +286,25 @@ mod tests {
         let text = r#"{"id":1,"result":{"content":[{"type":"text","text":"x"},{"type":"resource","resource":{"uri":"file:///a/b%20c.xlsx?v=1","blob":"QUJD"}},{"type":"resource","resource":{"uri":"x","text":"t"}}]}}"#;
         let answer = Message::parse(text.as_bytes()).unwrap();
         let [found] = &embedded(&answer)[..] else { panic!("one blob") };
-        assert_eq!((found.name.as_str(), &text[found.blob.clone()]), ("b c.xlsx", "QUJD"));
+        assert_eq!((found.name.as_str(), &text[found.blob.clone()]), ("b c.xlsx", "\"QUJD\""));
+    }
+
+    #[test]
+    fn a_blob_is_base64_however_its_text_is_written() {
+        let check = |blob: &str, expected: Option<&[u8]>| {
+            let text = format!(
+                r#"{{"id":1,"result":{{"content":[{{"resource":{{"uri":"x","blob":"{blob}"}}}}]}}}}"#
+            );
+            let answer = Message::parse(text.as_bytes()).unwrap();
+            let [found] = &embedded(&answer)[..] else { panic!("one blob") };
+            assert_eq!(found.bytes(text.as_bytes()).as_deref(), expected, "{blob}");
+        };
+        check("//79", Some(b"\xff\xfe\xfd"));
+        check(r"\/\/79", Some(b"\xff\xfe\xfd"));
+        check(r"\u002f/79", Some(b"\xff\xfe\xfd"));
+        check("QUJD", Some(b"ABC"));
+        check("no base64", None);
+        check(r"\n", None);
     }
 
     #[test]

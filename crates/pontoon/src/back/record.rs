@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use base64::Engine;
 use bytes::Bytes;
 use pontoon_wire::{Message, Rewrite, Slot, Text};
 use tokio::sync::OwnedSemaphorePermit;
@@ -259,9 +258,8 @@ impl Record<'_> {
         let put = blocking(move || {
             let mut made = Vec::new();
             for blob in blobs.into_iter().take(MAX_OFFERS) {
-                let base64 = base64::engine::general_purpose::STANDARD;
                 // What is no base64 is no file of ours to offer.
-                if let Ok(bytes) = base64.decode(&text[blob.blob]) {
+                if let Some(bytes) = blob.bytes(&text) {
                     made.push(job.put(&blob.name, &bytes)?);
                 }
             }
