@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use pontoon_tests::client::{Client, ERAS, Modern, Request, Response, Speaker, send_bytes};
 use pontoon_tests::rig::{Rig, wait_until};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{fixture, plan, rig, shell};
 
@@ -82,6 +82,38 @@ fn a_call_that_failed_says_which_job_recorded_it() {
     let response = client.call(1, "crash", json!({}));
     assert_eq!((response.status(), response.head.header("x-mcpo-job-id")), (502, None));
     rig.stop();
+}
+
+/// The files that a call is told of; what the tool answers is not looked at.
+fn told(rig: &Rig, tool: &str, arguments: Value) -> Vec<String> {
+    let response = Modern::new(&rig.endpoint("shell")).call(1, tool, arguments);
+    let content = response.answer()["result"]["content"].clone();
+    let blocks = content.as_array().unwrap_or_else(|| panic!("{}", response.text())).clone();
+    let links = blocks.iter().filter(|block| block["type"] == "resource_link");
+    links.map(|link| link["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_file_that_was_there_before_is_offered_when_arguments_or_answer_name_it() {
+    let script = "mkdir out; echo x > out/old.txt; ln -s old.txt out/link.txt; ";
+    for mode in ["stateless", "stateful"] {
+        // A handshake tells when it has started, and so what was there before the call.
+        let server = shell(&format!("{script}exec FIXTURE --era legacy"), mode)
+            .with("file_path_fields", json!(["file_path"]))
+            .with("env", json!({"file_path": "./out/old.txt"}));
+        let rig = rig([server]);
+        let echo = |path: &str| told(&rig, "echo", json!({"text": "x", "file_path": path}));
+        if mode == "stateful" {
+            assert_eq!(echo(""), ["out/old.txt"], "the process has just made it");
+        }
+        assert_eq!(echo(""), [""; 0], "{mode}: nobody spoke of it");
+        assert_eq!(echo("out/old.txt"), ["out/old.txt"], "{mode}");
+        assert_eq!(told(&rig, "environment", json!({})), ["out/old.txt"], "{mode}: by the answer");
+        for path in ["out/link.txt", "out", "out/none.txt", "../metadata.json", "/etc/passwd"] {
+            assert_eq!(echo(path), [""; 0], "{mode}: {path}");
+        }
+        rig.stop();
+    }
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn on_a_full_disk() {
     assert!(matches!(full, JobError::Full { .. }), "{full:?}");
     let space = store.session_space("demo", "key").unwrap();
     fs::write(space.files().join("c.bin"), vec![1; 300_000]).unwrap();
-    let made = space.visit().made().unwrap();
+    let made = space.visit().made(&[]).unwrap();
     let full = job.adopt(&space, &made).unwrap_err();
     assert!(matches!(full, JobError::Full { .. }), "{full:?}");
     let (now, answer) = (SystemTime::now(), vec![b' '; 800_000]);
@@ -162,7 +162,7 @@ fn on_a_full_disk() {
     // A file takes what was written in it, in its copy too, and not what it says it has.
     File::create(space.files().join("sparse.bin")).unwrap().set_len(1 << 30).unwrap();
     let job = store.new_job().unwrap();
-    let adopted = job.adopt(&space, &space.visit().made().unwrap()).unwrap();
+    let adopted = job.adopt(&space, &space.visit().made(&[]).unwrap()).unwrap();
     assert_eq!(adopted.made.iter().map(|made| made.size).collect::<Vec<_>>(), [1 << 30]);
 }
 

@@ -186,14 +186,11 @@ impl Record<'_> {
                 }
                 let (job, before) = (Arc::clone(&own.job), before.cloned().unwrap_or_default());
                 let found = tokio::task::spawn_blocking(move || {
-                    let now = match Snapshot::take(job.files(), Bounds::default()) {
+                    match Snapshot::made_in(job.files(), Bounds::default(), &before, &hints) {
                         // The call removed its own directory, and with it all that it made.
-                        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-                        taken => taken?,
-                    };
-                    let mut made = now.made_since(&before);
-                    add_hints(&mut made, &hints, |hint| now.find(hint));
-                    Ok::<_, std::io::Error>(made)
+                        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+                        made => made,
+                    }
                 });
                 let made = found.await.map_err(|_| CallError::Internal)?;
                 let made = made.map_err(|error| unreadable(&error))?;
@@ -204,11 +201,7 @@ impl Record<'_> {
                     return Ok(Adopted::default());
                 }
                 let looking = Arc::clone(visit);
-                let found = tokio::task::spawn_blocking(move || {
-                    let mut made = looking.made()?;
-                    add_hints(&mut made, &hints, |hint| looking.find(hint));
-                    Ok::<_, std::io::Error>(made)
-                });
+                let found = tokio::task::spawn_blocking(move || looking.made(&hints));
                 let found = found.await.map_err(|_| CallError::Internal)?;
                 let found = found.map_err(|error| unreadable(&error))?;
                 if found.is_empty() {
@@ -378,15 +371,6 @@ fn inside(root: &Path, hint: &str) -> Option<String> {
     let path = path.strip_prefix(".").unwrap_or(path);
     let is_plain = path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
     is_plain.then(|| path.to_str().map(str::to_owned)).flatten().filter(|path| !path.is_empty())
-}
-
-/// Adds the files that were hinted at and exist.
-fn add_hints(made: &mut Vec<Made>, hints: &[String], find: impl Fn(&str) -> Option<Made>) {
-    for hint in hints {
-        if !made.iter().any(|known| known.path == *hint) {
-            made.extend(find(hint));
-        }
-    }
 }
 
 fn unreadable(error: &std::io::Error) -> CallError {

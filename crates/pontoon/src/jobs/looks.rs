@@ -23,6 +23,7 @@ pub(super) struct Looks {
     /// wait for the disk wait for it.
     last: Mutex<Option<Snapshot>>,
     open: Mutex<Open>,
+    bounds: Bounds,
     /// The time that we last left on the space's directory.
     mark: Mutex<Option<SystemTime>>,
 }
@@ -69,14 +70,14 @@ impl Looks {
     pub(super) fn look_first(&self, files: &OwnedFd) -> io::Result<()> {
         let mut last = lock(&self.last);
         if last.is_none() {
-            *last = Some(Snapshot::of(files, Bounds::default())?);
+            *last = Some(Snapshot::of(files, self.bounds)?);
         }
         Ok(())
     }
 
     /// Looks, and takes all that is there as seen.
     pub(super) fn look_anew(&self, files: &OwnedFd) -> io::Result<()> {
-        *lock(&self.last) = Some(Snapshot::of(files, Bounds::default())?);
+        *lock(&self.last) = Some(Snapshot::of(files, self.bounds)?);
         Ok(())
     }
 
@@ -88,11 +89,11 @@ impl Looks {
     ) -> io::Result<()> {
         let mut last = lock(&self.last);
         let untold = match &*last {
-            Some(last) => Snapshot::of(files, Bounds::default())?.made_since(last),
+            Some(last) => Snapshot::of(files, self.bounds)?.made_since(last),
             None => Vec::new(),
         };
         change()?;
-        *last = Some(Snapshot::of(files, Bounds::default())?);
+        *last = Some(Snapshot::of(files, self.bounds)?);
         self.unsee(&untold);
         Ok(())
     }
@@ -100,14 +101,14 @@ impl Looks {
     /// Looks, and tells every open call what is new.
     pub(super) fn look(&self, files: &OwnedFd) -> io::Result<()> {
         let mut last = lock(&self.last);
-        let look = Snapshot::of(files, Bounds::default())?;
+        let look = Snapshot::of(files, self.bounds)?;
         // Whoever began meanwhile may have made some of it.
         let (calls, untold) = {
             let mut open = lock(&self.open);
             (open.calls.clone(), std::mem::take(&mut open.untold))
         };
         let mut made = look.made_since(&last.take().unwrap_or_default());
-        made.extend(untold.iter().filter_map(|path| look.find(path)));
+        made.extend(untold.iter().filter_map(|path| look.find_in(files, path)));
         *last = Some(look);
         for call in calls {
             lock(&call).extend(made.iter().map(|made| (made.path.clone(), made.clone())));
@@ -115,9 +116,9 @@ impl Looks {
         Ok(())
     }
 
-    /// A file that was there at the last look.
-    pub(super) fn find(&self, path: &str) -> Option<Made> {
-        lock(&self.last).as_ref().and_then(|look| look.find(path))
+    /// A file that was there at the last look, or that this did not come to.
+    pub(super) fn find(&self, files: &OwnedFd, path: &str) -> Option<Made> {
+        lock(&self.last).as_ref().and_then(|look| look.find_in(files, path))
     }
 
     /// Lets these files count as new once more, because nobody was told of them.
@@ -139,6 +140,12 @@ impl Looks {
         let last = self.last.try_lock().ok();
         let last = last.and_then(|last| last.as_ref().map(Snapshot::weight)).unwrap_or_default();
         size_of::<Self>() + untold + last
+    }
+
+    /// Looks that do not go as far as they might.
+    #[cfg(test)]
+    pub(super) fn within(bounds: Bounds) -> Self {
+        Self { bounds, ..Self::default() }
     }
 
     /// As while somebody looks.

@@ -22,7 +22,7 @@ use super::names::SCRATCH;
 use super::node::Node;
 use super::record::text_of;
 use super::root::{Root, SESSIONS};
-use super::snapshot::Made;
+use super::snapshot::{Made, add_hints};
 
 /// Now, for a file's times.
 pub(super) const NOW: Timestamps = Timestamps {
@@ -163,13 +163,14 @@ impl Visit {
         &self.space
     }
 
-    /// The files that are new or changed since this was asked last, or since the call began. If
-    /// somebody removed the directory there are none, and it is made again for the next child.
+    /// The files that are new or changed since this was asked last, or since the call began, with
+    /// those that `hints` name, new or not. If somebody removed the directory there are none, and it
+    /// is made again for the next child.
     ///
     /// # Errors
     ///
     /// When the directory cannot be read.
-    pub fn made(&self) -> io::Result<Vec<Made>> {
+    pub fn made(&self, hints: &[String]) -> io::Result<Vec<Made>> {
         let files = match self.space.open() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.space.restore()?;
@@ -178,12 +179,9 @@ impl Visit {
             opened => opened?,
         };
         self.space.looks.look(&files)?;
-        Ok(take_found(&self.found))
-    }
-
-    /// A file that was there at the last look.
-    pub fn find(&self, path: &str) -> Option<Made> {
-        self.space.looks.find(path)
+        let mut made = take_found(&self.found);
+        add_hints(&mut made, hints, |hint| self.space.looks.find(&files, hint));
+        Ok(made)
     }
 
     /// Lets these files count as new once more, because nobody was told of them.
@@ -243,7 +241,7 @@ mod tests {
     use std::{fs, thread};
 
     use super::*;
-    use crate::jobs::{Store, StoreOptions};
+    use crate::jobs::{Bounds, Snapshot, Store, StoreOptions};
 
     fn store() -> (Store, tempfile::TempDir) {
         let place = tempfile::tempdir().unwrap();
@@ -258,7 +256,7 @@ mod tests {
     }
 
     fn assert_made(visit: &Visit, expected: &[&str]) {
-        let made = visit.made().unwrap();
+        let made = visit.made(&[]).unwrap();
         assert_eq!(made.iter().map(|made| made.path.as_str()).collect::<Vec<_>>(), expected);
     }
 
@@ -291,7 +289,7 @@ mod tests {
         write("a", "22");
         drop(given_up);
         check(&space, |_| {}, &["a", "b"]);
-        assert_eq!(slow.made().unwrap()[0].size, 2, "each once, as it was last");
+        assert_eq!(slow.made(&[]).unwrap()[0].size, 2, "each once, as it was last");
         assert_made(&slow, &[]);
     }
 
@@ -365,6 +363,28 @@ mod tests {
     }
 
     #[test]
+    fn a_hint_leads_to_a_file_that_is_behind_the_bound_of_a_look() {
+        let (store, _place) = store();
+        let bounds = Bounds { entries: 20, ..Bounds::default() };
+        let (root, looks) = (&store.0.root, Arc::new(Looks::within(bounds)));
+        let space = Arc::new(SessionSpace::make(root, &"a".repeat(64), &looks).unwrap());
+        fs::create_dir(space.files().join("out")).unwrap();
+        fs::write(space.files().join("out/known"), "1").unwrap();
+        // Folders come after what lies beside them.
+        for number in 0..20 {
+            fs::write(space.files().join(number.to_string()), "").unwrap();
+        }
+        let visit = space.visit();
+        assert!(!visit.made(&[]).unwrap().is_empty());
+        assert_made(&visit, &[]);
+        let hints = ["out/known".to_owned(), "out/unknown".to_owned()];
+        let check = |made: Vec<Made>| assert_eq!(made, [Made::new(hints[0].clone(), 1)]);
+        check(visit.made(&hints).unwrap());
+        let before = Snapshot::take(space.files(), bounds).unwrap();
+        check(Snapshot::made_in(space.files(), bounds, &before, &hints).unwrap());
+    }
+
+    #[test]
     fn a_key_has_one_space_and_no_other_key_has_it() {
         let (store, _place) = store();
         let space = store.session_space("excel", "user 1").unwrap();
@@ -407,7 +427,7 @@ mod tests {
         let age = || {
             let past = SystemTime::now() - Duration::from_secs(1);
             fs::File::open(space.files()).unwrap().set_modified(past).unwrap();
-            visit.made().unwrap();
+            visit.made(&[]).unwrap();
         };
         age();
         assert!(visit.is_surely_idle());

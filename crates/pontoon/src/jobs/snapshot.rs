@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,8 @@ use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, futimens, open}
 use rustix::process::geteuid;
 use serde::Serialize;
 
-use super::names::{MAX_PATH, SCRATCH, is_name, media_type};
+use super::beneath::open_to_read;
+use super::names::{MAX_PATH, SCRATCH, is_name, is_served, media_type};
 use super::node::Node;
 use super::walk::{Bounds, walk};
 
@@ -86,8 +87,25 @@ impl Snapshot {
     ///
     /// When the directory itself cannot be read; what vanishes in it is just not there.
     pub fn take(directory: &Path, bounds: Bounds) -> io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Self::of(open(directory, flags, Mode::empty())?, bounds)
+        Self::of(open_directory(directory)?, bounds)
+    }
+
+    /// What is in `directory` now and was not `before`, with the files that `hints` name, new or not.
+    ///
+    /// # Errors
+    ///
+    /// As [`Snapshot::take`].
+    pub fn made_in(
+        directory: &Path,
+        bounds: Bounds,
+        before: &Self,
+        hints: &[String],
+    ) -> io::Result<Vec<Made>> {
+        let directory = open_directory(directory)?;
+        let now = Self::of(&directory, bounds)?;
+        let mut made = now.made_since(before);
+        add_hints(&mut made, hints, |hint| now.find_in(&directory, hint));
+        Ok(made)
     }
 
     /// What is in a directory of ours that was just made: nothing. Its time is set back, so that
@@ -174,6 +192,18 @@ impl Snapshot {
         self.files.get(path).map(|stamp| Made::new(path.to_owned(), stamp.size))
     }
 
+    /// The file of this name in `directory`, which this was taken of. Where the look did not come to
+    /// all, one that it did not see is looked at by itself: somebody knows that it is there.
+    pub(super) fn find_in(&self, directory: impl AsFd, path: &str) -> Option<Made> {
+        if self.is_whole || self.files.contains_key(path) || !is_served(path) {
+            return self.find(path);
+        }
+        let owners = [geteuid().as_raw(), Node::of(&directory).ok()?.owner];
+        let node = Node::of(open_to_read(&directory, path.as_bytes()).ok()?).ok()?;
+        let is_servable = node.is_plain_file() && owners.contains(&node.owner);
+        is_servable.then(|| Made::new(path.to_owned(), node.size))
+    }
+
     /// About how many bytes it takes in memory.
     pub(super) fn weight(&self) -> usize {
         self.files.len() * size_of::<(String, Stamp)>() + self.path_bytes
@@ -192,6 +222,24 @@ impl Snapshot {
     /// Whether there is nothing at all, so that anything new changes the directory itself.
     fn is_empty(&self) -> bool {
         self.files.is_empty() && !self.has_folders && self.left_out == 0 && self.is_whole
+    }
+}
+
+fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(open(path, flags, Mode::empty())?)
+}
+
+/// Adds the files that were hinted at and exist.
+pub(super) fn add_hints(
+    made: &mut Vec<Made>,
+    hints: &[String],
+    find: impl Fn(&str) -> Option<Made>,
+) {
+    for hint in hints {
+        if !made.iter().any(|known| known.path == *hint) {
+            made.extend(find(hint));
+        }
     }
 }
 
@@ -333,6 +381,34 @@ mod tests {
         let made = look(100).made_since(&before);
         assert!([&seen, &unseen, "new"].iter().all(|it| made.iter().any(|made| made.path == **it)));
         assert_eq!(look(100).made_since(&Snapshot::default()).len(), 21, "all is new to nobody");
+    }
+
+    #[test]
+    fn a_file_that_somebody_knows_is_found_though_the_look_did_not_come_to_it() {
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir_all(place.path().join("a/.b")).unwrap();
+        for name in ["a/known", "a/.b/hidden", "linked", "other"] {
+            fs::write(place.path().join(name), "1234").unwrap();
+        }
+        symlink("a/known", place.path().join("link")).unwrap();
+        symlink("a", place.path().join("folder")).unwrap();
+        fs::hard_link(place.path().join("linked"), place.path().join("second")).unwrap();
+        let directory = File::open(place.path()).unwrap();
+        let look = |entries, depth| Snapshot::of(&directory, Bounds { entries, depth }).unwrap();
+        let found = |look: &Snapshot, path: &str| {
+            look.find_in(&directory, path).map(|made| (made.path, made.size))
+        };
+        let partial = look(0, 16);
+        assert_eq!(found(&partial, "a/known"), Some(("a/known".to_owned(), 4)));
+        let bad =
+            ["link", "folder/known", "second", "a", "a/.b/hidden", "../etc", "/etc/passwd", ""];
+        for path in bad {
+            assert_eq!(found(&partial, path), None, "{path}");
+        }
+        let whole = look(100, 16);
+        fs::write(place.path().join("later"), "").unwrap();
+        assert_eq!(found(&whole, "later"), None, "a look at all has seen all");
+        assert!(found(&whole, "a/known").is_some());
     }
 
     #[test]

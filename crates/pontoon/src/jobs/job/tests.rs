@@ -197,7 +197,7 @@ fn what_a_session_made_is_copied_into_the_job() {
     fs::create_dir_all(space.files().join("年次/deep")).unwrap();
     fs::write(space.files().join("年次/deep/売上.xlsx"), "one").unwrap();
     fs::write(space.files().join("b.txt"), vec![7; 3 << 20]).unwrap();
-    let mut made = space.visit().made().unwrap();
+    let mut made = space.visit().made(&[]).unwrap();
     made.push(Made::new("gone.txt".to_owned(), 1));
     made.push(Made::new("../../../x".to_owned(), 1));
     symlink(place.path(), space.files().join("link")).unwrap();
@@ -252,7 +252,7 @@ fn children_of_other_users_reach_their_own_files_only() {
         fs::hard_link(space.files().join("a.txt"), place.path().join("second")).unwrap();
         fs::write(space.files().join("b.txt"), "").unwrap();
         symlink("/etc/hostname", space.files().join("link")).unwrap();
-        space.visit().made().unwrap();
+        space.visit().made(&[]).unwrap();
         fs::write(space.files().join("untold"), "").unwrap();
         job.give_to(12345, 12346).unwrap();
         space.give_to(12345, 12346).unwrap();
@@ -262,7 +262,7 @@ fn children_of_other_users_reach_their_own_files_only() {
             ["", ".tmp", "b.txt", "a.txt", "link"].map(|name| owner(space.files().join(name)));
         assert_eq!(owners, [12345, 12345, 12345, 0, 0]);
         assert_eq!(fs::metadata(space.files()).unwrap().gid(), 12346);
-        let made = space.visit().made().unwrap();
+        let made = space.visit().made(&[]).unwrap();
         assert_eq!(
             made,
             [Made::new("untold".to_owned(), 0)],
