@@ -6,8 +6,7 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -42,12 +41,18 @@ pub(super) struct Record<'b> {
     request: Message,
     id: Bytes,
     began: SystemTime,
-    job: Mutex<Option<Arc<Job>>>,
+    /// Nobody contends for it: its exchange has many ways to end, and each ends it.
+    state: Mutex<State>,
+}
+
+/// What of a record changes.
+#[derive(Debug, Default)]
+struct State {
+    job: Option<Arc<Job>>,
     /// The beginning of its job, until it is written.
-    beginning: Mutex<Option<Later>>,
-    is_open: AtomicBool,
-    /// Held until the end is written, so that records cannot pile up.
-    slot: Mutex<Option<OwnedSemaphorePermit>>,
+    beginning: Option<Later>,
+    /// Held until the end is written, so that records cannot pile up. Gone with the end.
+    slot: Option<OwnedSemaphorePermit>,
 }
 
 impl Back {
@@ -86,10 +91,7 @@ impl Back {
             request: request.clone(),
             id: id.clone(),
             began: SystemTime::now(),
-            job: Mutex::new(None),
-            beginning: Mutex::new(None),
-            is_open: AtomicBool::new(true),
-            slot: Mutex::new(Some(slot)),
+            state: Mutex::new(State { slot: Some(slot), ..State::default() }),
         });
         if let Some(job) = job {
             record.begin_job(job);
@@ -100,17 +102,22 @@ impl Back {
 
 impl Record<'_> {
     fn begin_job(&self, job: Arc<Job>) {
-        *self.job.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&job));
+        let own = Arc::clone(&job);
         self.back.around.metrics.jobs.bump();
         let (server, request, began) =
             (Arc::clone(&self.back.server), self.request.clone(), self.began);
         let begin = move || job.begin(server.name.as_str(), request.text(), began);
         let later = self.back.around.writer.write_later(begin);
-        *self.beginning.lock().unwrap_or_else(PoisonError::into_inner) = Some(later);
+        let mut state = self.state();
+        (state.job, state.beginning) = (Some(own), Some(later));
     }
 
     fn job(&self) -> Option<Arc<Job>> {
-        self.job.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state().job.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where the call is recorded, if it has a job.
@@ -268,7 +275,7 @@ impl Record<'_> {
 
     /// Writes nothing: the call was never made, and is tried again.
     pub(super) fn forget(&self) {
-        self.is_open.store(false, Ordering::Release);
+        self.state().slot = None;
         // Its child is dead, and what it was to work in is nobody's.
         if let Site::Job(own) = &self.site {
             own.let_go();
@@ -282,7 +289,7 @@ impl Record<'_> {
 
     /// Writes why the call failed, and takes what it left away: there is no room for half of it.
     pub(super) fn abandoned(&self, why: &str) {
-        let job = self.job.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let job = self.state().job.take();
         match (&self.site, job) {
             // Its child is still at work there, so it goes after that.
             (Site::Job(own), _) => own.let_go(),
@@ -296,18 +303,20 @@ impl Record<'_> {
     }
 
     fn end(&self, answer: Option<&Message>, error: Option<String>, files: Vec<Made>) {
-        if !self.is_open.swap(false, Ordering::AcqRel) {
-            return;
-        }
-        match self.job() {
-            Some(job) => self.end_job(job, answer, error, files),
-            None => self.write_journal(error),
+        let (slot, job) = {
+            let mut state = self.state();
+            (state.slot.take(), state.job.clone())
+        };
+        match (slot, job) {
+            (Some(slot), Some(job)) => self.end_job(slot, job, answer, error, files),
+            (Some(slot), None) => self.write_journal(slot, error),
+            // It has ended before.
+            (None, _) => {}
         }
     }
 
-    fn write_journal(&self, error: Option<String>) {
-        let (slot, store, server) =
-            (self.slot(), self.back.around.store.clone(), Arc::clone(&self.back.server));
+    fn write_journal(&self, slot: OwnedSemaphorePermit, error: Option<String>) {
+        let (store, server) = (self.back.around.store.clone(), Arc::clone(&self.back.server));
         let tool = self.request.string(Slot::Name).unwrap_or_default().into_owned();
         let (began, took) = (self.began, self.began.elapsed().unwrap_or_default());
         self.back.around.writer.write(0, move || {
@@ -320,14 +329,14 @@ impl Record<'_> {
 
     fn end_job(
         &self,
+        slot: OwnedSemaphorePermit,
         job: Arc<Job>,
         answer: Option<&Message>,
         error: Option<String>,
         files: Vec<Made>,
     ) {
-        let (slot, server, began, now) =
-            (self.slot(), Arc::clone(&self.back.server), self.began, SystemTime::now());
-        let beginning = self.beginning.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (server, began, now) = (Arc::clone(&self.back.server), self.began, SystemTime::now());
+        let beginning = self.state().beginning.take();
         let is_unwritten = beginning.is_some_and(|later| self.back.around.writer.take_back(&later));
         let request = is_unwritten.then(|| self.request.clone());
         // As its client knows it.
@@ -351,10 +360,6 @@ impl Record<'_> {
                 None => job.finish(&ending),
             }
         });
-    }
-
-    fn slot(&self) -> Option<OwnedSemaphorePermit> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
