@@ -15,6 +15,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{AtFlags, renameat, unlinkat};
+use rustix::io::Errno;
 use tracing::{info, warn};
 use uuid::Uuid;
 
@@ -28,7 +29,7 @@ use super::remove::remove_tree;
 use super::root::{JOURNAL, SESSIONS, TRASH};
 use super::session_space::is_space_name;
 use super::store::Inner;
-use super::trash::{PATIENCE, throw_away};
+use super::trash::{self, PATIENCE, throw_away};
 
 /// How far the wall clock may be from where it should be since the last sweep.
 const MAX_JUMP: Duration = Duration::from_secs(300);
@@ -249,6 +250,8 @@ fn take_away(store: &Inner, kind: Kind, name: &str, seen: Age) -> io::Result<boo
     if is_in_use(store, kind, name) {
         return Ok(false);
     }
+    // What is moved aside may have to be put back, so nobody may touch it before that is decided.
+    let trash = trash::hold(&store.root)?;
     let aside = {
         // Held, so that nobody here begins to use the session in between.
         let mut spaces = store.spaces();
@@ -263,7 +266,6 @@ fn take_away(store: &Inner, kind: Kind, name: &str, seen: Age) -> io::Result<boo
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error),
     };
-    let trash = store.root.folder(TRASH)?;
     // Another bridge may have begun to use it between our look and the move, which itself changes
     // only the other time.
     if let Ok(node) = Node::at(&trash, &aside)
@@ -272,14 +274,16 @@ fn take_away(store: &Inner, kind: Kind, name: &str, seen: Age) -> io::Result<boo
     {
         return Ok(false);
     }
-    remove_tree(&trash, &aside, Instant::now() + PATIENCE)?;
+    drop(trash);
+    remove_tree(store.root.folder(TRASH)?, &aside, Instant::now() + PATIENCE)?;
     Ok(true)
 }
 
 /// Removes what was moved aside before and is still there.
 fn empty_trash(store: &Inner, swept: &mut Swept) {
-    let trash = store.root.folder(TRASH).and_then(|trash| Ok((names_in(&trash)?, trash)));
-    let (names, trash) = match trash {
+    let names = trash::hold(&store.root).and_then(names_in);
+    let found = names.and_then(|names| Ok((names, store.root.folder(TRASH)?)));
+    let (names, trash) = match found {
         Ok(found) => found,
         Err(error) => return swept.fail(TRASH, &error),
     };
@@ -304,7 +308,11 @@ fn remove_journals(store: &Inner, now: SystemTime) -> io::Result<()> {
         if let Ok(node) = Node::at(&folder, &name)
             && now.duration_since(node.modified).is_ok_and(|age| age >= store.options.expiry)
         {
-            unlinkat(&folder, &name, AtFlags::empty())?;
+            match unlinkat(&folder, &name, AtFlags::empty()) {
+                // Or another bridge did.
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
     }
     Ok(())

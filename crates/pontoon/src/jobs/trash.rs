@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use rustix::fs::renameat;
+use rustix::fs::{FlockOperation, flock, renameat};
 use uuid::Uuid;
 
 use super::remove::remove_tree;
@@ -18,6 +18,14 @@ pub(super) fn throw_away(root: &Root, folder: &OwnedFd, name: &str) -> io::Resul
     let aside = Uuid::new_v4().to_string();
     renameat(folder, name, root.folder(TRASH)?, &aside)?;
     Ok(aside)
+}
+
+/// Keeps all bridges from emptying the trash, and from deciding what is in it, until this is dropped.
+/// Where the file system has no locks, it does not.
+pub(super) fn hold(root: &Root) -> io::Result<OwnedFd> {
+    let trash = root.folder(TRASH)?;
+    let _locked = flock(&trash, FlockOperation::LockExclusive);
+    Ok(trash)
 }
 
 /// Moves it aside and removes it. What cannot be removed now stays aside for the next sweep.

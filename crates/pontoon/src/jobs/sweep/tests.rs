@@ -321,6 +321,23 @@ fn bridges_that_sweep_at_once_remove_everything_once() {
     );
 }
 
+/// What was moved aside may have to be put back, so others leave it alone until that is decided.
+#[test]
+fn the_trash_is_not_emptied_while_somebody_decides() {
+    let scene = scene();
+    let other = Store::visit(&scene.root(), StoreOptions::default()).unwrap();
+    let aside = scene.root().join(".trash").join(Uuid::new_v4().to_string());
+    fs::create_dir(&aside).unwrap();
+    let held = trash::hold(&scene.store.0.root).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| empty_trash(&other.0, &mut Swept::default()));
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(aside.exists());
+        drop(held);
+    });
+    assert!(!aside.exists());
+}
+
 /// A child that is still there swaps folders for links to somebody else's while they are removed.
 #[test]
 fn a_link_swapped_in_during_the_sweep_is_not_followed() {
