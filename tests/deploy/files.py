@@ -273,7 +273,8 @@ def images_are_small_and_not_root() -> None:
         assert 'CMD ["/usr/local/bin/pontoon", "health"]' in stage, name
         assert "--interval=30s --timeout=10s --retries=3 --start-period=10s" in stage, name
         assert "curl" not in stage, name
-    assert "-linux-musl" in targets["build"] and "--locked" in targets["build"]
+    assert "target-feature=+crt-static" in targets["build"] and "statically linked" in targets["build"]
+    assert "--locked" in targets["build"]
 
 
 def images_have_the_versions_that_are_tested() -> None:
