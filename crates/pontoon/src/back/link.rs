@@ -67,6 +67,8 @@ pub(super) struct Inner {
     pub(super) peer: Peer<Waiting>,
     pub(super) outgoing: VecDeque<Bytes>,
     outgoing_bytes: usize,
+    /// How many bytes the pipe has taken.
+    written: u64,
     /// Until when a cancelled call may still be at work.
     pub(super) ghost_until: Option<Instant>,
     pub(super) input: Option<Arc<ChildInput>>,
@@ -90,6 +92,8 @@ pub type Asker = Box<dyn Fn(&Message) -> bool + Send>;
 pub(super) struct Waiting {
     pub(super) mailbox: Arc<Mailbox>,
     purpose: Purpose,
+    /// How many bytes go to the server before the request.
+    begins_at: u64,
 }
 
 /// What a request is for.
@@ -116,6 +120,7 @@ impl Link {
             peer: Peer::starting_at(options.heal, first_id()),
             outgoing: VecDeque::new(),
             outgoing_bytes: 0,
+            written: 0,
             ghost_until: None,
             input: Some(Arc::new(input)),
             listeners: Vec::new(),
@@ -149,7 +154,8 @@ impl Link {
             mailbox.push(Heard::Clogged);
             return Asked { link: self.clone(), id: None, mailbox };
         }
-        let waiting = Waiting { mailbox: Arc::clone(&mailbox), purpose };
+        let begins_at = inner.written + inner.outgoing_bytes as u64;
+        let waiting = Waiting { mailbox: Arc::clone(&mailbox), purpose, begins_at };
         let id = inner.peer.request(request, deadline, waiting);
         inner.write();
         if inner.input.is_none() {
@@ -396,6 +402,14 @@ impl Inner {
         only.filter(|_| one_client || !is_haunted)
     }
 
+    /// Tells everyone who waits that the server is gone, or that it was before it could read them.
+    pub(super) fn abandon(&mut self) {
+        for waiting in self.peer.close() {
+            let is_unsent = waiting.begins_at >= self.written;
+            waiting.mailbox.push(if is_unsent { Heard::Unsent } else { Heard::Gone });
+        }
+    }
+
     /// Queues something that is no call, unless the server reads nothing.
     fn say(&mut self, message: Text) {
         if self.outgoing_bytes <= MAX_OTHER_BYTES {
@@ -421,6 +435,7 @@ impl Inner {
             match input.try_write_vectored(&slices[..used]) {
                 Ok(written) => {
                     self.outgoing_bytes -= written;
+                    self.written += written as u64;
                     advance(&mut self.outgoing, written);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -458,5 +473,38 @@ fn advance(outgoing: &mut VecDeque<Bytes>, mut written: usize) {
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Inner").field("open", &self.peer.open_requests()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::unix::pipe::pipe;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_dead_server_never_began_to_read_may_be_asked_elsewhere() {
+        let ((input, unread), (silent, output)) = (pipe().unwrap(), pipe().unwrap());
+        let options = LinkOptions {
+            heal: HealMode::Repair,
+            max_message: 1024,
+            one_client: true,
+            heals: Arc::new(HealLog::new("demo")),
+            span: Span::none(),
+        };
+        let link = Link::start(input, output, &options);
+        let ask = |text: &str| {
+            let request =
+                format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":\"{text}\"}}");
+            link.ask(Rewrite::new(Message::own(request)), None, Purpose::Call)
+        };
+        // More than the pipe holds, so that the next has to wait.
+        let mut begun = ask(&"x".repeat(1 << 20));
+        unread.readable().await.unwrap();
+        let mut waiting = ask("y");
+        drop((silent, unread));
+        assert!(matches!(begun.heard().await, Heard::Gone));
+        assert!(matches!(waiting.heard().await, Heard::Unsent));
+        assert!(matches!(ask("z").heard().await, Heard::Unsent));
     }
 }

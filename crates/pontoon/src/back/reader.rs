@@ -150,9 +150,7 @@ impl Drop for Reader {
         self.shared.heals.add(inner.peer.heals());
         inner.is_gone = true;
         inner.input = None;
-        for waiting in inner.peer.close() {
-            waiting.mailbox.push(Heard::Gone);
-        }
+        inner.abandon();
         inner.listeners.clear();
         inner.asker = None;
         drop(inner);
