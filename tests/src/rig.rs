@@ -40,8 +40,9 @@ const START: Duration = Duration::from_secs(30);
 const SETTLE: Duration = Duration::from_secs(15);
 /// How long a stop may take: the whole stop ladder, and some.
 const STOP: Duration = Duration::from_secs(30);
-/// How long a process may outlive a bridge that was killed.
-pub const AFTERLIFE: Duration = Duration::from_secs(1);
+/// How long a process may outlive a bridge that was killed. It takes milliseconds, but a busy machine
+/// may let the spawner wait; what leaks stays for ever.
+pub const AFTERLIFE: Duration = Duration::from_secs(5);
 
 /// A running bridge. Dropped without [`Rig::stop`], it is killed with all that belongs to it.
 #[derive(Debug)]
@@ -344,7 +345,7 @@ impl Rig {
         assert!(none, "processes are left: {left:?}\n{}", self.stderr());
     }
 
-    /// Kills the bridge with -9; its children have to be gone a second later.
+    /// Kills the bridge with -9; its children have to be gone a moment later.
     ///
     /// # Panics
     ///
