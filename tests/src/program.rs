@@ -8,14 +8,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Copies a program.
+/// Copies a program, over one that may be running just now.
 ///
 /// # Panics
 ///
 /// When it cannot be copied.
 pub fn copy(from: &Path, to: &Path) -> PathBuf {
     #[expect(clippy::disallowed_methods, reason = "it ends before this returns")]
-    let copied = Command::new("cp").arg("--").args([from, to]).status();
+    let copied = Command::new("cp").arg("-f").args([from, to]).status();
     assert!(copied.is_ok_and(|status| status.success()), "{} is not copied", from.display());
     std::fs::set_permissions(to, Permissions::from_mode(0o755)).expect("it is our own");
     to.to_owned()
