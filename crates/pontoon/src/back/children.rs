@@ -57,6 +57,8 @@ pub enum StartError {
 pub enum Use {
     /// A call.
     Call,
+    /// A call that a dead child never read. Where one died unseen, others may have: no spare gets it.
+    Again,
     /// A subscription: it gives the child nothing to do, so it waits for no call and no call for it.
     Listen,
 }
@@ -112,7 +114,9 @@ impl Back {
             Mode::Stateless | Mode::Stateful { .. } => {
                 self.check_stopping()?;
                 let opening = opening_for(client, child_era);
-                if let Some(live) = self.take_spare(&opening) {
+                if wanted_for != Use::Again
+                    && let Some(live) = self.take_spare(&opening)
+                {
                     self.begin(&live, client);
                     return Ok(Lease::Own(Box::new(live)));
                 }

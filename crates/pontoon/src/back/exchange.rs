@@ -36,7 +36,7 @@ impl Back {
         let Call { request, client, mut cancel, reply } = call;
         let lease = match parked {
             Some(lease) => lease,
-            None => match self.lease_unless(&cancel, &client, child_era).await {
+            None => match self.lease_unless(&cancel, Use::Call, &client, child_era).await {
                 Some(Ok(lease)) => lease,
                 Some(Err(error)) => return refuse(reply, error, &request, client.era()),
                 None => return reply.forget(),
@@ -46,12 +46,12 @@ impl Back {
             return;
         };
         // A kept child or a spare may have died while nobody looked. If it never read the request,
-        // another may try, once.
+        // another may try, once: a new one.
         let may_retry = matches!(exchange.lease, Lease::Kept(_)) || exchange.lease.has_waited;
         let (client, request) = (Arc::clone(&exchange.client), exchange.request.clone());
         let Some(unsent) = exchange.run(cancel, reply, may_retry).await else { return };
         (cancel, reply) = unsent;
-        match self.lease_unless(&cancel, &client, child_era).await {
+        match self.lease_unless(&cancel, Use::Again, &client, child_era).await {
             Some(Ok(lease)) => {
                 if let Some((exchange, reply)) = self.exchange(lease, request, client, reply).await
                 {
@@ -88,12 +88,13 @@ impl Back {
     async fn lease_unless(
         &self,
         cancel: &CancellationToken,
+        wanted_for: Use,
         client: &Client,
         child_era: Era,
     ) -> Option<Result<Lease, CallError>> {
         tokio::select! {
             () = cancel.cancelled() => None,
-            lease = self.lease(Use::Call, client, child_era) => Some(lease),
+            lease = self.lease(wanted_for, client, child_era) => Some(lease),
         }
     }
 

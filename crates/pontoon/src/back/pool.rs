@@ -132,7 +132,7 @@ impl Using {
 
 impl Drop for Using {
     fn drop(&mut self) {
-        if self.wanted_for == Use::Call {
+        if self.wanted_for != Use::Listen {
             self.live.usage.end(now());
         }
     }
@@ -252,7 +252,7 @@ impl Back {
     ) -> Result<Lease, CallError> {
         let key = self.pool_key(client, child_era);
         let max_children = match (wanted_for, key.is_conversation(), self.server.mode) {
-            (Use::Call, false, Mode::Stateful { per_address, .. }) => per_address,
+            (Use::Call | Use::Again, false, Mode::Stateful { per_address, .. }) => per_address,
             _ => 1,
         };
         let slot = self.slot(key.clone(), &client.person.principal)?;
@@ -276,7 +276,7 @@ impl Back {
         max_children: usize,
     ) -> Result<Arc<Live>, CallError> {
         let max_in_flight = match wanted_for {
-            Use::Call => self.server.max_in_flight,
+            Use::Call | Use::Again => self.server.max_in_flight,
             Use::Listen => usize::MAX,
         };
         let give_up = now() + self.around.queue_wait;
@@ -310,7 +310,7 @@ impl Back {
                     Choice::Wait => None,
                 };
                 if let Some(live) = live {
-                    if wanted_for == Use::Call {
+                    if wanted_for != Use::Listen {
                         // Counted before anyone else chooses.
                         live.usage.begin();
                     }
