@@ -309,22 +309,29 @@ impl Record<'_> {
         };
         match (slot, job) {
             (Some(slot), Some(job)) => self.end_job(slot, job, answer, error, files),
-            (Some(slot), None) => self.write_journal(slot, error),
+            (Some(_), None) => self.write_journal(error.as_deref()),
             // It has ended before.
             (None, _) => {}
         }
     }
 
-    fn write_journal(&self, slot: OwnedSemaphorePermit, error: Option<String>) {
-        let (store, server) = (self.back.around.store.clone(), Arc::clone(&self.back.server));
-        let tool = self.request.string(Slot::Name).unwrap_or_default().into_owned();
-        let (began, took) = (self.began, self.began.elapsed().unwrap_or_default());
-        self.back.around.writer.write(0, move || {
-            let _slot = slot;
-            let (server, tool, error) = (server.name.as_str(), tool.as_str(), error.as_deref());
-            store.journal(&Entry { began, server, tool, took, error });
-            Ok(())
-        });
+    fn write_journal(&self, error: Option<&str>) {
+        let tool = self.request.string(Slot::Name).unwrap_or_default();
+        let entry = Entry {
+            server: self.back.server.name.as_str(),
+            tool: &tool,
+            began: self.began,
+            took: self.began.elapsed().unwrap_or_default(),
+            error,
+        };
+        let around = &self.back.around;
+        if around.store.journal(&entry) {
+            let store = around.store.clone();
+            around.writer.write(0, move || {
+                store.write_journal();
+                Ok(())
+            });
+        }
     }
 
     fn end_job(

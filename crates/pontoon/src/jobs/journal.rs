@@ -1,4 +1,7 @@
 //! The journal: one line for each call that left no job, in a file that cannot grow for ever.
+//!
+//! A call on a kept process is short, and writing a line for each would be much of it: lines gather,
+//! and are written together.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,8 +17,11 @@ use super::beneath::create;
 use super::record::{Status, text_of};
 use super::root::{JOURNAL, Root};
 
-/// How long one generation may be; there are two.
+/// How long one generation may be before the next begins; there are two.
 const MAX_JOURNAL: u64 = 4 << 20;
+
+/// How much may wait to be written; of what comes then, only the number is told.
+const MAX_WAITING: usize = 1 << 20;
 
 /// How much of an error is kept.
 const MAX_ERROR: usize = 1024;
@@ -70,7 +76,15 @@ impl Entry<'_> {
 #[derive(Debug)]
 pub(super) struct Journal {
     owner: Uuid,
+    waiting: Mutex<Waiting>,
     state: Mutex<State>,
+}
+
+/// Lines that are not written yet.
+#[derive(Debug, Default)]
+struct Waiting {
+    lines: Vec<u8>,
+    lost: usize,
 }
 
 #[derive(Debug)]
@@ -87,13 +101,30 @@ enum State {
 
 impl Journal {
     pub(super) fn new(owner: Uuid) -> Self {
-        Self { owner, state: Mutex::new(State::New) }
+        Self { owner, waiting: Mutex::default(), state: Mutex::new(State::New) }
     }
 
-    /// Writes one line. Nothing is held back: it stays even if we are killed.
-    pub(super) fn write(&self, root: &Root, entry: &Entry<'_>) {
+    /// Adds a line to those that wait. True if it is the first, so that somebody has to write them.
+    pub(super) fn add(&self, entry: &Entry<'_>) -> bool {
+        let line = entry.line();
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = waiting.lines.is_empty();
+        match waiting.lines.len() + line.len() <= MAX_WAITING {
+            true => waiting.lines.extend_from_slice(&line),
+            false => waiting.lost += 1,
+        }
+        is_first
+    }
+
+    /// Writes what waits.
+    pub(super) fn write(&self, root: &Root) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = self.append(root, &mut state, &entry.line()) {
+        let Waiting { lines, lost } =
+            std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        if lost > 0 {
+            warn!(lost, "the disk does not keep up with the journal, and lines are lost");
+        }
+        if let Err(error) = self.append(root, &mut state, &lines) {
             if !matches!(*state, State::Broken) {
                 warn!(error = &error as &dyn std::error::Error, "the journal cannot be written");
             }
@@ -101,7 +132,7 @@ impl Journal {
         }
     }
 
-    fn append(&self, root: &Root, state: &mut State, line: &[u8]) -> io::Result<()> {
+    fn append(&self, root: &Root, state: &mut State, lines: &[u8]) -> io::Result<()> {
         let is_long = matches!(state, State::Open { bytes, .. } if *bytes >= MAX_JOURNAL);
         if is_long || !matches!(state, State::Open { .. }) {
             let folder = root.folder(JOURNAL)?;
@@ -113,8 +144,8 @@ impl Journal {
             *state = State::Open { file: File::from(create(&folder, &name)?), bytes: 0 };
         }
         if let State::Open { file, bytes } = state {
-            file.write_all(line)?;
-            *bytes += line.len() as u64;
+            file.write_all(lines)?;
+            *bytes += lines.len() as u64;
         }
         Ok(())
     }
@@ -145,8 +176,11 @@ mod tests {
             took: Duration::from_millis(7),
             error,
         };
-        for _ in 0..count {
-            journal.write(&root, &entry);
+        for number in 0..count {
+            assert_eq!(journal.add(&entry), number % 100 == 0);
+            if number % 100 == 99 || number == count - 1 {
+                journal.write(&root);
+            }
         }
         let found = fs::read_dir(place.path().join("jobs/.journal")).unwrap();
         let found: Vec<_> =
@@ -166,11 +200,33 @@ mod tests {
     fn a_journal_has_two_generations_and_no_more() {
         let error = "é\n".repeat(10_000);
         for text in check(12_000, Some(&error), 2) {
-            assert!(text.len() as u64 <= MAX_JOURNAL + 4 * MAX_ERROR as u64);
+            assert!(text.len() <= MAX_JOURNAL as usize + 400 * MAX_ERROR);
             assert!(
                 text.lines().all(|line| line.starts_with("{\"began_at\"") && line.ends_with("\"}"))
             );
         }
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let place = tempfile::tempdir().unwrap();
+        let root = Root::make(&place.path().join("jobs"), false).unwrap();
+        let journal = Journal::new(Uuid::new_v4());
+        let error = "x".repeat(1000);
+        let entry = Entry {
+            server: "slides",
+            tool: "t",
+            began: UNIX_EPOCH,
+            took: Duration::ZERO,
+            error: Some(&error),
+        };
+        let firsts = (0..2000).filter(|_| journal.add(&entry)).count();
+        assert_eq!(firsts, 1);
+        journal.write(&root);
+        assert!(journal.add(&entry), "there is room again");
+        let file = place.path().join("jobs/.journal").join(format!("{}.jsonl", journal.owner));
+        let size = usize::try_from(fs::metadata(file).unwrap().len()).unwrap();
+        assert!((MAX_WAITING / 2..=MAX_WAITING).contains(&size), "{size}");
     }
 
     #[test]

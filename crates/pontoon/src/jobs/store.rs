@@ -227,10 +227,15 @@ impl Store {
         usage::usage(&self.0)
     }
 
-    /// Writes a line about a call that left no job.
-    pub fn journal(&self, entry: &Entry<'_>) {
+    /// Adds a line about a call that left no job. True if [`Store::write_journal`] is to follow.
+    pub fn journal(&self, entry: &Entry<'_>) -> bool {
+        self.0.journal.as_ref().is_some_and(|journal| journal.add(entry))
+    }
+
+    /// Writes the lines that were added.
+    pub fn write_journal(&self) {
         if let Some(journal) = &self.0.journal {
-            journal.write(&self.0.root, entry);
+            journal.write(&self.0.root);
         }
     }
 

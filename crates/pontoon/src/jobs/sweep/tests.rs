@@ -289,7 +289,8 @@ fn journals_go_with_their_bridges() {
     let scene = scene();
     let entry =
         crate::jobs::Entry { began: scene.now, server: "a", tool: "b", took: HOUR, error: None };
-    scene.store.journal(&entry);
+    assert!(scene.store.journal(&entry));
+    scene.store.write_journal();
     let stale = scene.root().join(".journal").join(format!("{}.jsonl", Uuid::new_v4()));
     fs::write(&stale, "").unwrap();
     let journal = || fs::read_dir(scene.root().join(".journal")).unwrap().count();
