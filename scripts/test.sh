@@ -34,8 +34,9 @@ run_lint() {
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 }
 
+# Most of these tests wait for something, so there may be more at once than processors.
 run_unit() {
-    cargo test --workspace --locked
+    RUST_TEST_THREADS=${RUST_TEST_THREADS:-4} cargo test --workspace --locked
 }
 
 # What a newcomer types first: it must answer within a second of being built.
