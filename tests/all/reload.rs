@@ -86,8 +86,7 @@ fn what_is_added_answers_and_what_is_changed_is_new() {
     let tools = Modern::new(&rig.endpoint("a")).ask(1, "tools/list", json!({})).text();
     assert!(tools.contains("of_new") && !tools.contains("of_old"), "{tools}");
     assert_eq!((rig.metric(TAKEN), rig.metric(REFUSED)), (1.0, 0.0));
-    let said = rig.stderr();
-    assert!(said.contains("configuration taken over"), "{said}");
+    wait_until("it is told", SOON, || rig.stderr().contains("configuration taken over"));
     rig.stop();
 }
 
@@ -210,8 +209,11 @@ fn a_configuration_with_a_mistake_changes_nothing_and_is_told() {
     ] {
         let before = rig.stderr().len();
         refuse(&rig, text);
-        let said = rig.stderr()[before..].to_owned();
-        assert!(said.contains("the old one stays") && said.contains(told), "{text}: {said}");
+        // The line comes to us a moment after it was counted.
+        wait_until(&format!("{told:?} is told"), SOON, || {
+            let said = rig.stderr()[before..].to_owned();
+            said.contains("the old one stays") && said.contains(told)
+        });
         assert_eq!(tell(&mut client, "pid"), pid, "{text}");
     }
     let failed = rig.metric(REFUSED);

@@ -4,9 +4,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use pontoon_tests::program;
-use pontoon_tests::rig::{Binaries, Plan, bridge_command};
+use pontoon_tests::rig::{Binaries, Plan, bridge_command, wait_until};
 use serde_json::{Value, json};
 
 use super::{ADA, Place, UNSEEN, attempt, check, is_root, outcomes};
@@ -89,9 +90,10 @@ fn where_less_will_do_it_is_told_in_the_log_and_by_health() {
         let isolation = json!({"level": wanted, "best_effort": true});
         let plan = place.plan([place.rude(isolation).with("mode", "stateless")]);
         let rig = with_bridge(plan, without(&place, calls)).start();
+        let less = "less isolation than asked for";
+        wait_until("it is told", Duration::from_secs(5), || rig.log().contains(less));
         let log = rig.log();
-        let line = log.lines().find(|line| line.contains("less isolation than asked for"));
-        let line = line.unwrap_or_else(|| panic!("not told: {log}"));
+        let line = log.lines().find(|line| line.contains(less)).unwrap();
         assert!(line.contains("WARN") && line.contains(told) && line.contains("rude"), "{line}");
         assert_eq!(rig.health()["servers"]["rude"]["isolation"], reached, "{wanted}");
         let page = rig.get("/metrics").text();
