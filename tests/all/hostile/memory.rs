@@ -22,7 +22,7 @@ fn assert_grows_less(rig: &Rig, limit: u64, burden: impl FnOnce()) {
 
 #[test]
 fn a_child_that_reads_nothing_does_not_fill_the_memory() {
-    let rig = rig([rude("freeze", "stateful").with("timeout", 60)]);
+    let rig = rig([rude("freeze", "stateful").with("timeout", 600)]);
     let session = Legacy::open(&rig.endpoint("rude"));
     let modern = Modern::new(&rig.endpoint("rude"));
     let text = json!({"text": "x".repeat(LARGE)});
