@@ -40,9 +40,10 @@ const START: Duration = Duration::from_secs(30);
 const SETTLE: Duration = Duration::from_secs(15);
 /// How long a stop may take: the whole stop ladder, and some.
 const STOP: Duration = Duration::from_secs(30);
-/// How long a process may outlive a bridge that was killed. It takes milliseconds, but a busy machine
-/// may let the spawner wait; what leaks stays for ever.
-pub const AFTERLIFE: Duration = Duration::from_secs(5);
+/// How long a process may outlive a bridge that was killed.
+const AFTERLIFE: Duration = Duration::from_secs(1);
+/// How long one may outlive a bridge that ended in order, where no time is promised.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// A running bridge. Dropped without [`Rig::stop`], it is killed with all that belongs to it.
 #[derive(Debug)]
@@ -337,15 +338,19 @@ impl Rig {
     ///
     /// When one does.
     pub fn expect_nothing_left(&self) {
+        self.expect_nothing_left_after(FAREWELL);
+    }
+
+    fn expect_nothing_left_after(&self, patience: Duration) {
         let mut left = Vec::new();
-        let none = holds_within(AFTERLIFE, || {
+        let none = holds_within(patience, || {
             left = self.left();
             left.is_empty()
         });
         assert!(none, "processes are left: {left:?}\n{}", self.stderr());
     }
 
-    /// Kills the bridge with -9; its children have to be gone a moment later.
+    /// Kills the bridge with -9; its children have to be gone a second later.
     ///
     /// # Panics
     ///
@@ -354,7 +359,7 @@ impl Rig {
         self.watcher.look();
         self.signal(Signal::KILL);
         self.wait_for_exit(STOP);
-        self.expect_nothing_left();
+        self.expect_nothing_left_after(AFTERLIFE);
     }
 
     /// The living processes of this rig, the bridge itself not counted. A zombie that outlives the

@@ -331,10 +331,15 @@ fn the_trash_is_not_emptied_while_somebody_decides() {
     fs::create_dir(&aside).unwrap();
     let held = trash::hold(&scene.store.0.root).unwrap();
     std::thread::scope(|scope| {
-        scope.spawn(|| empty_trash(&other.0, &mut Swept::default()));
-        std::thread::sleep(Duration::from_millis(100));
+        let (done, is_done) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            empty_trash(&other.0, &mut Swept::default());
+            done.send(()).unwrap();
+        });
+        assert!(is_done.recv_timeout(Duration::from_millis(100)).is_err(), "nobody waited");
         assert!(aside.exists());
         drop(held);
+        is_done.recv_timeout(Duration::from_secs(20)).unwrap();
     });
     assert!(!aside.exists());
 }
