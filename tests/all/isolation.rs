@@ -3,12 +3,14 @@
 //!
 //! Here are the scene and what lies outside of the workspace: files and processes. `bounds` has the
 //! limits and the network, `people` the users of each chat, `systems` kernels and users that cannot
-//! have it all, and `languages` real interpreters.
+//! have it all, `ways` every way from one person's process to another's, and `languages` real
+//! interpreters.
 
 mod bounds;
 mod languages;
 mod people;
 mod systems;
+mod ways;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -53,7 +55,7 @@ fn is_root() -> bool {
 }
 
 /// What a path or process that is kept from a server looks like to it.
-const REFUSED: &str = "EACCES|EPERM";
+const REFUSED: &str = "EACCES|EPERM|EROFS";
 /// Another process may also not be there at all.
 const UNSEEN: &str = "EACCES|EPERM|ENOENT|ESRCH";
 
@@ -223,8 +225,8 @@ fn what_is_outside_of_the_workspace_is_neither_read_nor_written() {
                         (&["remove", &text], REFUSED),
                         (&["list", &folder], REFUSED),
                         (&["create", &new], REFUSED),
-                        (&["link", &text, "mine"], "EACCES|EPERM|EXDEV"),
-                        (&["rename", &text, "mine"], "EACCES|EPERM|EXDEV"),
+                        (&["link", &text, "mine"], "EACCES|EPERM|EROFS|EXDEV"),
+                        (&["rename", &text, "mine"], "EACCES|EPERM|EROFS|EXDEV"),
                     ],
                 );
                 assert!(fs::metadata(&path).unwrap().len() > 0, "{kind} emptied {text}");
@@ -251,7 +253,7 @@ fn what_is_outside_of_the_workspace_is_neither_read_nor_written() {
                     (&["list", ".."], REFUSED),
                     (&["list", &jobs], REFUSED),
                     (&["create", "../planted"], REFUSED),
-                    (&["rename", "own", "../planted"], "EACCES|EPERM|EXDEV"),
+                    (&["rename", "own", "../planted"], "EACCES|EPERM|EROFS|EXDEV"),
                     (&["list", "/root"], REFUSED),
                     (&["list", "/tmp"], REFUSED),
                     (&["list", "/dev/shm"], REFUSED),
@@ -278,7 +280,7 @@ fn the_records_of_its_own_call_are_not_for_a_server() {
                 (&["await", "../request.json"], "ok"),
                 (&["read", "../request.json"], REFUSED),
                 (&["remove", "../request.json"], REFUSED),
-                (&["rename", "../request.json", "mine"], "EACCES|EPERM|EXDEV"),
+                (&["rename", "../request.json", "mine"], "EACCES|EPERM|EROFS|EXDEV"),
                 (&["await", "../metadata.json"], "ok"),
                 (&["write", "../metadata.json"], REFUSED),
                 (&["create", "../response.json"], REFUSED),
@@ -360,6 +362,37 @@ fn what_is_pontoons_own_stays_shut_beside_the_program() {
         ],
     );
     rig.stop();
+}
+
+#[test]
+fn files_with_secrets_of_the_bridge_are_shut_in_whatever_folder_they_lie() {
+    for level in walled() {
+        let place = Place::new();
+        let shared = place.path("shared");
+        fs::create_dir_all(shared.join("deep")).unwrap();
+        fs::write(shared.join("readme"), "for everybody").unwrap();
+        let secret = "0123456789abcdef";
+        // In a folder that may be read and named by a link in it, and beside the program.
+        let files = [shared.join("deep/link"), place.path("programs/token")];
+        for file in &files {
+            fs::write(file, secret).unwrap();
+            // Its mode is not what keeps it.
+            fs::set_permissions(file, fs::Permissions::from_mode(0o644)).unwrap();
+        }
+        symlink("deep/link", shared.join("alias")).unwrap();
+        let text = |path: &Path| path.display().to_string();
+        let isolation = json!({"level": level, "read": [text(&shared)]});
+        let rude = place.rude(isolation).with("mode", "stateless");
+        let plan = place.plan([rude]);
+        let plan = plan.variable("MCPO_LINK_SECRET_FILE", &text(&shared.join("alias")));
+        let rig = plan.variable("MCPO_API_KEY_FILE", &text(&files[1])).start();
+        let readme = text(&shared.join("readme"));
+        check(&rig, ADA, &[(&["read", &readme], "ok"), (&["list", &text(&shared)], REFUSED)]);
+        for file in files.iter().chain([&shared.join("alias")]) {
+            check(&rig, ADA, &[(&["read", &text(file)], REFUSED)]);
+        }
+        rig.stop();
+    }
 }
 
 #[test]

@@ -11,11 +11,11 @@ mod calls;
 #[cfg(target_os = "linux")]
 mod landlock;
 #[cfg(target_os = "linux")]
-mod network;
+mod mounts;
+#[cfg(target_os = "linux")]
+mod namespaces;
 #[cfg(target_os = "linux")]
 mod probe;
-#[cfg(target_os = "linux")]
-mod proc;
 #[cfg(target_os = "linux")]
 mod user;
 
@@ -147,8 +147,8 @@ mod linux {
     use libc::c_int;
 
     use super::calls::Filters;
-    use super::network::Namespace;
-    use super::{Means, landlock, proc, user};
+    use super::namespaces::{IPC, MOUNTS, NETWORK, Namespaces};
+    use super::{Means, landlock, mounts, user};
     use crate::cgroup::{Fresh, Place};
     use crate::command::Packed;
     use crate::confinement::{Network, Restriction};
@@ -158,7 +158,7 @@ mod linux {
     #[derive(Debug, Default)]
     pub(super) struct Tools {
         pub(super) cgroups: Option<Place>,
-        pub(super) namespace: Option<Namespace>,
+        pub(super) namespaces: Namespaces,
         pub(super) filters: Option<Filters>,
     }
 
@@ -171,14 +171,7 @@ mod linux {
         if let Some(cgroup) = cgroup {
             cgroup.enter().map_err(failed(Restriction::Cgroup))?;
         }
-        if command.confinement.network == Network::None
-            && let Some(namespace) = &means.tools.namespace
-        {
-            namespace.enter().map_err(failed(Restriction::Network))?;
-        }
-        if command.files.is_some() && means.support.own_proc {
-            proc::mount_own().map_err(failed(Restriction::Files))?;
-        }
+        enter_namespaces(command, means)?;
         if command.keeps_capabilities() {
             return Ok(());
         }
@@ -187,6 +180,29 @@ mod linux {
             user::become_user(user).map_err(failed(Restriction::User))?;
         }
         user::drop_capabilities().map_err(failed(Restriction::Capabilities))
+    }
+
+    /// Its own network, if it is to have none; its own table of shared memory; its own view of files.
+    fn enter_namespaces(command: &Packed<'_>, means: &Means) -> Result<(), (Step, c_int)> {
+        let failed = |restriction| move |error| (Step::Restrict(restriction), error);
+        let (support, namespaces) = (&means.support, &means.tools.namespaces);
+        let network = if command.confinement.network == Network::None { NETWORK } else { 0 };
+        let ipc = if command.confinement.deny_calls { IPC } else { 0 };
+        namespaces
+            .enter(network | ipc | if command.files.is_some() { MOUNTS } else { 0 })
+            .map_err(failed(if network == 0 {
+                Restriction::Calls
+            } else {
+                Restriction::Network
+            }))?;
+        let Some(files) = command.files.as_ref().filter(|_| support.own_mounts) else {
+            return Ok(());
+        };
+        let own_proc = || if support.own_proc { mounts::mount_proc() } else { Ok(()) };
+        mounts::keep_inside()
+            .and_then(|()| own_proc())
+            .and_then(|()| mounts::keep_read_only_but(&files.write))
+            .map_err(failed(Restriction::Files))
     }
 
     pub(super) fn keep_to_files(command: &Packed<'_>, means: &Means) -> Result<(), (Step, c_int)> {
@@ -213,6 +229,6 @@ mod linux {
 
     /// Whether the child has no network because it can open no sockets for one.
     fn is_offline_by_filter(command: &Packed<'_>, means: &Means) -> bool {
-        command.confinement.network == Network::None && means.tools.namespace.is_none()
+        command.confinement.network == Network::None && !means.support.network_namespace
     }
 }

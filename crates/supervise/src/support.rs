@@ -14,6 +14,12 @@ pub struct Support {
     /// Whether a child can have a network of its own, with nothing in it but its loopback. Where
     /// not, [`Network::None`] refuses it network sockets, by seccomp.
     pub network_namespace: bool,
+    /// Whether a child whose calls are refused also has its own table of System V and POSIX objects. No
+    /// restriction depends on it: the calls that would use them are refused anyway.
+    pub ipc_namespace: bool,
+    /// Whether a child that is kept to its files sees all others as read-only, so that it cannot change
+    /// their modes and times either. No restriction depends on it.
+    pub own_mounts: bool,
     /// Whether what a child starts can read its own `/proc/self` as well, when the child is kept
     /// to its files. No restriction depends on it.
     pub own_proc: bool,
@@ -147,6 +153,8 @@ mod tests {
             landlock_abi: Some(3),
             seccomp: true,
             network_namespace: true,
+            ipc_namespace: true,
+            own_mounts: true,
             own_proc: true,
             root: true,
             cgroup: Some(CgroupSupport { version: 2, memory: true, processes: true, cpu: true }),

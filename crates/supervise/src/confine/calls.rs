@@ -75,6 +75,22 @@ const DENIED: &[c_long] = &[
     libc::SYS_setns,
     libc::SYS_open_by_handle_at,
     libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    // Memory, queues and counters that every process of the machine can find by a number or a name,
+    // and that stay when their maker has ended.
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
     // What others do with their files. A watch needs no right that Landlock knows of, and tells the
     // names of jobs, which nobody may guess.
     libc::SYS_inotify_add_watch,
@@ -113,6 +129,26 @@ const DENIED: &[c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_modify_ldt,
 ];
+
+/// Calls that write beside a file's contents what any process may read there: Landlock has no right
+/// for them, so a server could leave words on every file of its user. They fail as they do on a file
+/// system that has no such attributes, which programs know.
+const NO_ATTRIBUTES: &[c_long] = &[
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    SYS_SETXATTRAT,
+    SYS_REMOVEXATTRAT,
+    SYS_FILE_SETATTR,
+];
+
+// Newer than `libc`; their numbers are the same everywhere.
+const SYS_SETXATTRAT: c_long = 463;
+const SYS_REMOVEXATTRAT: c_long = 466;
+const SYS_FILE_SETATTR: c_long = 469;
 
 /// Calls that change the limits or the share of the processor of a process, which is named by their
 /// first argument. Only 0, the caller itself, is let through: Landlock guards signals and memory, and
@@ -159,6 +195,7 @@ const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
 const FIRST_ARGUMENT: u32 = 16;
 const SECOND_ARGUMENT: u32 = 24;
+const THIRD_ARGUMENT: u32 = 32;
 
 const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 
@@ -180,6 +217,9 @@ impl Filter {
             case(*call, vec![give(fail_with(libc::EPERM))]);
         }
         if deny_calls {
+            for call in NO_ATTRIBUTES {
+                case(*call, vec![give(fail_with(libc::EOPNOTSUPP))]);
+            }
             // Its flags are behind a pointer. The C libraries then use `clone`.
             case(libc::SYS_clone3, vec![give(fail_with(libc::ENOSYS))]);
             case(
@@ -204,13 +244,7 @@ impl Filter {
                 case(*call, answer);
             }
         }
-        let mut socket = vec![load(FIRST_ARGUMENT)];
-        for family in families {
-            socket.push(jump(libc::BPF_JEQ, family.cast_unsigned(), 0, 1));
-            socket.push(give(ALLOW));
-        }
-        socket.push(give(fail_with(libc::EAFNOSUPPORT)));
-        case(libc::SYS_socket, socket);
+        case(libc::SYS_socket, allow_families(families));
         // A second set of numbers for the same calls.
         #[cfg(target_arch = "x86_64")]
         cases.push((0x4000_0000, vec![give(fail_with(libc::ENOSYS))]));
@@ -262,6 +296,27 @@ fn allow_zero(argument: u32) -> Vec<sock_filter> {
     vec![load(argument), jump(libc::BPF_JEQ, 0, 0, 1), give(ALLOW), give(fail_with(libc::EPERM))]
 }
 
+/// Lets a socket of these families through, and of netlink only the part that tells which interfaces
+/// and routes there are: through another part any two processes can talk.
+fn allow_families(families: &[c_int]) -> Vec<sock_filter> {
+    let refuse = || give(fail_with(libc::EAFNOSUPPORT));
+    let mut answer = vec![load(FIRST_ARGUMENT)];
+    for family in families {
+        if *family == libc::AF_NETLINK {
+            answer.push(jump(libc::BPF_JEQ, family.cast_unsigned(), 0, 4));
+            answer.push(load(THIRD_ARGUMENT));
+            answer.push(jump(libc::BPF_JEQ, libc::NETLINK_ROUTE.cast_unsigned(), 0, 1));
+            answer.push(give(ALLOW));
+            answer.push(refuse());
+        } else {
+            answer.push(jump(libc::BPF_JEQ, family.cast_unsigned(), 0, 1));
+            answer.push(give(ALLOW));
+        }
+    }
+    answer.push(refuse());
+    answer
+}
+
 fn load(offset: u32) -> sock_filter {
     instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, offset)
 }
@@ -289,7 +344,7 @@ mod tests {
     use super::*;
 
     /// What the filter says to a call: the kernel's machine, as far as filters here use it.
-    fn run(filter: &Filter, arch: u32, number: u32, arguments: [u64; 2]) -> u32 {
+    fn run(filter: &Filter, arch: u32, number: u32, arguments: [u64; 3]) -> u32 {
         let mut loaded = 0;
         let mut at = 0;
         loop {
@@ -303,6 +358,7 @@ mod tests {
                         ARCH => arch,
                         FIRST_ARGUMENT => arguments[0] as u32,
                         SECOND_ARGUMENT => arguments[1] as u32,
+                        THIRD_ARGUMENT => arguments[2] as u32,
                         other => panic!("loads from {other}"),
                     }
                 }
@@ -316,13 +372,13 @@ mod tests {
     }
 
     fn check(filter: &Filter, call: c_long, argument: c_int, expected: Result<(), c_int>) {
-        check_two(filter, call, [argument, 0], expected);
+        check_all(filter, call, [argument, 0, 0], expected);
     }
 
-    fn check_two(
+    fn check_all(
         filter: &Filter,
         call: c_long,
-        arguments: [c_int; 2],
+        arguments: [c_int; 3],
         expected: Result<(), c_int>,
     ) {
         let expected = expected.map_or_else(fail_with, |()| ALLOW);
@@ -340,6 +396,7 @@ mod tests {
                 libc::SYS_clone3 => Err(libc::ENOSYS),
                 libc::SYS_socket => Err(libc::EAFNOSUPPORT),
                 call if DENIED.contains(&call) => Err(libc::EPERM),
+                call if NO_ATTRIBUTES.contains(&call) => Err(libc::EOPNOTSUPP),
                 _ => Ok(()),
             };
             check(filter, call, 0, expected);
@@ -373,11 +430,11 @@ mod tests {
             }
             for (call, everything) in ONLY_ITSELF_BY_KIND {
                 for kind in 0..everything.cast_signed() {
-                    check_two(filter, *call, [kind, 0], Ok(()));
-                    check_two(filter, *call, [kind, 4321], refused);
+                    check_all(filter, *call, [kind, 0, 0], Ok(()));
+                    check_all(filter, *call, [kind, 4321, 0], refused);
                 }
-                check_two(filter, *call, [everything.cast_signed(), 0], refused);
-                check_two(filter, *call, [everything.cast_signed(), 4321], refused);
+                check_all(filter, *call, [everything.cast_signed(), 0, 0], refused);
+                check_all(filter, *call, [everything.cast_signed(), 4321, 0], refused);
             }
         }
     }
@@ -391,6 +448,12 @@ mod tests {
             let network = if offline { refused } else { Ok(()) };
             check(filter, libc::SYS_socket, libc::AF_UNIX, Ok(()));
             check(filter, libc::SYS_socket, libc::AF_NETLINK, Ok(()));
+            for (protocol, expected) in
+                [(libc::NETLINK_ROUTE, Ok(())), (libc::NETLINK_USERSOCK, refused)]
+            {
+                let arguments = [libc::AF_NETLINK, libc::SOCK_RAW, protocol];
+                check_all(filter, libc::SYS_socket, arguments, expected);
+            }
             check(filter, libc::SYS_socket, libc::AF_INET, network);
             check(filter, libc::SYS_socket, libc::AF_INET6, network);
             check(filter, libc::SYS_socket, libc::AF_VSOCK, refused);
@@ -404,9 +467,9 @@ mod tests {
     fn another_architecture_gets_nothing() {
         let filters = Filters::new();
         let filter = filters.choose(false, true).unwrap();
-        assert_eq!(run(filter, 0x4000_0003, 20, [0, 0]), fail_with(libc::ENOSYS));
+        assert_eq!(run(filter, 0x4000_0003, 20, [0; 3]), fail_with(libc::ENOSYS));
         #[cfg(target_arch = "x86_64")]
-        assert_eq!(run(filter, ARCHITECTURE, 0x4000_0000 + 41, [2, 0]), fail_with(libc::ENOSYS));
+        assert_eq!(run(filter, ARCHITECTURE, 0x4000_0000 + 41, [2, 0, 0]), fail_with(libc::ENOSYS));
     }
 
     #[test]

@@ -2,54 +2,60 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use libc::c_int;
+
 use super::calls::Filters;
 use super::linux::Tools;
-use super::network::Namespace;
-use super::{Means, landlock, proc, user};
+use super::namespaces::{self, IPC, MOUNTS, NETWORK, Namespaces, UserMaps};
+use super::{Means, landlock, mounts, user};
 use crate::cgroup::Place;
 use crate::confinement::User;
 use crate::support::Support;
 use crate::unix;
 
 /// What the process says when something worked. It may be killed at the next.
-const OWN_NETWORK: u8 = 1;
-const OWN_NETWORK_WITH_USER: u8 = 2;
-const OTHER_USER: u8 = 3;
-const FILTER: u8 = 4;
+const USER_NAMESPACE: u8 = 1;
+const OWN_NETWORK: u8 = 2;
+const OWN_IPC: u8 = 3;
+const OWN_MOUNTS: u8 = 4;
 const OWN_PROC: u8 = 5;
+const OTHER_USER: u8 = 6;
+const FILTER: u8 = 7;
 
 /// Looks what there is. Forks for a moment, so there must be no threads yet.
 pub(super) fn look() -> Means {
     let filters = Filters::new();
-    let with_user = Namespace::with_user();
-    let words = try_all(&filters, &with_user);
+    let maps = UserMaps::of_this_process();
+    let words = try_all(&filters, &maps);
     let worked = |word: u8| words.contains(&word);
-    let namespace = if worked(OWN_NETWORK) {
-        Some(Namespace::Own)
-    } else {
-        worked(OWN_NETWORK_WITH_USER).then_some(with_user)
+    let kind = |word: u8, kind: c_int| if worked(word) { kind } else { 0 };
+    let namespaces = Namespaces {
+        kinds: kind(OWN_NETWORK, NETWORK) | kind(OWN_IPC, IPC) | kind(OWN_MOUNTS, MOUNTS),
+        user: worked(USER_NAMESPACE).then_some(maps),
     };
     let cgroups = Place::look();
     let support = Support {
         landlock_abi: landlock::abi(),
         seccomp: worked(FILTER),
-        network_namespace: namespace.is_some(),
+        network_namespace: namespaces.has(NETWORK),
+        ipc_namespace: namespaces.has(IPC),
+        own_mounts: namespaces.has(MOUNTS),
         own_proc: worked(OWN_PROC),
         root: worked(OTHER_USER),
         cgroup: cgroups.as_ref().map(Place::support),
     };
-    Means { support, tools: Tools { cgroups, namespace, filters: Some(filters) } }
+    Means { support, tools: Tools { cgroups, namespaces, filters: Some(filters) } }
 }
 
 /// Tries all in a new process, and gives its words. None when there can be no process: then the
 /// spawner is not going to be one either.
-fn try_all(filters: &Filters, with_user: &Namespace) -> Vec<u8> {
+fn try_all(filters: &Filters, maps: &UserMaps) -> Vec<u8> {
     let Ok((ear, mouth)) = unix::pipe() else { return Vec::new() };
     // SAFETY: the new process only makes system calls, and leaves without running anything else
     // of this one.
     match unix::check(unsafe { libc::fork() }) {
         Ok(0) => {
-            try_here(&mouth, filters, with_user);
+            try_here(&mouth, filters, maps);
             // SAFETY: as above.
             unsafe { libc::_exit(0) }
         }
@@ -69,21 +75,30 @@ fn try_all(filters: &Filters, with_user: &Namespace) -> Vec<u8> {
 }
 
 /// Each step may leave this process with less, so the order matters.
-fn try_here(mouth: &OwnedFd, filters: &Filters, with_user: &Namespace) {
+fn try_here(mouth: &OwnedFd, filters: &Filters, maps: &UserMaps) {
     let say = |word: u8| {
         // SAFETY: writes one byte that is there. If nobody reads it, nobody asks.
         unsafe { libc::write(mouth.as_raw_fd(), [word].as_ptr().cast(), 1) };
     };
     // SAFETY: no memory is involved.
     let is_root = unsafe { libc::geteuid() } == 0;
-    if Namespace::Own.enter().is_ok() {
-        say(OWN_NETWORK);
-    } else if !is_root && with_user.enter().is_ok() {
-        // Root could not become another user in there.
-        say(OWN_NETWORK_WITH_USER);
+    // Root could not become another user in there.
+    if !is_root && maps.enter().is_ok() {
+        say(USER_NAMESPACE);
     }
-    if is_root && proc::mount_own().is_ok() {
-        say(OWN_PROC);
+    if namespaces::enter(NETWORK).is_ok() {
+        say(OWN_NETWORK);
+    }
+    if namespaces::enter(IPC).is_ok() {
+        say(OWN_IPC);
+    }
+    if namespaces::enter(MOUNTS).is_ok() && mounts::keep_inside().is_ok() {
+        if is_root && mounts::mount_proc().is_ok() {
+            say(OWN_PROC);
+        }
+        if mounts::keep_read_only_but(&[]).is_ok() {
+            say(OWN_MOUNTS);
+        }
     }
     if is_root && user::become_user(User { uid: 65_534, gid: 65_534 }).is_ok() {
         say(OTHER_USER);

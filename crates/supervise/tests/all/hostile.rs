@@ -222,6 +222,7 @@ fn name(error: &io::Error) -> String {
         Some(libc::EPERM) => "EPERM",
         Some(libc::ENOENT) => "ENOENT",
         Some(libc::EXDEV) => "EXDEV",
+        Some(libc::EROFS) => "EROFS",
         Some(libc::EAGAIN) => "EAGAIN",
         Some(libc::ENOMEM) => "ENOMEM",
         Some(libc::ENETUNREACH) => "ENETUNREACH",
