@@ -297,7 +297,8 @@ fn private_places(config: &Config, jobs_dir: &Path) -> Arc<[PathBuf]> {
     };
     let folders = [Some(jobs_dir), config.state_dir.as_deref(), config.log_dir.as_deref()];
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let places = folders.into_iter().chain([file]).flatten();
+    let secrets = config.secret_files.iter().map(PathBuf::as_path);
+    let places = folders.into_iter().chain([file]).flatten().chain(secrets);
     places.map(|path| real(&absolute(path))).collect()
 }
 

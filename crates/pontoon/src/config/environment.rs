@@ -109,7 +109,9 @@ fn take_file(
     let text = text.map_err(|error| format!("cannot read `{file}`: {error}"))?;
     // An editor ends the last line; the end of a line is no part of a secret.
     take(settings, name, text.trim_end_matches(['\r', '\n']))
-        .map_err(|expected| format!("`{file}`: {expected}"))
+        .map_err(|expected| format!("`{file}`: {expected}"))?;
+    settings.secret_files.push(file.into());
+    Ok(())
 }
 
 fn read_secret(file: &Path) -> io::Result<String> {
@@ -242,6 +244,7 @@ mod tests {
             state_dir: Some("state".into()),
             log_level: Level::WARN,
             log_dir: Some("/log".into()),
+            secret_files: Vec::new(),
         };
         check(EACH, &expected, &[]);
     }
@@ -303,9 +306,12 @@ mod tests {
         let path = file.path().to_str().unwrap();
         fs::write(&file, "hunter2\r\n").unwrap();
         let api_key = Some(Secret::new("hunter2"));
-        check(&[("MCPO_API_KEY_FILE", path)], &Settings { api_key, ..Settings::default() }, &[]);
+        let secret_files = vec![path.into()];
+        let expected =
+            Settings { api_key, secret_files: secret_files.clone(), ..Settings::default() };
+        check(&[("MCPO_API_KEY_FILE", path)], &expected, &[]);
         let owui_jwt_secret = Some(Secret::new("hunter2"));
-        let expected = Settings { owui_jwt_secret, ..Settings::default() };
+        let expected = Settings { owui_jwt_secret, secret_files, ..Settings::default() };
         check(&[("MCPO_OWUI_JWT_SECRET_FILE", path)], &expected, &[]);
         let told =
             format!("environment: MCPO_LINK_SECRET_FILE: `{path}`: expected at least 16 bytes");

@@ -101,6 +101,8 @@ pub struct Config {
     pub queue_wait: Duration,
     /// The absolute folder for log files, if there are to be any.
     pub log_dir: Option<PathBuf>,
+    /// The files that our own secrets were read from: no child may.
+    pub secret_files: Vec<PathBuf>,
     /// The keys by which clients come in; without any, everyone does.
     pub api_keys: Vec<ApiKey>,
     /// Whether a key is asked for everywhere.
@@ -222,6 +224,7 @@ impl Config {
             min_free_disk: settings.min_free_disk,
             queue_wait: settings.queue_wait,
             log_dir: settings.log_dir.as_deref().map(absolute),
+            secret_files: settings.secret_files.iter().map(|path| absolute(path)).collect(),
             strict_auth: settings.strict_auth || options.strict_auth,
             trusted_proxies: settings.trusted_proxies,
             identity: settings.identity,

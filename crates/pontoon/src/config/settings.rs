@@ -48,6 +48,8 @@ pub(super) struct Settings {
     pub(super) state_dir: Option<PathBuf>,
     pub(super) log_level: Level,
     pub(super) log_dir: Option<PathBuf>,
+    /// The files that secrets were read from.
+    pub(super) secret_files: Vec<PathBuf>,
 }
 
 impl Default for Settings {
@@ -87,6 +89,7 @@ impl Default for Settings {
             state_dir: None,
             log_level: Level::INFO,
             log_dir: None,
+            secret_files: Vec::new(),
         }
     }
 }
