@@ -1,5 +1,6 @@
 //! Servers and clients that mean harm, or act as if: nobody else hears, waits or pays for them.
 
+mod budget;
 mod memory;
 
 use std::fs;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use pontoon_supervise::{Ladder, Spawner};
+use pontoon_supervise::{Ladder, Spawner, memory_limit};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -20,11 +20,12 @@ use crate::back::isolation::{Impossible, real};
 use crate::back::spares::WarmMemory;
 use crate::back::{Back, Surroundings};
 use crate::config::isolation::Level;
-use crate::config::{Config, Server, Source};
+use crate::config::{Config, SMALLEST_BUDGET, Server, Source};
 use crate::front::auth::Auth;
 use crate::front::guard::Guard;
 use crate::front::http::{self, Site};
 use crate::front::identity::Identities;
+use crate::held::Held;
 use crate::jobs::{Links, Store, StoreError, StoreOptions, Writer};
 use crate::observe::metrics::Metrics;
 use crate::session::admit::Admission;
@@ -116,10 +117,11 @@ impl App {
         let admission =
             Admission::new(config.max_concurrent, config.queue_wait, Arc::clone(&metrics));
         let site = Arc::new(Site {
-            sessions: Arc::new(Sessions::new(entries, admission)),
+            sessions: Arc::new(Sessions::new(entries, admission, Arc::clone(&around.held))),
             streams: Default::default(),
             guard: Guard::new(&config.listen, &config.allowed_hosts, &config.allowed_origins),
             max_body: config.max_body,
+            held: Arc::clone(&around.held),
             started: Instant::now(),
             spawner,
             metrics,
@@ -277,11 +279,21 @@ fn surroundings(
         // Each call leaves a child that takes its time to end, and on a busy machine longer.
         max_stopping: (2 * config.max_concurrent).max(64),
         max_message: config.max_message,
+        held: Held::new(memory_budget(config)),
         queue_wait: config.queue_wait,
         base_url: config.base_url.as_str().into(),
         file_expiry: config.file_expiry,
         private: private_places(config, jobs_dir),
     })
+}
+
+/// How many bytes may be held for clients: what the configuration says, else a quarter of what we may use.
+fn memory_budget(config: &Config) -> usize {
+    let default = || {
+        let limit = memory_limit().unwrap_or(1 << 30) / 4;
+        usize::try_from(limit).unwrap_or(usize::MAX).max(SMALLEST_BUDGET)
+    };
+    config.memory_budget.unwrap_or_else(default)
 }
 
 /// Whether children run as users of their own.

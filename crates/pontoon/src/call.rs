@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::client::{Client, Principal};
+use crate::held::Held;
 use crate::observe::metrics::{Ending, Kind, ServerMetrics};
 use crate::outbox::{Item, Outbox};
 use crate::permits::{Permit, Permits};
@@ -179,6 +180,8 @@ pub struct Reply {
     /// Where the permit came from, to take another after a person has answered.
     permits: Option<(Arc<Permits>, Principal)>,
     tally: Option<(Arc<ServerMetrics>, Kind, Instant)>,
+    /// Where the answer is counted, and for whom, while the client has not taken it.
+    account: Option<(Arc<Held>, Principal)>,
     questions: Option<Arc<Questions>>,
     /// The questions asked on the way; nobody may answer them after the end.
     asked: Mutex<Vec<String>>,
@@ -194,6 +197,7 @@ impl Reply {
             permit: None,
             permits: None,
             tally: None,
+            account: None,
             questions,
             asked: Mutex::default(),
             is_done: false,
@@ -208,6 +212,11 @@ impl Reply {
     /// Counts how the call ends, and how long it took.
     pub fn count(&mut self, metrics: &Arc<ServerMetrics>, kind: Kind) {
         self.tally = Some((Arc::clone(metrics), kind, Instant::now()));
+    }
+
+    /// Counts the answer for this client until it is taken.
+    pub fn charge_to(&mut self, held: &Arc<Held>, client: &Principal) {
+        self.account = Some((Arc::clone(held), client.clone()));
     }
 
     /// Lets the call hold a permit until it ends.
@@ -269,7 +278,10 @@ impl Reply {
                 rewrite.insert_at_top(&format!("\"id\":{id}"))
             }
         };
-        let text = rewrite.replace(Slot::ResultSubscriptionId, self.id.clone()).finish();
+        let mut text = rewrite.replace(Slot::ResultSubscriptionId, self.id.clone()).finish();
+        if let Some((held, client)) = &self.account {
+            text = held.charge(client, text);
+        }
         self.finish(Some(Outcome::Answer(text, code, receipt.map(Box::new))));
     }
 

@@ -20,6 +20,7 @@ pub mod config;
 pub mod app;
 pub mod call;
 pub mod client;
+pub mod held;
 pub mod outbox;
 pub mod permits;
 

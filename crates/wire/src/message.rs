@@ -3,7 +3,9 @@
 //! A [`Message`] is the text of a frame and the places of the few members the bridge reads.
 //! Changing one is the business of [`crate::rewrite`].
 
+use std::any::Any;
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
@@ -18,6 +20,22 @@ pub const MAX_NAME: usize = 256;
 pub struct Message {
     text: Bytes,
     members: Members,
+    keep: Option<Keep>,
+}
+
+/// Something that lives as long as a message or any text that was made from it.
+pub type Keep = Arc<dyn Any + Send + Sync>;
+
+/// A text, and what lives as long.
+struct Kept {
+    text: Bytes,
+    _keep: Keep,
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
 }
 
 /// What a message is, by its members.
@@ -68,7 +86,25 @@ impl Message {
 
     /// A message whose text has been scanned.
     pub(crate) fn scanned(text: BytesMut, members: Members) -> Self {
-        Self { text: text.freeze(), members }
+        Self { text: text.freeze(), members, keep: None }
+    }
+
+    /// The same message, with something that lives as long as it or a text made from it.
+    pub fn keeping(self, keep: Keep) -> Self {
+        Self { keep: Some(keep), ..self }
+    }
+
+    /// The same message as another one, whose keep goes along.
+    pub(crate) fn keeping_as(self, other: &Self) -> Self {
+        Self { keep: other.keep.clone(), ..self }
+    }
+
+    /// A part of a text that was made from this message, with what is to live as long.
+    pub(crate) fn carry(&self, text: Bytes) -> Bytes {
+        match &self.keep {
+            Some(keep) => Bytes::from_owner(Kept { text, _keep: Arc::clone(keep) }),
+            None => text,
+        }
     }
 
     /// Like [`Message::parse`], for text the bridge wrote itself.

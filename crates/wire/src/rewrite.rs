@@ -60,7 +60,7 @@ impl From<Bytes> for Text {
 
 impl From<Message> for Text {
     fn from(message: Message) -> Self {
-        Self::Whole(message.text().clone())
+        Self::Whole(message.carry(message.text().clone()))
     }
 }
 
@@ -183,7 +183,7 @@ impl Rewrite {
         let Self { message, edits } = self;
         let text = message.text();
         if edits.is_empty() {
-            return Text::Whole(text.clone());
+            return Text::Whole(message.carry(text.clone()));
         }
         if text.len() <= COPY_UP_TO {
             let grown: usize = edits.iter().map(|edit| edit.new.len()).sum();
@@ -192,7 +192,7 @@ impl Rewrite {
             return Text::Whole(whole.freeze());
         }
         let mut all = Vec::with_capacity(edits.len() * 2 + 1);
-        pieces(text, &edits, |piece| all.push(piece));
+        pieces(text, &edits, |piece| all.push(message.carry(piece)));
         Text::Pieces(all)
     }
 
@@ -205,7 +205,8 @@ impl Rewrite {
         if self.edits.is_empty() {
             return self.message;
         }
-        Message::own(self.finish().to_bytes().to_vec())
+        let before = self.message.clone();
+        Message::own(self.finish().to_bytes().to_vec()).keeping_as(&before)
     }
 }
 

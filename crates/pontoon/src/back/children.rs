@@ -213,6 +213,7 @@ impl Back {
         let options = LinkOptions {
             heal: self.server.heal,
             max_message: self.around.max_message,
+            held: Arc::clone(&self.around.held),
             one_client: !client.key.is_shared() || self.server.mode == Mode::Stateless,
             heals: Arc::clone(&self.heals),
             span,

@@ -431,7 +431,7 @@ impl Exchange<'_> {
         tracing::warn!(server = %self.back.server.name, pid = self.lease.id(), why, "an answer was lost");
         self.back.around.metrics.refused(Limit::Message);
         CallError::ServerFailed(format!(
-            "an answer of the server `{}` was dropped because {why} (MCPO_MAX_MESSAGE); it may have been this call's, so its outcome is unknown",
+            "an answer of the server `{}` was dropped because {why}; it may have been this call's, so its outcome is unknown",
             self.back.server.name,
         ))
     }

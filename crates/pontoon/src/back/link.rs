@@ -21,6 +21,7 @@ use tracing::{Instrument, Span};
 
 use super::mailbox::{Heard, Mailbox};
 use super::reader::Reader;
+use crate::held::Held;
 use crate::observe::heals::HealLog;
 
 /// How much may wait to be written to a server that does not read: calls, and everything else.
@@ -38,6 +39,8 @@ pub struct LinkOptions {
     pub heal: HealMode,
     /// The longest message taken from the server.
     pub max_message: usize,
+    /// Where long messages of the server are counted.
+    pub held: Arc<Held>,
     /// Whether everything asked here comes from one client, so that a question of the server may go
     /// to any of its calls.
     pub one_client: bool,
@@ -410,6 +413,15 @@ impl Inner {
         }
     }
 
+    /// A message of the server cannot be taken. Whose answer it was cannot be known: all who wait hear
+    /// that it may be lost, and the child is replaced.
+    pub(super) fn lose(&mut self, why: &str) {
+        for waiting in self.peer.close() {
+            waiting.mailbox.push(Heard::Lost(why.to_owned()));
+        }
+        self.input = None;
+    }
+
     /// Queues something that is no call, unless the server reads nothing.
     fn say(&mut self, message: Text) {
         if self.outgoing_bytes <= MAX_OTHER_BYTES {
@@ -488,6 +500,7 @@ mod tests {
         let options = LinkOptions {
             heal: HealMode::Repair,
             max_message: 1024,
+            held: Held::new(1 << 20),
             one_client: true,
             heals: Arc::new(HealLog::new("demo")),
             span: Span::none(),

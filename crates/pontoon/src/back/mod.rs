@@ -40,6 +40,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Server;
+use crate::held::Held;
 use crate::jobs::{Links, Store, Writer};
 use crate::observe::heals::HealLog;
 use crate::observe::log::Hygiene;
@@ -70,6 +71,8 @@ pub struct Surroundings {
     pub max_stopping: usize,
     /// The largest message of a server.
     pub max_message: usize,
+    /// The bytes that are held for clients.
+    pub held: Arc<Held>,
     /// How long a call may wait for its turn.
     pub queue_wait: Duration,
     /// What links to files begin with.

@@ -16,9 +16,14 @@ use tokio::io::AsyncReadExt;
 
 use super::link::{GHOST, Inner, LinkOptions, Shared};
 use super::mailbox::Heard;
+use crate::held::{Full, Hold, SMALL};
 
 /// From this length on a line is worth a wider pipe.
 const LONG_LINE: usize = 256 * 1024;
+
+/// How long a server waits for room for the rest of a long line, and how often it is looked for.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The task of a link.
 pub(super) struct Reader {
@@ -27,13 +32,18 @@ pub(super) struct Reader {
     lines: Lines,
     doctor: LineDoctor,
     has_wide_pipe: bool,
+    /// Counts the line that is being read, if it is long.
+    hold: Hold,
+    /// Since when there is no room for more of it.
+    full_since: Option<Instant>,
 }
 
 impl Reader {
     pub(super) fn new(shared: Arc<Shared>, output: ChildOutput, options: &LinkOptions) -> Self {
         let lines = Lines::new(options.max_message);
         let doctor = LineDoctor::new(options.heal, options.max_message);
-        Self { shared, output, lines, doctor, has_wide_pipe: false }
+        let hold = options.held.hold(None);
+        Self { shared, output, lines, doctor, has_wide_pipe: false, hold, full_since: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -45,9 +55,9 @@ impl Reader {
                 timer.as_mut().reset(deadline.into());
                 is_armed = true;
             }
-            self.make_room();
+            let has_room = self.has_room();
             tokio::select! {
-                read = self.output.read_buf(self.lines.buffer()) => match read {
+                read = self.output.read_buf(self.lines.buffer()), if has_room => match read {
                     Ok(0) | Err(_) => break,
                     Ok(_) => self.handle_lines(),
                 },
@@ -58,6 +68,7 @@ impl Reader {
                     self.handle_timeout();
                 }
                 () = self.shared.wake.notified() => {}
+                () = tokio::time::sleep(LOOK_AGAIN), if !has_room => {}
             }
         }
     }
@@ -75,17 +86,36 @@ impl Reader {
         (blocked, earliest.filter(|_| is_new))
     }
 
-    /// Room to read into: little while little comes, more while a long line grows.
-    fn make_room(&mut self) {
+    /// Room to read into: little while little comes, more while a long line grows. False while the bridge
+    /// holds as much as it may: then the server has to wait, and after a while the line is lost.
+    fn has_room(&mut self) -> bool {
         let buffer = self.lines.buffer();
         if buffer.capacity() - buffer.len() < 1024 {
             let more = buffer.len().clamp(8 * 1024, 4 * 1024 * 1024);
+            if let Err(full) = self.hold.grow_to(buffer.len() + more) {
+                return self.wait_for_room(full);
+            }
+            self.full_since = None;
             buffer.reserve(more);
             if more >= LONG_LINE && !self.has_wide_pipe {
                 self.has_wide_pipe = true;
                 widen(&self.output);
             }
         }
+        true
+    }
+
+    fn wait_for_room(&mut self, full: Full) -> bool {
+        let since = *self.full_since.get_or_insert_with(Instant::now);
+        if since.elapsed() < PATIENCE {
+            return false;
+        }
+        self.full_since = None;
+        tracing::warn!(server = %self.shared.heals.server(), why = %full, "message dropped");
+        self.lines.drop_line();
+        self.hold = self.hold.none();
+        self.shared.lock().lose(&full.to_string());
+        true
     }
 
     fn handle_lines(&mut self) {
@@ -98,24 +128,34 @@ impl Reader {
             match line {
                 Ok(line) => self.doctor.take(line, inner.peer.heals()),
                 Err(too_long) => {
-                    // Whose answer it was cannot be known: whoever waits hears that it may be lost,
-                    // and the child is replaced.
                     tracing::warn!(server = %self.shared.heals.server(), %too_long, "message dropped");
-                    for waiting in inner.peer.close() {
-                        waiting.mailbox.push(Heard::Lost(too_long.to_string()));
-                    }
-                    inner.input = None;
+                    inner.lose(&format!("{too_long} (MCPO_MAX_MESSAGE)"));
                 }
             }
             self.handle_found(&mut inner);
         }
         inner.write();
         self.shared.heals.add(inner.peer.heals());
+        self.shrink();
+    }
+
+    /// Lets go of the memory of a long line that is over: the next one may be small, or never come.
+    fn shrink(&mut self) {
+        let buffer = self.lines.buffer();
+        if !self.hold.is_empty() && buffer.len() <= SMALL {
+            *buffer = BytesMut::from(&buffer[..]);
+            self.hold = self.hold.none();
+        }
     }
 
     fn handle_found(&mut self, inner: &mut Inner) {
         while let Some(found) = self.doctor.next_found() {
             match found {
+                Found::Message(message) if message.text().len() > SMALL => {
+                    // From now on the message itself says how long its memory is needed.
+                    let hold = self.hold.split(message.text().len());
+                    self.shared.handle(inner, hold.ride_with(message));
+                }
                 Found::Message(message) => self.shared.handle(inner, message),
                 Found::Noise(noise) => self.log_noise(&noise),
             }

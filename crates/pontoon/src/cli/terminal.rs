@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use pontoon_supervise::{Ladder, Spawner, Starting, harden_worker};
+use pontoon_supervise::{Ladder, Spawner, Starting, give_memory_back, harden_worker};
 
 use crate::config::{Config, Options, Remarks, Source};
 
@@ -57,6 +57,7 @@ pub fn source(config: &Config) -> String {
 /// The configuration, and the process that starts children: forked before any thread exists.
 pub fn begin(options: &Options) -> Result<(Config, Starting), ExitCode> {
     harden_worker();
+    give_memory_back();
     let config = load(options)?;
     let starting = Spawner::start();
     let starting =

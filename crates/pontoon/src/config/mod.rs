@@ -50,6 +50,7 @@ pub use server::{InheritEnv, Server};
 pub use storage::Storage;
 pub use template::{Start, Template};
 pub(crate) use values::listen as parse_listen;
+pub use variables::SMALLEST_BUDGET;
 
 use draft::Surroundings;
 use environment::Environment;
@@ -73,6 +74,8 @@ pub struct Config {
     pub max_body: usize,
     /// The largest message of a server, in bytes.
     pub max_message: usize,
+    /// How many bytes may be held for clients; `None` for a part of what there is.
+    pub memory_budget: Option<usize>,
     /// The absolute folder for what is learnt about the servers; may have to be made.
     ///
     /// `None` where no folder is ours to write (no `HOME`): then nothing is kept.
@@ -211,6 +214,7 @@ impl Config {
             log_level: settings.log_level,
             max_body: settings.max_body,
             max_message: settings.max_message,
+            memory_budget: settings.memory_budget,
             state_dir: settings.state_dir.as_deref().map(absolute),
             allowed_hosts: [settings.allowed_hosts, options.allowed_hosts.clone()].concat(),
             allowed_origins: settings.allowed_origins,

@@ -27,6 +27,9 @@ pub(super) struct Variable {
 pub(super) const SECRETS: &[&str] =
     &["MCPO_API_KEY", "MCPO_API_KEYS", "MCPO_LINK_SECRET", "MCPO_OWUI_JWT_SECRET"];
 
+/// The least that may be held for clients: a body and its answer, of the usual size.
+pub const SMALLEST_BUDGET: usize = 16 << 20;
+
 /// Every variable that this version knows.
 pub(super) const VARIABLES: &[Variable] = &[
     Variable {
@@ -171,6 +174,19 @@ pub(super) const VARIABLES: &[Variable] = &[
         default: "`64MiB`",
         doc: "The largest message of a server: bytes, or text such as `64MiB`.",
         read: |settings, text| units::size(text).map(|value| settings.max_message = value),
+    },
+    Variable {
+        name: "MCPO_MEMORY_BUDGET",
+        default: "a quarter of the memory of the machine, or of the container's limit",
+        doc: "How many bytes may be held for clients at once: bodies that are being read, answers that come or \
+              were not yet taken. One client may have a quarter of it. Beyond it requests get 503 (429 for a \
+              client with its share) with `Retry-After`. At least `16MiB`; bytes, or text such as `256MiB`.",
+        read: |settings, text| {
+            let value = units::size(text).ok().filter(|value| *value >= SMALLEST_BUDGET);
+            let value = value.ok_or("a size of at least `16MiB`, such as `256MiB`")?;
+            settings.memory_budget = Some(value);
+            Ok(())
+        },
     },
     Variable {
         name: "MCPO_STATEFUL_ENABLED",

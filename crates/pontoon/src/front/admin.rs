@@ -62,6 +62,10 @@ fn scene(site: &Site) -> Scene {
             let (used, limit) = site.budget.used();
             Usage { used, limit }
         },
+        held_bytes: {
+            let (used, limit) = site.held.used();
+            Usage { used, limit }
+        },
         waiting_calls: sessions.admission.waiting(),
         sessions: sessions.count(),
         disk: None,

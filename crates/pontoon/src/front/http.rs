@@ -27,19 +27,18 @@ use super::caller::Caller;
 use super::downloads;
 use super::guard::Guard;
 use super::identity::Identities;
-use super::respond::{Answer, empty, error};
+use super::respond::{Answer, empty, error, retry_after};
 use super::sse::{self, Streams};
 use super::streamable;
 use crate::back::budget::Budget;
+use crate::client::Principal;
+use crate::held::{Full, Held, Hold, RETRY_SECONDS};
 use crate::jobs::{Links, Store};
 use crate::observe::health::Sight;
 use crate::observe::metrics::{Limit, Metrics};
 use crate::observe::trace::{TRACEPARENT, Traces};
 use crate::session::Sessions;
 use crate::session::catalog::Entry;
-
-/// Connections at once.
-const MAX_CONNECTIONS: usize = 10_000;
 
 /// How long the head of a request may take, and its body.
 const HEAD_TIME: Duration = Duration::from_secs(10);
@@ -56,6 +55,8 @@ pub struct Site {
     pub guard: Guard,
     /// The largest body taken.
     pub max_body: usize,
+    /// The bytes that are held for clients.
+    pub held: Arc<Held>,
     /// When the bridge started.
     pub started: std::time::Instant,
     /// How many children live, the bridge's helper not counted.
@@ -81,7 +82,7 @@ pub struct Site {
 /// Serves connections until `stop`, then lets open ones finish.
 pub async fn serve(listener: TcpListener, site: Arc<Site>, stop: CancellationToken) {
     let connections = TaskTracker::new();
-    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let room = Arc::new(Semaphore::new(site.held.max_connections()));
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
@@ -290,8 +291,12 @@ fn unknown_server(site: &Site, name: &str) -> Answer {
     error(404, &ErrorObject::new(code::INVALID_REQUEST, text), None)
 }
 
-/// The whole body, or the response that refuses it.
-pub async fn read_body(request: Request<Incoming>, site: &Site) -> Result<BytesMut, Answer> {
+/// The whole body, and what counts it; or the response that refuses it.
+pub async fn read_body(
+    request: Request<Incoming>,
+    site: &Site,
+    client: &Principal,
+) -> Result<(BytesMut, Hold), Answer> {
     let max_body = site.max_body;
     let refuse = |status, text: String| {
         let mut answer = error(status, &ErrorObject::new(code::INVALID_REQUEST, text), None);
@@ -310,8 +315,17 @@ pub async fn read_body(request: Request<Incoming>, site: &Site) -> Result<BytesM
     if hint.lower() > max_body as u64 {
         return Err(too_large());
     }
+    let no_room = |full: Full| {
+        site.metrics.refused(Limit::Memory);
+        let text = format!("busy: {full}, try again in {RETRY_SECONDS} s");
+        retry_after(refuse(full.status(), text), Some(RETRY_SECONDS))
+    };
+    if site.held.has_its_share(client) {
+        return Err(no_room(Full::Share));
+    }
+    let mut hold = site.held.hold(Some(client));
     let mut body = request.into_body();
-    let mut whole = BytesMut::with_capacity(usize::try_from(hint.lower()).unwrap_or(0));
+    let mut whole = BytesMut::new();
     let reading = async {
         while !body.is_end_stream()
             && let Some(frame) = body.frame().await
@@ -323,6 +337,8 @@ pub async fn read_body(request: Request<Incoming>, site: &Site) -> Result<BytesM
             if whole.len() + data.len() > max_body {
                 return Err(too_large());
             }
+            let announced = usize::try_from(hint.lower()).unwrap_or(usize::MAX);
+            make_room(&mut whole, data.len(), announced, &mut hold).map_err(no_room)?;
             match data.try_into_mut() {
                 // The usual case: the whole body in one piece, taken without a copy.
                 Ok(data) if whole.is_empty() => whole = data,
@@ -333,10 +349,27 @@ pub async fn read_body(request: Request<Incoming>, site: &Site) -> Result<BytesM
         Ok(())
     };
     match tokio::time::timeout(BODY_TIME, reading).await {
-        Ok(Ok(())) => Ok(whole),
+        Ok(Ok(())) => Ok((whole, hold)),
         Ok(Err(answer)) => Err(answer),
         Err(_) => Err(refuse(408, "the body took too long".to_owned())),
     }
+}
+
+/// Room for more of a body: as it comes, and never more than twice of what has come, whatever was announced.
+fn make_room(
+    whole: &mut BytesMut,
+    more: usize,
+    announced: usize,
+    hold: &mut Hold,
+) -> Result<(), Full> {
+    let needed = whole.len() + more;
+    if whole.is_empty() || needed <= whole.capacity() {
+        return hold.grow_to(needed);
+    }
+    let size = (2 * whole.len()).min(announced).max(needed);
+    hold.grow_to(size)?;
+    whole.reserve(size - whole.len());
+    Ok(())
 }
 
 /// A response without a body, for a message that wants no answer.

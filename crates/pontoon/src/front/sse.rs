@@ -129,12 +129,12 @@ pub async fn message(
     if let Err(refusal) = check_content(request.headers()) {
         return error(refusal.status, &refusal.error, None);
     }
-    let body = match read_body(request, site).await {
-        Ok(body) => body,
+    let (body, hold) = match read_body(request, site, &caller.person.principal).await {
+        Ok(read) => read,
         Err(answer) => return answer,
     };
     let message = match Message::parse(body) {
-        Ok(message) => message,
+        Ok(message) => hold.ride_with(message),
         Err(why) => {
             let refusal = unreadable(why);
             return error(refusal.status, &refusal.error, None);

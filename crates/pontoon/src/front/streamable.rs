@@ -70,11 +70,11 @@ async fn post(
 ) -> Result<Answer, Refused> {
     check_media(request.headers())?;
     let headers = request.headers().clone();
-    let body = match read_body(request, site).await {
-        Ok(body) => body,
+    let (body, hold) = match read_body(request, site, &caller.person.principal).await {
+        Ok(read) => read,
         Err(answer) => return Ok(answer),
     };
-    let message = Message::parse(body).map_err(unreadable)?;
+    let message = hold.ride_with(Message::parse(body).map_err(unreadable)?);
     let id = message.slice(Slot::Id).filter(|id| id.as_ref() != b"null");
     let with_id = |refusal| Refused { refusal, id: id.clone() };
     message

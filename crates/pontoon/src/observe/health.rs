@@ -185,6 +185,7 @@ mod tests {
             permits: Usage { used: 2, limit: 8 },
             kept_calls: Usage { used: 1, limit: 1024 },
             kept_children: Usage { used: 80, limit: 100 },
+            held_bytes: Usage::default(),
             waiting_calls: 0,
             sessions: 4,
             disk: Some(DiskScene { free: 20, total: 100, min_free: 5, ..DiskScene::default() }),

@@ -16,6 +16,8 @@ pub struct Scene {
     pub kept_calls: Usage,
     /// Children that are kept for clients.
     pub kept_children: Usage,
+    /// Bytes that are held for clients.
+    pub held_bytes: Usage,
     /// Calls that wait for their turn.
     pub waiting_calls: usize,
     /// Sessions with clients.

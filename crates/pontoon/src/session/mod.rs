@@ -29,6 +29,7 @@ use crate::back::listen::{Filter, end};
 use crate::call::{Call, CallError, plain_notification};
 use crate::client::{Client, Person, Principal};
 use crate::config::Mode;
+use crate::held::Held;
 use crate::observe::metrics::{Ending, Kind, Limit};
 
 /// Sessions without a sign of life end after this.
@@ -51,17 +52,20 @@ pub struct Sessions {
     pub tasks: TaskTracker,
     /// What the streams of all sessions keep.
     memory: Arc<Memory>,
+    /// The bytes that are held for clients.
+    held: Arc<Held>,
     table: Mutex<HashMap<Arc<str>, Arc<Session>>>,
 }
 
 impl Sessions {
     /// No client yet.
-    pub fn new(entries: Entries, admission: Admission) -> Self {
+    pub fn new(entries: Entries, admission: Admission, held: Arc<Held>) -> Self {
         Self {
             entries: RwLock::new(Arc::new(entries)),
             admission,
             tasks: TaskTracker::new(),
             memory: Memory::of_all(),
+            held,
             table: Mutex::default(),
         }
     }
@@ -199,6 +203,7 @@ impl Sessions {
         mut call: Call,
     ) {
         call.reply.count(&entry.back.metrics, Kind::of(&call.request.method()));
+        call.reply.charge_to(&self.held, &call.client.person.principal);
         match entry.state() {
             State::Ready(catalog) => self.route(&catalog, entry, session, call),
             State::Failed(why) => call.reply.fail(failed(entry, &why)),

@@ -52,10 +52,8 @@ impl Lines {
                 if self.buffer.len() <= self.limit {
                     return None;
                 }
-                self.dropping = true;
                 // The memory of the long line goes with it.
-                self.buffer = BytesMut::new();
-                self.searched = 0;
+                self.drop_line();
                 return Some(Err(LineTooLong { limit: self.limit }));
             };
             let end = self.searched + found;
@@ -71,6 +69,13 @@ impl Lines {
             }
             return Some(Ok(line));
         }
+    }
+
+    /// Drops the line that is being read, to its end.
+    pub fn drop_line(&mut self) {
+        self.dropping = true;
+        self.buffer = BytesMut::new();
+        self.searched = 0;
     }
 
     /// Whether a carriage return ended a line since this was last asked.
@@ -111,6 +116,17 @@ mod tests {
         check(9, &["a\nb", "c\n", "\nd"], &[Ok("a"), Ok("bc"), Ok(""), Ok("d")]);
         check(9, &["a", "b", "\n"], &[Ok("ab")]);
         check(9, &["a\r\nb\rc\r", "\n"], &[Ok("a"), Ok(""), Ok("b"), Ok("c"), Ok("")]);
+    }
+
+    #[test]
+    fn a_line_can_be_dropped_while_it_is_read() {
+        let mut lines = Lines::new(100);
+        lines.buffer().extend_from_slice(b"first\nhalf of a li");
+        assert_eq!(lines.next_line().unwrap().unwrap(), "first");
+        assert_eq!(lines.next_line(), None);
+        lines.drop_line();
+        lines.buffer().extend_from_slice(b"ne\nnext\n");
+        assert_eq!(lines.next_line().unwrap().unwrap(), "next");
     }
 
     #[test]

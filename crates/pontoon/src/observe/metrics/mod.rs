@@ -50,6 +50,8 @@ labels! {
         Streams = "streams",
         /// `MCPO_MAX_BODY`.
         Body = "body",
+        /// `MCPO_MEMORY_BUDGET`.
+        Memory = "memory",
         /// `MCPO_MAX_MESSAGE`.
         Message = "message",
         /// The room on the disk, and `MCPO_MIN_FREE_DISK`.

@@ -249,6 +249,10 @@ fn kept(page: &mut Page, servers: &[ServerScene]) {
 fn limits(page: &mut Page, scene: &Scene) {
     let help = "Calls that wait for their turn (MCPO_QUEUE_WAIT).";
     page.single("pontoon_waiting_calls", Type::Gauge, help, scene.waiting_calls);
+    let help = "Bytes held for clients: bodies and answers that are not small.";
+    page.single("pontoon_held_bytes", Type::Gauge, help, scene.held_bytes.used);
+    let help = "How many bytes may be held for clients (MCPO_MEMORY_BUDGET).";
+    page.single("pontoon_held_bytes_limit", Type::Gauge, help, scene.held_bytes.limit);
     let limits = [
         ("concurrent", scene.permits),
         ("kept_calls", scene.kept_calls),

@@ -1,0 +1,95 @@
+//! Memory of this program: how much it may have, and giving back what it no longer needs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use libc::c_int;
+
+/// How many bytes this program may use before the system ends it: the least of what the machine has, what
+/// its cgroup and those above it allow, and its own limit. `None` where nothing tells.
+pub fn memory_limit() -> Option<u64> {
+    let machine = fs::read_to_string("/proc/meminfo").ok();
+    let machine = machine.as_deref().and_then(total_of);
+    let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let files = limit_files(Path::new("/sys/fs/cgroup"), &cgroups);
+    let of_file = |path: PathBuf| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    files.into_iter().filter_map(of_file).chain(machine).chain(own_limit()).min()
+}
+
+/// `MemTotal`, in bytes.
+fn total_of(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// The files that say what the cgroups of a process allow, of both versions, up to the root.
+fn limit_files(root: &Path, cgroups: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for line in cgroups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let (base, name) = match controllers {
+            "" => (root.to_owned(), "memory.max"),
+            _ if controllers.split(',').any(|it| it == "memory") => {
+                (root.join("memory"), "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        let path = path.trim_start_matches('/');
+        // In a container the path may be one of the machine's, where only the root is to be seen.
+        let own = Path::new(path).ancestors();
+        files.extend(own.map(|part| base.join(part).join(name)));
+    }
+    files
+}
+
+/// The limit on the address space of this process.
+fn own_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call writes one limit.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    (result == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+/// Sees that large pieces of memory go back to the system when they are freed. To be called first.
+///
+/// glibc learns from the first large piece that is freed to keep the next ones, up to 32 MiB each, and
+/// what is kept is also scattered: after a burst of large messages most of it would stay. With a fixed
+/// limit each large piece is a mapping of its own, which also grows without being copied.
+pub fn give_memory_back() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: sets a number of the allocator, before there are threads.
+    unsafe {
+        const LARGE: c_int = 256 * 1024;
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_says_how_much_it_has() {
+        assert_eq!(total_of("MemTotal:       24576 kB\nMemFree: 1 kB\n"), Some(24 << 20));
+        assert_eq!(total_of("MemFree: 1 kB\n"), None);
+        if cfg!(target_os = "linux") {
+            assert!(memory_limit().is_some_and(|bytes| bytes > 1 << 20));
+        }
+    }
+
+    #[test]
+    fn every_cgroup_up_to_the_root_has_a_say() {
+        let check = |cgroups: &str, expected: &[&str]| {
+            let files = limit_files(Path::new("/r"), cgroups);
+            assert_eq!(files, expected.iter().map(PathBuf::from).collect::<Vec<_>>());
+        };
+        check("0::/a/b\n", &["/r/a/b/memory.max", "/r/a/memory.max", "/r/memory.max"]);
+        check(
+            "5:cpu,memory:/x\n3:pids:/y\n",
+            &["/r/memory/x/memory.limit_in_bytes", "/r/memory/memory.limit_in_bytes"],
+        );
+        check("0::/\nbroken\n", &["/r/memory.max"]);
+    }
+}
