@@ -1,5 +1,7 @@
 //! Who may come in, and as whom: keys, proxies, users, chats, and those who only say so.
 
+mod people;
+
 use pontoon_tests::client::{Modern, Request, Response, Speaker};
 use pontoon_tests::rig::{Plan, Rig};
 use serde_json::json;

@@ -79,15 +79,30 @@ impl Person {
 /// Whom a limit is counted for: the best that is known of who is calling.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Principal {
-    /// A user, by the id a trusted front end gave.
-    User(Arc<str>),
+    /// A user, as a front end names them that is believed.
+    User(Arc<NamedUser>),
     /// Whoever holds this credential; a hash of it.
     Credential(Arc<str>),
     /// An address; of an IPv6 address its first 64 bits, for one client has them all.
     Address(IpAddr),
 }
 
+/// A user, by what a front end says.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct NamedUser {
+    /// The API key the front end showed, if it did: users of two keys are not the same, whatever
+    /// they are called.
+    pub key: Option<Arc<str>>,
+    /// The id.
+    pub id: Box<str>,
+}
+
 impl Principal {
+    /// The principal of a user that is named under this key.
+    pub fn of_user(key: Option<Arc<str>>, id: &str) -> Self {
+        Self::User(Arc::new(NamedUser { key, id: id.into() }))
+    }
+
     /// The principal of an address.
     pub fn of_address(address: IpAddr) -> Self {
         match address.to_canonical() {
@@ -105,11 +120,27 @@ impl Principal {
     }
 }
 
+/// The same text on every replica, different for different people: it is part of a [`Key`]'s.
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(user) => match (&user.key, &user.id) {
+                (None, id) => write!(f, "User({id:?})"),
+                (Some(key), id) => write!(f, "User({key:?}, {id:?})"),
+            },
+            Self::Credential(hash) => write!(f, "Credential({hash:?})"),
+            Self::Address(address) => write!(f, "Address({address})"),
+        }
+    }
+}
+
 /// Whose child and workspace serve a call, where they are kept.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Key {
-    /// A chat of a user, as a trusted front end names them.
+    /// A chat of a user, as a front end names them that is believed.
     Chat {
+        /// The API key the front end showed, if it did.
+        key: Option<Arc<str>>,
         /// The user, if one was named.
         user: Option<Arc<str>>,
         /// The chat, if one was named.
@@ -143,9 +174,12 @@ impl Key {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Chat { user, chat } => write!(f, "chat {user:?} {chat:?}"),
+            Self::Chat { key: None, user, chat } => write!(f, "chat {user:?} {chat:?}"),
+            Self::Chat { key: Some(key), user, chat } => {
+                write!(f, "chat {key:?} {user:?} {chat:?}")
+            }
             Self::Session(id) => write!(f, "session {id:?}"),
-            Self::Named(principal, name) => write!(f, "named {principal:?} {name:?}"),
+            Self::Named(principal, name) => write!(f, "named {principal} {name:?}"),
             Self::Credential(hash) => write!(f, "credential {hash}"),
             Self::Address(address) => write!(f, "address {address}"),
             Self::Once(id) => write!(f, "once {id}"),
@@ -159,18 +193,27 @@ mod tests {
 
     #[test]
     fn keys_of_different_people_have_different_names() {
-        let chat = |user: Option<&str>, chat: Option<&str>| Key::Chat {
+        let under = |key: Option<&str>, user: Option<&str>, chat: Option<&str>| Key::Chat {
+            key: key.map(Into::into),
             user: user.map(Into::into),
             chat: chat.map(Into::into),
         };
+        let chat = |user, chat| under(None, user, chat);
+        let user = |key: Option<&str>, id: &str| Principal::of_user(key.map(Into::into), id);
         let keys = [
+            under(Some("k"), Some("a"), Some("b")),
+            under(Some("l"), Some("a"), Some("b")),
+            under(Some("k"), None, Some("b")),
+            under(Some("k\" Some(\"a\")"), None, Some("b")),
             chat(Some("a"), Some("b")),
             chat(Some("a\" \"b"), None),
             chat(Some("a"), None),
             chat(None, Some("a")),
             Key::Session("a".into()),
             Key::Credential("a".into()),
-            Key::Named(Principal::User("a".into()), "b".into()),
+            Key::Named(user(None, "a"), "b".into()),
+            Key::Named(user(Some("k"), "a"), "b".into()),
+            Key::Named(user(None, "k\", \"a"), "b".into()),
             Key::Named(Principal::Credential("a".into()), "b".into()),
         ];
         let mut names: Vec<_> = keys.iter().map(ToString::to_string).collect();

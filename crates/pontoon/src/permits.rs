@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     fn user(name: &str) -> Principal {
-        Principal::User(name.into())
+        Principal::of_user(None, name)
     }
 
     fn address(last: u8) -> Principal {

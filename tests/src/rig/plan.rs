@@ -130,9 +130,10 @@ impl Plan {
 
     /// The first API key of the bridge, if it has any.
     pub(super) fn key(&self) -> Option<String> {
-        let (_, keys) = self.variables.iter().find(|(name, _)| name == "MCPO_API_KEYS")?;
-        let (_, key) = keys.split(',').next()?.split_once('=')?;
-        Some(key.to_owned())
+        let value = |name: &str| self.variables.iter().find(|(known, _)| known == name);
+        let unnamed = value("MCPO_API_KEY").map(|(_, key)| key.as_str());
+        let named = || value("MCPO_API_KEYS")?.1.split(',').next()?.split_once('=');
+        unnamed.or_else(|| named().map(|(_, key)| key)).map(str::to_owned)
     }
 
     /// Starts it and waits until it listens and every server that should has come up.

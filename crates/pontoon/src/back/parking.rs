@@ -168,7 +168,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     fn user(name: &str) -> Principal {
-        Principal::User(name.into())
+        Principal::of_user(None, name)
     }
 
     #[test]
@@ -200,7 +200,7 @@ mod tests {
         let parking = Parking::default();
         let key = Key::Session("a".into());
         // In another chat each time, which makes no difference.
-        let chat = |n: usize| Key::Chat { user: None, chat: Some(n.to_string().into()) };
+        let chat = |n: usize| Key::Chat { key: None, user: None, chat: Some(n.to_string().into()) };
         let mut places: Vec<_> =
             (0..MAX_OF_CLIENT).map(|n| parking.park(&chat(n), &user("a")).unwrap()).collect();
         places.push(parking.park(&key, &user("a")).unwrap());

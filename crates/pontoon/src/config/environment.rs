@@ -140,7 +140,7 @@ mod tests {
     use tracing::Level;
 
     use super::super::identity::IdentityHeaders;
-    use super::super::secret::{ApiKey, Secret};
+    use super::super::secret::{ApiKey, KeyName, Secret};
     use super::super::variables::SECRETS;
     use super::*;
 
@@ -211,7 +211,7 @@ mod tests {
             allowed_hosts: vec!["tools.example.org".to_owned(), "b:80".to_owned()],
             allowed_origins: vec!["https://chat.example.org".to_owned()],
             api_key: Some(Secret::new("k1")),
-            api_keys: vec![ApiKey { name: "alice".to_owned(), key: Secret::new("k2") }],
+            api_keys: vec![ApiKey { name: KeyName::Named("alice".into()), key: Secret::new("k2") }],
             strict_auth: true,
             trusted_proxies: vec!["10.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()],
             identity: IdentityHeaders {

@@ -45,7 +45,7 @@ pub use lifetime::{Files, Mode, SessionKey, Warm, Workspace};
 pub use name::{BadServerName, ServerName};
 pub use program::ProgramError;
 pub use remarks::{Place, Position, Remark, Remarks, Weight};
-pub use secret::{ApiKey, Secret};
+pub use secret::{ApiKey, KeyName, Secret};
 pub use server::{InheritEnv, Server};
 pub use storage::Storage;
 pub use template::{Start, Template};
@@ -514,7 +514,7 @@ mod tests {
     fn the_key_of_the_command_line_wins_over_that_of_the_environment() {
         let names_and_keys = |config: &Config| {
             let shown = |key: &ApiKey| {
-                (key.name.clone(), String::from_utf8(key.key.expose().to_vec()).unwrap())
+                (key.name.to_string(), String::from_utf8(key.key.expose().to_vec()).unwrap())
             };
             config.api_keys.iter().map(shown).collect::<Vec<_>>()
         };

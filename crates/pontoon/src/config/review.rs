@@ -80,7 +80,7 @@ fn review_keys(options: &Options, settings: &Settings, remarks: &mut Remarks) {
             tell(Weight::Warning, message);
         }
         let before = &keys[..index];
-        if before.iter().any(|other| other.name == *name) {
+        if before.iter().any(|other| other.name.as_str() == name.as_str()) {
             tell(Weight::Mistake, format!("there are two keys of the name `{name}`"));
         }
         if let Some(other) = before.iter().find(|other| other.key == *key) {

@@ -1,6 +1,7 @@
 //! Secrets of our own, which never show in a log.
 
 use std::fmt;
+use std::sync::Arc;
 
 /// Bytes that nobody may see.
 #[derive(Clone, PartialEq, Eq)]
@@ -9,10 +10,35 @@ pub struct Secret(Vec<u8>);
 /// A key by which a client may come in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiKey {
-    /// Whose it is, for the log.
-    pub name: String,
+    /// Whose it is.
+    pub name: KeyName,
     /// What the client shows.
     pub key: Secret,
+}
+
+/// Whose an API key is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyName {
+    /// The key of `MCPO_API_KEY`: of a front end with many people behind it, or of all who were told.
+    Unnamed,
+    /// A key of `MCPO_API_KEYS`: of a person, or of a program that stands for one.
+    Named(Arc<str>),
+}
+
+impl KeyName {
+    /// The name in the log, and where people and their folders are told apart.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Unnamed => "default",
+            Self::Named(name) => name,
+        }
+    }
+}
+
+impl fmt::Display for KeyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 impl Secret {
@@ -39,8 +65,8 @@ mod tests {
 
     #[test]
     fn debugging_shows_no_secret() {
-        let key = ApiKey { name: "alice".to_owned(), key: Secret::new("hunter2") };
-        assert_eq!(format!("{key:?}"), "ApiKey { name: \"alice\", key: Secret }");
+        let key = ApiKey { name: KeyName::Named("alice".into()), key: Secret::new("hunter2") };
+        assert_eq!(format!("{key:?}"), "ApiKey { name: Named(\"alice\"), key: Secret }");
         assert_eq!(key.key.expose(), b"hunter2");
     }
 }

@@ -9,7 +9,7 @@ use tracing::Level;
 
 use super::address::AddressBlock;
 use super::identity::IdentityHeaders;
-use super::secret::{ApiKey, Secret};
+use super::secret::{ApiKey, KeyName, Secret};
 
 /// What variables and options set, as it is without them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl Settings {
     /// All keys, the one without a name first.
     pub(super) fn keys(&self) -> Vec<ApiKey> {
         let unnamed =
-            self.api_key.iter().map(|key| ApiKey { name: "default".to_owned(), key: key.clone() });
+            self.api_key.iter().map(|key| ApiKey { name: KeyName::Unnamed, key: key.clone() });
         unnamed.chain(self.api_keys.iter().cloned()).collect()
     }
 }

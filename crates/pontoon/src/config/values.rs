@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use tracing::Level;
 
 use super::address::AddressBlock;
-use super::secret::{ApiKey, Secret};
+use super::secret::{ApiKey, KeyName, Secret};
 use super::template::is_header_name;
 
 /// One or more addresses with ports. Names but `localhost` are left out: what they mean may change.
@@ -106,7 +106,10 @@ pub(super) fn keys(text: &str) -> Result<Vec<ApiKey>, &'static str> {
         if name.is_empty() || name.len() > 64 || !name.chars().all(is_fit) {
             return Err(EXPECTED);
         }
-        Ok(ApiKey { name: name.to_owned(), key: key(text.trim()).map_err(|_| EXPECTED)? })
+        Ok(ApiKey {
+            name: KeyName::Named(name.into()),
+            key: key(text.trim()).map_err(|_| EXPECTED)?,
+        })
     });
     let keys = keys.collect::<Result<Vec<_>, _>>()?;
     if keys.is_empty() { Err(EXPECTED) } else { Ok(keys) }
@@ -176,7 +179,10 @@ mod tests {
 
     #[test]
     fn keys_have_names() {
-        let key = |name: &str, key: &str| ApiKey { name: name.to_owned(), key: Secret::new(key) };
+        let key = |name: &str, key: &str| ApiKey {
+            name: KeyName::Named(name.into()),
+            key: Secret::new(key),
+        };
         let both = || vec![key("alice", "k=1"), key("bob@x.org", "k2")];
         let good = [("alice=k=1, bob@x.org = k2", both()), ("alice=k=1\nbob@x.org=k2\n", both())];
         check(keys, &good, &["", ",", "k1", "=k1", "a=", "a=b c", "a b=c", "ä=b"]);

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::respond::{Answer, json};
-use crate::config::ApiKey;
+use crate::config::{ApiKey, KeyName};
 
 /// What a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct Auth {
 }
 
 struct Key {
-    name: String,
+    name: KeyName,
     /// Hashed, so that a comparison takes the same time for every length.
     hash: [u8; 32],
 }
@@ -73,7 +73,7 @@ impl Auth {
     /// The answer that refuses it: 401 without a key, 403 with a wrong one, 400 with two.
     // The answer goes out as it is; a box would only be opened again.
     #[allow(clippy::result_large_err)]
-    pub fn check(&self, headers: &HeaderMap, area: Area) -> Result<Option<&str>, Answer> {
+    pub fn check(&self, headers: &HeaderMap, area: Area) -> Result<Option<&KeyName>, Answer> {
         if self.keys.is_empty() {
             return Ok(None);
         }
@@ -100,7 +100,7 @@ impl Auth {
 
     /// The name of the key that was shown, or mcpo's words for why it was none.
     #[allow(clippy::result_large_err)]
-    fn admit(&self, shown: &Shown<'_>, area: Area) -> Result<&str, Answer> {
+    fn admit(&self, shown: &Shown<'_>, area: Area) -> Result<&KeyName, Answer> {
         let both = "Bearer, Basic";
         let missing = "Missing or invalid Authorization header";
         match shown {
@@ -128,12 +128,12 @@ impl Auth {
     }
 
     /// The name of a key. Every key is compared, so that the time says nothing of which was near.
-    fn find(&self, shown: &[u8]) -> Option<&str> {
+    fn find(&self, shown: &[u8]) -> Option<&KeyName> {
         let shown = hash(shown);
         let mut found = None;
         for key in &self.keys {
             if bool::from(key.hash.ct_eq(&shown)) {
-                found = Some(key.name.as_str());
+                found = Some(&key.name);
             }
         }
         found
@@ -142,7 +142,7 @@ impl Auth {
 
 impl std::fmt::Debug for Auth {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names: Vec<_> = self.keys.iter().map(|key| &key.name).collect();
+        let names: Vec<_> = self.keys.iter().map(|key| key.name.as_str()).collect();
         f.debug_struct("Auth").field("keys", &names).field("is_strict", &self.is_strict).finish()
     }
 }
@@ -218,14 +218,14 @@ mod tests {
             headers.append(AUTHORIZATION, HeaderValue::from_bytes(value.as_bytes()).unwrap());
         }
         match auth.check(&headers, area) {
-            Ok(name) => name.unwrap_or("open").to_owned(),
+            Ok(name) => name.map_or("open", KeyName::as_str).to_owned(),
             Err(answer) => line(answer),
         }
     }
 
     fn keys(pairs: &[(&str, &str)]) -> Vec<ApiKey> {
         let key = |(name, key): &(&str, &str)| ApiKey {
-            name: (*name).to_owned(),
+            name: KeyName::Named((*name).into()),
             key: Secret::new(*key),
         };
         pairs.iter().map(key).collect()

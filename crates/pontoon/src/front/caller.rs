@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::identity::Identity;
 use crate::client::{Key, Person, Principal};
-use crate::config::{Server, SessionKey};
+use crate::config::{KeyName, Server, SessionKey};
 
 /// Headers that are never handed to a server: they are for us.
 const OURS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "mcp-session-id"];
@@ -26,17 +26,11 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The caller of a request. `key` is the name of the API key it showed.
-    pub fn new(
-        identity: Identity,
-        headers: &HeaderMap,
-        key: Option<&str>,
-        is_secure: bool,
-        server: &Server,
-    ) -> Self {
-        let principal = match (&identity.user, key) {
-            (Some(user), _) => Principal::User(user.id.as_str().into()),
-            (None, Some(key)) => Principal::Credential(key.into()),
+    /// The caller of a request.
+    pub fn new(identity: Identity, headers: &HeaderMap, is_secure: bool, server: &Server) -> Self {
+        let principal = match (&identity.user, &identity.key) {
+            (Some(user), key) => Principal::of_user(key.as_ref().map(name), &user.id),
+            (None, Some(key)) => Principal::Credential(name(key)),
             (None, None) => Principal::of_address(identity.address),
         };
         let mut user = Vec::new();
@@ -77,9 +71,10 @@ impl Caller {
         if rule == SessionKey::Ip {
             return address();
         }
+        let key = identity.key.as_ref().map(name);
         let user = identity.user.as_ref().map(|user| Arc::from(user.id.as_str()));
         if let Some(chat) = &identity.chat {
-            return Key::Chat { user, chat: Some(chat.as_str().into()) };
+            return Key::Chat { key, user, chat: Some(chat.as_str().into()) };
         }
         if let Some(session) = session {
             return Key::Session(Arc::clone(session));
@@ -91,13 +86,17 @@ impl Caller {
             return Key::Named(self.person.principal.clone(), name.as_str().into());
         }
         if user.is_some() {
-            return Key::Chat { user, chat: None };
+            return Key::Chat { key, user, chat: None };
         }
         match identity.credential {
             Some(hash) => Key::Credential(hex(&hash).into()),
             None => address(),
         }
     }
+}
+
+fn name(key: &KeyName) -> Arc<str> {
+    key.as_str().into()
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -113,6 +112,7 @@ mod tests {
         Identity {
             address: [10, 0, 0, 1].into(),
             is_known_address: true,
+            key: None,
             user: None,
             chat: None,
             session: None,
@@ -123,7 +123,7 @@ mod tests {
     fn key(identity: Identity, session: Option<&str>, rule: SessionKey) -> String {
         let name = "demo".parse().unwrap();
         let server = Server::new(name, Ok("/bin/true".into()), Vec::new());
-        let caller = Caller::new(identity, &HeaderMap::new(), None, false, &server);
+        let caller = Caller::new(identity, &HeaderMap::new(), false, &server);
         let session = session.map(Arc::from);
         caller.key(session.as_ref(), rule).to_string()
     }
@@ -152,6 +152,25 @@ mod tests {
         check(no_user.clone(), None, &format!("credential {}", "01".repeat(32)));
         check(Identity { credential: None, ..no_user }, None, "address 10.0.0.1");
         assert_eq!(key(all, session, SessionKey::Ip), "address 10.0.0.1");
+    }
+
+    #[test]
+    fn a_key_is_part_of_who_asks() {
+        let user = || Some(User { id: "u".into(), email: None, name: None, role: None });
+        let under = |key: &str| Identity {
+            key: Some(KeyName::Named(key.into())),
+            user: user(),
+            ..identity()
+        };
+        let check = |identity, expected: &str| {
+            assert_eq!(key(identity, None, SessionKey::Auto), expected);
+        };
+        let (chat, name) = (Some("c".to_owned()), Some("n".to_owned()));
+        check(Identity { chat: chat.clone(), ..under("k") }, r#"chat "k" Some("u") Some("c")"#);
+        check(Identity { chat: chat.clone(), ..under("l") }, r#"chat "l" Some("u") Some("c")"#);
+        check(Identity { user: None, chat, ..under("k") }, r#"chat "k" None Some("c")"#);
+        check(Identity { session: name, ..under("k") }, r#"named User("k", "u") "n""#);
+        check(under("k"), r#"chat "k" Some("u") None"#);
     }
 
     #[test]

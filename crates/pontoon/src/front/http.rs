@@ -270,7 +270,7 @@ pub fn caller(
     let entry = site.sessions.entries().get(server).cloned();
     let entry = entry.ok_or_else(|| Box::new(unknown_server(site, server)))?;
     let is_secure = site.identities.is_secure(headers, peer);
-    let caller = Caller::new(identity, headers, key, is_secure, &entry.back.server);
+    let caller = Caller::new(identity, headers, is_secure, &entry.back.server);
     Ok((entry, caller))
 }
 

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::address::client_address;
 use super::token;
-use crate::config::{AddressBlock, IdentityHeaders, Secret};
+use crate::config::{AddressBlock, IdentityHeaders, KeyName, Secret};
 
 /// The longest id, name or address of mail that is believed, in bytes.
 const MAX_ID: usize = 256;
@@ -29,6 +29,9 @@ pub struct Identity {
     /// False when a trusted proxy did not say who is behind it: then `address` is only the proxy's,
     /// and two such requests must never be taken for one client.
     pub is_known_address: bool,
+    /// The API key that was shown. It is part of who asks: what one key says of people and chats
+    /// says nothing of those that another names alike.
+    pub key: Option<KeyName>,
     /// The user.
     pub user: Option<User>,
     /// The chat.
@@ -73,7 +76,7 @@ impl Identities {
         Self { trusted, names, jwt_secret }
     }
 
-    /// Who asks. `key` is the name of the API key that was shown.
+    /// Who asks. `key` is the API key that was shown.
     ///
     /// # Errors
     ///
@@ -82,7 +85,7 @@ impl Identities {
         &self,
         headers: &HeaderMap,
         peer: IpAddr,
-        key: Option<&str>,
+        key: Option<&KeyName>,
     ) -> Result<Identity, Refused> {
         self.identify_at(headers, peer, key, SystemTime::now())
     }
@@ -97,7 +100,7 @@ impl Identities {
         &self,
         headers: &HeaderMap,
         peer: IpAddr,
-        key: Option<&str>,
+        key: Option<&KeyName>,
         now: SystemTime,
     ) -> Result<Identity, Refused> {
         let is_trusted = |address| self.trusted.iter().any(|block| block.contains(address));
@@ -109,6 +112,7 @@ impl Identities {
         Ok(Identity {
             address: client.address,
             is_known_address: client.is_known,
+            key: key.cloned(),
             user,
             chat,
             session: only(headers, SESSION)?.and_then(plain),
@@ -188,11 +192,11 @@ fn decoded(name: String) -> String {
 }
 
 /// What tells one credential from another, and gives none away.
-fn credential(headers: &HeaderMap, key: Option<&str>) -> Result<Option<[u8; 32]>, Refused> {
+fn credential(headers: &HeaderMap, key: Option<&KeyName>) -> Result<Option<[u8; 32]>, Refused> {
     let foreign = only(headers, AUTHORIZATION.as_str())?.filter(|value| !value.is_empty());
     // The kinds are kept apart: nobody can pass for a key by sending its name.
     let (kind, value) = match (key, foreign) {
-        (Some(name), _) => ("key", name.as_bytes()),
+        (Some(name), _) => ("key", name.as_str().as_bytes()),
         (None, Some(value)) => ("authorization", value),
         (None, None) => return Ok(None),
     };
@@ -230,7 +234,8 @@ mod tests {
             map.append(*name, hyper::header::HeaderValue::from_bytes(value.as_bytes()).unwrap());
         }
         let now = UNIX_EPOCH + Duration::from_secs(NOW);
-        identities(secret).identify_at(&map, peer.parse().unwrap(), key, now)
+        let key = key.map(|name| KeyName::Named(name.into()));
+        identities(secret).identify_at(&map, peer.parse().unwrap(), key.as_ref(), now)
     }
 
     /// What is left of an identity on one line: address, user, chat, session.
