@@ -117,7 +117,12 @@ impl App {
         let admission =
             Admission::new(config.max_concurrent, config.queue_wait, Arc::clone(&metrics));
         let site = Arc::new(Site {
-            sessions: Arc::new(Sessions::new(entries, admission, Arc::clone(&around.held))),
+            sessions: Arc::new(Sessions::new(
+                entries,
+                admission,
+                Arc::clone(&around.held),
+                config.ways_to_say_who(),
+            )),
             streams: Default::default(),
             guard: Guard::new(&config.listen, &config.allowed_hosts, &config.allowed_origins),
             max_body: config.max_body,

@@ -154,6 +154,8 @@ pub enum Key {
     Credential(Arc<str>),
     /// A client address, for requests with nothing better.
     Address(IpAddr),
+    /// Only the API key without a name, which may be anybody's: nothing is kept under it.
+    Unnamed,
     /// Nobody that could be recognised: shares nothing with anyone.
     Once(Uuid),
 }
@@ -166,7 +168,7 @@ impl Key {
 
     /// Whether it is worth keeping a workspace under: whether it can ever come back.
     pub fn can_return(&self) -> bool {
-        !matches!(self, Self::Once(_))
+        !matches!(self, Self::Once(_) | Self::Unnamed)
     }
 }
 
@@ -182,6 +184,7 @@ impl fmt::Display for Key {
             Self::Named(principal, name) => write!(f, "named {principal} {name:?}"),
             Self::Credential(hash) => write!(f, "credential {hash}"),
             Self::Address(address) => write!(f, "address {address}"),
+            Self::Unnamed => f.write_str("unnamed"),
             Self::Once(id) => write!(f, "once {id}"),
         }
     }

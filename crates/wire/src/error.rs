@@ -28,6 +28,10 @@ pub mod code {
     pub const BUSY: i64 = -31429;
     /// It took too long.
     pub const TIMED_OUT: i64 = -31504;
+    /// No key was shown, or what was shown is none; outside the reserved range.
+    pub const UNAUTHORIZED: i64 = -31401;
+    /// The one who asks may not, or is not known well enough.
+    pub const FORBIDDEN: i64 = -31403;
     /// The session is not known here.
     pub const UNKNOWN_SESSION: i64 = -32001;
 }

@@ -1,20 +1,27 @@
-//! People behind API keys: a key is part of who asks.
+//! People behind API keys: a key is part of who asks, and one key is not one person.
 
 use std::collections::HashSet;
 
 use pontoon_tests::client::{Legacy, Modern, Response, Speaker};
-use pontoon_tests::rig::{Plan, Rig, Server};
+use pontoon_tests::rig::{Plan, Rig, Server, bridge_command};
 use serde_json::{Value, json};
 
-use super::{CHAT, Headers, USER};
-use crate::{fixture, plan};
+use super::{CHAT, GOOD, Headers, OTHER_USER, SECRET, TOKEN, USER};
+use crate::{binaries, fixture, plan};
 
 const FRONT: (&str, &str) = ("Authorization", "Bearer the-key-of-the-front-end");
 const BOB: (&str, &str) = ("Authorization", "Bearer the-key-of-bob");
 const KEYS: &str = "owui=the-key-of-the-front-end,bob=the-key-of-bob";
+/// What is not said about who asks.
+const NOT_AT_ALL: Headers<'static> = &[];
 
 fn named_keys(server: Server) -> Plan {
     plan([server]).variable("MCPO_API_KEYS", KEYS)
+}
+
+/// A bridge with the one key that has no name.
+fn one_key(server: Server) -> Plan {
+    plan([server]).variable("MCPO_API_KEY", "the-key-of-the-front-end")
 }
 
 fn with_files(mode: &str) -> Server {
@@ -109,4 +116,130 @@ fn what_a_user_may_have_is_counted_for_each_key() {
     drop(working);
     rig.wait_for_gauge("running", 0);
     rig.stop();
+}
+
+/// Two people with two chats each, by what the front end says of them.
+const BY_HEADERS: [Headers<'static>; 4] = [
+    &[FRONT, (USER, "u1"), (CHAT, "c1")],
+    &[FRONT, (USER, "u1"), (CHAT, "c2")],
+    &[FRONT, (USER, "u2"), (CHAT, "c3")],
+    &[FRONT, (USER, "u2"), (CHAT, "c4")],
+];
+const BY_TOKEN: [Headers<'static>; 4] = [
+    &[FRONT, (TOKEN, GOOD), (CHAT, "c1")],
+    &[FRONT, (TOKEN, GOOD), (CHAT, "c2")],
+    &[FRONT, (TOKEN, OTHER_USER), (CHAT, "c1")],
+    &[FRONT, (TOKEN, OTHER_USER), (CHAT, "c2")],
+];
+
+#[test]
+fn two_people_with_two_chats_each_share_nothing_through_one_key() {
+    for mode in ["stateful", "stateless"] {
+        let by_headers = one_key(with_files(mode)).start();
+        let signed = one_key(with_files(mode)).variable("MCPO_OWUI_JWT_SECRET", SECRET);
+        let by_token = signed.start();
+        let check = if mode == "stateful" { check_apart } else { check_folders };
+        check(&by_headers, &BY_HEADERS);
+        check(&by_token, &BY_TOKEN);
+        // Not at all, and with what is not signed where only what is signed counts.
+        for (rig, headers, way) in [
+            (&by_headers, NOT_AT_ALL, "{{CHAT_ID}}"),
+            (&by_token, NOT_AT_ALL, "MCPO_OWUI_JWT_SECRET"),
+            (&by_token, &BY_HEADERS[0][1..], "MCPO_OWUI_JWT_SECRET"),
+        ] {
+            let headers = [&[FRONT][..], headers].concat();
+            for tool in ["pid", "folder"] {
+                let refused = call(rig, &headers, tool, json!({}));
+                assert_eq!(refused.status(), 403, "{headers:?}: {}", refused.text());
+                let text = refused.error_text();
+                let ways = ["ENABLE_FORWARD_USER_INFO_HEADERS", "JWT_SECRET", "MCPO_API_KEYS=me="];
+                let missing = ways.iter().chain([&way]).find(|way| !text.contains(**way));
+                assert_eq!(missing, None, "{text}");
+            }
+        }
+        let pool = by_headers.health()["stateful_processes"]["used"].clone();
+        assert_eq!(pool, if mode == "stateful" { 4 } else { 0 }, "none for the refused");
+        by_headers.stop();
+        by_token.stop();
+    }
+}
+
+#[test]
+fn what_needs_nobody_is_open_to_the_key_without_a_name() {
+    // What a server offers belongs to nobody, and a session, a name or an address tells people apart.
+    let rig = one_key(fixture("stateful")).start();
+    let mut client = Modern::with(&rig.endpoint("fixture"), &[FRONT]);
+    for method in ["server/discover", "tools/list", "prompts/list", "resources/list"] {
+        let response = client.ask(1, method, json!({}));
+        assert_eq!(response.status(), 200, "{method}: {}", response.text());
+    }
+    let refused = client.ask(2, "resources/read", json!({"uri": "test://static-text"}));
+    assert_eq!(refused.status(), 403, "{}", refused.text());
+    let mut session = Legacy::open_with(&rig.endpoint("fixture"), &[FRONT]);
+    assert!(session.call(1, "pid", json!({})).tool_text().is_some());
+    session.end();
+    told(&rig, &[FRONT, ("X-Session-Id", "s1")], "pid", json!({}));
+    drop(client);
+    rig.stop();
+    let rig = one_key(fixture("stateless")).start();
+    told(&rig, &[FRONT], "pid", json!({}));
+    rig.stop();
+}
+
+#[test]
+fn a_server_may_be_shared_by_all_who_show_a_key_or_come_from_an_address() {
+    for rule in ["credential", "ip"] {
+        let server = fixture("stateful").with("session_key", rule);
+        let keys = one_key(server).variable("MCPO_API_KEYS", "bob=the-key-of-bob");
+        let rig = keys.start();
+        let plain = told(&rig, &[FRONT], "pid", json!({}));
+        for same in [&[FRONT][..], BY_HEADERS[0], &[FRONT, ("X-Session-Id", "s1")]] {
+            assert_eq!(told(&rig, same, "pid", json!({})), plain, "{rule} {same:?}");
+        }
+        let bobs = told(&rig, &[BOB], "pid", json!({}));
+        assert_eq!(bobs == plain, rule == "ip", "{rule}");
+        rig.stop();
+    }
+}
+
+#[test]
+fn a_key_with_a_name_is_a_person() {
+    let rig = one_key(fixture("stateful")).variable("MCPO_API_KEYS", "bob=the-key-of-bob").start();
+    let bob = told(&rig, &[BOB], "pid", json!({}));
+    assert_eq!(told(&rig, &[BOB], "pid", json!({})), bob);
+    assert_eq!(call(&rig, &[FRONT], "pid", json!({})).status(), 403);
+    rig.stop();
+}
+
+#[test]
+fn that_people_have_to_be_named_is_told_before_the_first_call() {
+    let told = "`fixture` keeps a process or a folder for each person, and the key of MCPO_API_KEY \
+                is not one person";
+    let rig = one_key(fixture("stateful")).start();
+    let health = rig.health();
+    let note = health["note"].as_str().unwrap();
+    assert!(note.starts_with(told), "{note}");
+    for way in ["ENABLE_FORWARD_USER_INFO_HEADERS", "{{USER_ID}}", "MCPO_API_KEYS=me=KEY"] {
+        assert!(note.contains(way), "{note}");
+    }
+    assert_eq!(health["status"], "ok", "it is no fault");
+    let said = rig.stderr();
+    assert!(said.contains(&format!("note: {told}")), "{said}");
+    assert!(said.contains("--header \"Authorization: Bearer KEY\""), "{said}");
+    assert!(rig.log().contains(told), "{}", rig.log());
+    let checked = bridge_command(&binaries().pontoon, rig.directory())
+        .args(["check", "--config", "mcp-servers.json"])
+        .env("MCPO_API_KEY", "the-key-of-the-front-end")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.success() && said.contains(&format!("note: {told}")), "{said}");
+    rig.stop();
+    // Where nothing is kept, or each key is a person's, there is nothing to tell.
+    for plan in [one_key(fixture("stateless")), named_keys(fixture("stateful"))] {
+        let rig = plan.start();
+        assert_eq!(rig.health()["note"], Value::Null);
+        assert!(!rig.stderr().contains("note:"), "{}", rig.stderr());
+        rig.stop();
+    }
 }

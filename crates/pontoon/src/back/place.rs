@@ -12,7 +12,6 @@ use super::children::chain;
 use super::{Back, Surroundings};
 use crate::call::CallError;
 use crate::client::Client;
-use crate::config::{Mode, Workspace};
 use crate::jobs::{Bounds, Job, JobError, SessionSpace, Snapshot};
 use crate::observe::metrics::Limit;
 
@@ -114,9 +113,7 @@ impl Place {
 impl Back {
     /// A place for a child of this client.
     pub(super) async fn place_for(&self, client: &Client) -> Result<Place, CallError> {
-        let is_kept =
-            self.server.mode != Mode::Stateless || self.server.workspace == Workspace::Session;
-        if !is_kept || !client.key.can_return() {
+        if !self.server.has_sessions() || !client.key.can_return() {
             return self.own_place().await.map_err(|error| self.around.no_place(&error));
         }
         let (store, server) = (self.around.store.clone(), self.server.name.to_string());

@@ -37,4 +37,7 @@ fn describe(config: &Config) {
             server.timeout.as_secs()
         ));
     }
+    if let Some(note) = config.note() {
+        say(&format!("note: {note}"));
+    }
 }

@@ -84,13 +84,26 @@ fn greet(config: &Config, app: &App) {
     if let Some(server) = config.servers.first() {
         let name = &server.name;
         tell("add it to a client:");
+        let (header, bearer) = match config.api_keys.is_empty() {
+            true => ("", ""),
+            false => (" --header \"Authorization: Bearer KEY\"", ", bearer KEY"),
+        };
         tell(&format!(
-            "  Claude Code   claude mcp add --transport http {name} http://{address}/mcp/{name}"
+            "  Claude Code   claude mcp add --transport http {name} http://{address}/mcp/{name}{header}"
         ));
         tell(&format!(
-            "  Open WebUI    Settings, External Tools, MCP: http://{address}/mcp/{name}"
+            "  Open WebUI    Settings, External Tools, MCP: http://{address}/mcp/{name}{bearer}"
         ));
         tell(&format!("  shell         pontoon tools {name}"));
+        if !header.is_empty() {
+            tell(
+                "  KEY is one person's own with MCPO_API_KEYS=me=KEY, and a front end's with MCPO_API_KEY=KEY",
+            );
+        }
+    }
+    if let Some(note) = config.note() {
+        tell(&format!("note: {note}"));
+        tracing::info!(note, "calls have to say who asks");
     }
 }
 

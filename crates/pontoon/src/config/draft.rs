@@ -181,9 +181,16 @@ impl Draft {
     /// Whoever comes from one address would use a process with the account of the first.
     fn compare_with_session_key(&self, written: &Written<'_>, reader: &mut Reader<'_>) {
         let Some(key) = written.key("session_key") else { return };
-        if self.is_stateful && self.session_key == SessionKey::Ip && self.is_personal() {
-            let message = "all who come from one address would share a process, but `args` or \
-                           `env` have ${user:..} or ${header:..}";
+        let who = match self.session_key {
+            SessionKey::Auto => return,
+            SessionKey::Credential => "show one API key",
+            SessionKey::Ip => "come from one address",
+        };
+        if self.is_stateful && self.is_personal() {
+            let message = format!(
+                "all who {who} would share a process, but `args` or `env` have ${{user:..}} or \
+                 ${{header:..}}"
+            );
             reader.about_name(Weight::Mistake, key, message);
         }
     }

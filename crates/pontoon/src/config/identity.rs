@@ -1,4 +1,7 @@
-//! The headers in which a trusted proxy says who calls.
+//! The headers in which a front end says who calls, and what to do where it does not.
+
+use super::lifetime::SessionKey;
+use super::server::Server;
 
 /// The names of the headers, in lower case. The defaults are those of Open WebUI.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,5 +31,74 @@ impl Default for IdentityHeaders {
             chat: name("chat-id"),
             jwt: name("user-jwt"),
         }
+    }
+}
+
+impl IdentityHeaders {
+    /// How to say who asks, for the person who set up a front end that does not. `is_signed`: only a
+    /// signed token counts.
+    pub fn ways_to_say_who(&self, is_signed: bool) -> String {
+        let Self { user, chat, jwt, .. } = self;
+        let forward = match is_signed {
+            true => format!(
+                "Open WebUI must sign who asks (the header {jwt}), because MCPO_OWUI_JWT_SECRET is set and what is not \
+                 signed names nobody: set ENABLE_FORWARD_USER_INFO_HEADERS=true and \
+                 FORWARD_USER_INFO_HEADER_JWT_SECRET to the same secret there"
+            ),
+            false => format!(
+                "in Open WebUI set ENABLE_FORWARD_USER_INFO_HEADERS=true, best with \
+                 FORWARD_USER_INFO_HEADER_JWT_SECRET there and the same secret as MCPO_OWUI_JWT_SECRET here, or give \
+                 the connection the headers {user}: {{{{USER_ID}}}} and {chat}: {{{{CHAT_ID}}}}"
+            ),
+        };
+        format!(
+            "{forward}; for one person, such as with Claude Code, give the key a name: MCPO_API_KEYS=me=KEY in place \
+             of MCPO_API_KEY; or let all who show the key share one process and folder: \"session_key\": \"credential\""
+        )
+    }
+}
+
+/// What is worth knowing before the first call where there is a key without a name: which servers
+/// it does not open by itself, and the ways that do.
+pub fn note_on_people<'s>(
+    servers: impl IntoIterator<Item = &'s Server>,
+    ways: &str,
+) -> Option<String> {
+    let needs = |server: &&Server| server.has_sessions() && server.session_key == SessionKey::Auto;
+    let names = servers.into_iter().filter(needs).map(|server| format!("`{}`", server.name));
+    let mut names: Vec<_> = names.collect();
+    names.sort_unstable();
+    let (first, more) = names.split_first()?;
+    let (each, names) = match more {
+        [] => ("keeps", first.clone()),
+        _ => ("keep", names.join(", ")),
+    };
+    Some(format!(
+        "{names} {each} a process or a folder for each person, and the key of MCPO_API_KEY is not one person: a call \
+         that shows it and says neither user nor chat nor session is refused. {}{}",
+        ways[..1].to_uppercase(),
+        &ways[1..]
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lifetime::Workspace;
+    use super::*;
+
+    #[test]
+    fn servers_that_keep_something_for_people_are_named() {
+        let server = |name: &str| Server::new(name.parse().unwrap(), Ok("/bin/a".into()), vec![]);
+        let kept = |name: &str| Server { workspace: Workspace::Session, ..server(name) };
+        let shared = Server { session_key: SessionKey::Credential, ..kept("shared") };
+        let ways = IdentityHeaders::default().ways_to_say_who(false);
+        let note = |servers: &[Server]| note_on_people(servers, &ways);
+        assert_eq!(note(&[server("plain"), shared.clone()]), None);
+        let one = note(&[server("plain"), kept("b"), shared]).unwrap();
+        assert!(one.starts_with("`b` keeps a process"), "{one}");
+        assert!(one.contains("In Open WebUI set ENABLE_"), "{one}");
+        assert!(one.contains("x-openwebui-chat-id: {{CHAT_ID}}"), "{one}");
+        let two = note(&[kept("b"), kept("a")]).unwrap();
+        assert!(two.starts_with("`a`, `b` keep a process"), "{two}");
     }
 }

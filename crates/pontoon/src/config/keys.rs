@@ -158,10 +158,17 @@ pub(super) const KEYS: &[Key] = &[
         also: &[],
         default: "\"auto\"",
         doc: "By what sessions are told apart. `\"auto\"`: user and chat, else the MCP session, \
-              else `X-Session-Id`, else the credential, else the address. `\"ip\"`: the address \
-              alone, which is everybody's where all come through one proxy.",
+              else `X-Session-Id`, else the named API key, else the address; a request that shows \
+              only the key without a name (`MCPO_API_KEY`) is refused, because it may be anybody's. \
+              `\"credential\"`: the API key alone, so that all who show one key share a process and \
+              a folder. `\"ip\"`: the address alone, which is everybody's where all come through \
+              one proxy.",
         read: |draft, node, reader, _| {
-            let words = [("auto", SessionKey::Auto), ("ip", SessionKey::Ip)];
+            let words = [
+                ("auto", SessionKey::Auto),
+                ("credential", SessionKey::Credential),
+                ("ip", SessionKey::Ip),
+            ];
             draft.session_key = reader.word(node, &words).unwrap_or_default();
         },
     },

@@ -66,9 +66,12 @@ pub enum Files {
 /// By what the sessions of a server are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SessionKey {
-    /// By user and chat, else by what else is known of the client, its address at last.
+    /// By user and chat, else by what else is known of the client, its address at last. The API key
+    /// without a name is nobody's own, and not enough.
     #[default]
     Auto,
+    /// By the API key alone, or by the address where none was shown.
+    Credential,
     /// By the address of the client alone.
     Ip,
 }

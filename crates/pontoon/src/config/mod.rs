@@ -39,7 +39,7 @@ mod values;
 mod variables;
 
 pub use address::{AddressBlock, BadAddressBlock};
-pub use identity::IdentityHeaders;
+pub use identity::{IdentityHeaders, note_on_people};
 pub use isolation::Isolation;
 pub use lifetime::{Files, Mode, SessionKey, Warm, Workspace};
 pub use name::{BadServerName, ServerName};
@@ -241,6 +241,18 @@ impl Config {
             source,
         };
         Ok((config, remarks))
+    }
+
+    /// How a front end with many people behind one key is to say who asks.
+    pub fn ways_to_say_who(&self) -> String {
+        self.identity.ways_to_say_who(self.owui_jwt_secret.is_some())
+    }
+
+    /// What is worth knowing before the first call, and no mistake.
+    pub fn note(&self) -> Option<String> {
+        let is_unnamed = self.api_keys.iter().any(|key| key.name == KeyName::Unnamed);
+        let servers = self.servers.iter().map(|server| &**server).filter(|_| is_unnamed);
+        note_on_people(servers, &self.ways_to_say_who())
     }
 
     /// The server of that name.

@@ -133,6 +133,11 @@ impl Server {
         tool.and_then(own).map_or(self.timeout, |&(_, timeout)| timeout)
     }
 
+    /// True if a session finds again what it left: a process, or a folder.
+    pub fn has_sessions(&self) -> bool {
+        self.mode != Mode::Stateless || self.workspace == Workspace::Session
+    }
+
     /// True if its processes differ by who calls: then one is never used for another person.
     pub fn is_personal(&self) -> bool {
         let values = self.env.iter().map(|(_, value)| value);

@@ -13,7 +13,7 @@ use super::body::ResponseBody;
 use super::http::Site;
 use super::respond::{Answer, empty, json};
 use crate::back::live::Live;
-use crate::config::Mode;
+use crate::config::{Mode, note_on_people};
 use crate::observe::health::{self, Sight};
 use crate::observe::metrics;
 use crate::observe::scene::{ChildScene, DiskScene, Scene, ServerScene, ServerState, Usage};
@@ -72,8 +72,16 @@ fn scene(site: &Site) -> Scene {
         living_children: site.spawner.living(),
         uptime: site.started.elapsed(),
         is_stopping: sessions.entries().values().any(|entry| entry.back.stop.is_cancelled()),
+        note: note(site),
         servers,
     }
+}
+
+/// What is worth knowing before the first call.
+fn note(site: &Site) -> Option<String> {
+    let entries = site.sessions.entries();
+    let servers = entries.values().filter(|_| site.auth.has_unnamed_key());
+    note_on_people(servers.map(|entry| &*entry.back.server), &site.sessions.ways_to_say_who)
 }
 
 /// The same with the disk, which is looked at elsewhere: a disk that hangs holds no other call up.

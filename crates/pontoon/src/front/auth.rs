@@ -66,6 +66,11 @@ impl Auth {
         !self.keys.is_empty()
     }
 
+    /// Whether there is the key without a name.
+    pub fn has_unnamed_key(&self) -> bool {
+        self.keys.iter().any(|key| key.name == KeyName::Unnamed)
+    }
+
     /// Lets a request pass, and gives the name of the key it showed.
     ///
     /// # Errors

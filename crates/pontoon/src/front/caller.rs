@@ -1,7 +1,8 @@
 //! From who asks to whose child: the key and the person of a request.
 //!
 //! The order is the one that keeps people apart best: the chat, the MCP session, the name the client
-//! gave its conversation, the user, the credential, the address. Whoever has none of these shares nothing.
+//! gave its conversation, the user, the credential, the address. Whoever has none of these shares nothing,
+//! and the key without a name is no credential where anything is kept: it may be anybody's.
 
 use std::sync::Arc;
 
@@ -62,14 +63,20 @@ impl Caller {
     }
 
     /// The conversation that a request belongs to. `session` is the MCP session it names.
-    pub fn key(&self, session: Option<&Arc<str>>, rule: SessionKey) -> Key {
+    pub fn key(&self, session: Option<&Arc<str>>, server: &Server) -> Key {
         let identity = &self.identity;
         let address = || match identity.is_known_address {
             true => Key::Address(identity.address),
             false => Key::Once(Uuid::new_v4()),
         };
-        if rule == SessionKey::Ip {
-            return address();
+        let credential = || match identity.credential {
+            Some(hash) => Key::Credential(hex(&hash).into()),
+            None => address(),
+        };
+        match server.session_key {
+            SessionKey::Auto => {}
+            SessionKey::Credential => return credential(),
+            SessionKey::Ip => return address(),
         }
         let key = identity.key.as_ref().map(name);
         let user = identity.user.as_ref().map(|user| Arc::from(user.id.as_str()));
@@ -88,9 +95,9 @@ impl Caller {
         if user.is_some() {
             return Key::Chat { key, user, chat: None };
         }
-        match identity.credential {
-            Some(hash) => Key::Credential(hex(&hash).into()),
-            None => address(),
+        match identity.key {
+            Some(KeyName::Unnamed) if server.has_sessions() => Key::Unnamed,
+            _ => credential(),
         }
     }
 }
@@ -107,6 +114,7 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::super::identity::User;
     use super::*;
+    use crate::config::Workspace;
 
     fn identity() -> Identity {
         Identity {
@@ -120,12 +128,16 @@ mod tests {
         }
     }
 
+    fn server(session_key: SessionKey, workspace: Workspace) -> Server {
+        let plain = Server::new("demo".parse().unwrap(), Ok("/bin/true".into()), Vec::new());
+        Server { session_key, workspace, ..plain }
+    }
+
     fn key(identity: Identity, session: Option<&str>, rule: SessionKey) -> String {
-        let name = "demo".parse().unwrap();
-        let server = Server::new(name, Ok("/bin/true".into()), Vec::new());
+        let server = server(rule, Workspace::Session);
         let caller = Caller::new(identity, &HeaderMap::new(), false, &server);
         let session = session.map(Arc::from);
-        caller.key(session.as_ref(), rule).to_string()
+        caller.key(session.as_ref(), &server).to_string()
     }
 
     #[test]
@@ -171,6 +183,24 @@ mod tests {
         check(Identity { user: None, chat, ..under("k") }, r#"chat "k" None Some("c")"#);
         check(Identity { session: name, ..under("k") }, r#"named User("k", "u") "n""#);
         check(under("k"), r#"chat "k" Some("u") None"#);
+    }
+
+    #[test]
+    fn the_key_without_a_name_is_nobodys_where_anything_is_kept() {
+        let unnamed =
+            || Identity { key: Some(KeyName::Unnamed), credential: Some([1; 32]), ..identity() };
+        let hash = format!("credential {}", "01".repeat(32));
+        assert_eq!(key(unnamed(), None, SessionKey::Auto), "unnamed");
+        assert_eq!(key(unnamed(), None, SessionKey::Credential), hash);
+        assert_eq!(key(unnamed(), None, SessionKey::Ip), "address 10.0.0.1");
+        assert_eq!(key(unnamed(), Some("m"), SessionKey::Auto), r#"session "m""#);
+        let named = Identity { session: Some("n".into()), ..unnamed() };
+        assert_eq!(key(named, None, SessionKey::Auto), r#"named Credential("default") "n""#);
+        let person = Identity { key: Some(KeyName::Named("me".into())), ..unnamed() };
+        assert_eq!(key(person, None, SessionKey::Auto), hash);
+        let stateless = server(SessionKey::Auto, Workspace::Job);
+        let caller = Caller::new(unnamed(), &HeaderMap::new(), false, &stateless);
+        assert_eq!(caller.key(None, &stateless).to_string(), hash);
     }
 
     #[test]

@@ -117,7 +117,7 @@ pub(super) fn unreadable(error: ScanError) -> Refusal {
 
 /// The client of a legacy session, as this request shows it.
 pub(super) fn legacy_client(entry: &Entry, session: &Session, caller: &Caller) -> Arc<Client> {
-    let key = caller.key(Some(&session.id), entry.back.server.session_key);
+    let key = caller.key(Some(&session.id), &entry.back.server);
     session.client(key, Arc::clone(&caller.person))
 }
 
@@ -264,7 +264,7 @@ fn modern_client(entry: &Entry, request: &Message, caller: &Caller) -> Arc<Clien
             .filter(|info| info.first() == Some(&b'{'))
             .unwrap_or_else(crate::back::children::own_info),
         log_level: copy(Slot::MetaLogLevel).filter(|level| level.first() == Some(&b'"')),
-        key: caller.key(None, entry.back.server.session_key),
+        key: caller.key(None, &entry.back.server),
         person: Arc::clone(&caller.person),
         feed: None,
         subscriptions: Vec::new(),

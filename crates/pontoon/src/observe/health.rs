@@ -93,6 +93,7 @@ fn whole(health: &mut Value, scene: &Scene, reasons: &[String]) {
     let servers: Map<_, _> = scene.servers.iter().map(|it| (it.name.clone(), server(it))).collect();
     let sum = |count: fn(&ServerScene) -> usize| scene.servers.iter().map(count).sum::<usize>();
     health["reasons"] = json!(reasons);
+    health["note"] = json!(scene.note);
     health["servers"] = Value::Object(servers);
     health["running"] = json!(sum(|it| it.running));
     health["permits_in_use"] = json!(scene.permits.used + scene.kept_calls.used);
@@ -192,6 +193,7 @@ mod tests {
             living_children: 9,
             uptime: Duration::from_secs(61),
             is_stopping: false,
+            note: None,
         }
     }
 

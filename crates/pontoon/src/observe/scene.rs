@@ -30,6 +30,8 @@ pub struct Scene {
     pub uptime: Duration,
     /// Whether the bridge is about to stop.
     pub is_stopping: bool,
+    /// What is worth knowing and no fault.
+    pub note: Option<String>,
 }
 
 /// One server.

@@ -27,7 +27,7 @@ use self::memory::Memory;
 use crate::back::children::Use;
 use crate::back::listen::{Filter, end};
 use crate::call::{Call, CallError, plain_notification};
-use crate::client::{Client, Person, Principal};
+use crate::client::{Client, Key, Person, Principal};
 use crate::config::Mode;
 use crate::held::Held;
 use crate::observe::metrics::{Ending, Kind, Limit};
@@ -48,6 +48,8 @@ pub struct Sessions {
     entries: RwLock<Arc<Entries>>,
     /// The limits on calls.
     pub admission: Admission,
+    /// How a front end is to say who asks, told where it did not.
+    pub ways_to_say_who: String,
     /// The calls under way, for an orderly stop.
     pub tasks: TaskTracker,
     /// What the streams of all sessions keep.
@@ -59,10 +61,16 @@ pub struct Sessions {
 
 impl Sessions {
     /// No client yet.
-    pub fn new(entries: Entries, admission: Admission, held: Arc<Held>) -> Self {
+    pub fn new(
+        entries: Entries,
+        admission: Admission,
+        held: Arc<Held>,
+        ways_to_say_who: String,
+    ) -> Self {
         Self {
             entries: RwLock::new(Arc::new(entries)),
             admission,
+            ways_to_say_who,
             tasks: TaskTracker::new(),
             memory: Memory::of_all(),
             held,
@@ -234,9 +242,13 @@ impl Sessions {
                 Err(busy) => return call.reply.fail(busy),
             }
         }
-        if is_listen && entry.back.server.mode == Mode::Stateless {
+        let is_unnamed = call.client.key == Key::Unnamed;
+        if is_listen && (is_unnamed || entry.back.server.mode == Mode::Stateless) {
             self.tasks.spawn(listen_to_catalog(Arc::clone(entry), call));
             return;
+        }
+        if is_unnamed {
+            return call.reply.fail(self.unnamed(entry));
         }
         let mut must_wait = false;
         if !is_listen {
@@ -262,6 +274,17 @@ impl Sessions {
             drop(open);
         };
         self.tasks.spawn(taking.in_current_span());
+    }
+
+    /// Why a call is refused of which only the key without a name is known.
+    fn unnamed(&self, entry: &Entry) -> CallError {
+        self.admission.metrics.refused(Limit::Identity);
+        let text = format!(
+            "it is not known who asks: the API key that was shown has no name and may be anybody's, but the server \
+             `{}` keeps a process or a folder for each person, so this call was not made. What to do: {}",
+            entry.back.server.name, self.ways_to_say_who
+        );
+        CallError::Told(ErrorObject::new(code::FORBIDDEN, text), 403)
     }
 
     /// Waits until a call may run. `None` if it was cancelled, or its turn did not come.
@@ -444,7 +467,7 @@ fn answer_list(catalog: &Catalog, entry: &Entry, call: Call) -> Option<Call> {
     let client_era = call.client.era();
     let Some(answer) = answers::list(catalog, &call.request, client_era) else { return Some(call) };
     // What a person may see is for their own child to say.
-    if entry.back.server.is_personal() {
+    if entry.back.server.is_personal() && call.client.key != Key::Unnamed {
         return Some(call);
     }
     let is_lively = call.request.method() == method::LIST_RESOURCES;

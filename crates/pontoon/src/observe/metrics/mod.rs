@@ -44,6 +44,8 @@ labels! {
         ProcessesPerClient = "processes_per_client",
         /// Calls that wait for a person.
         Waiting = "waiting",
+        /// Calls of which only the API key without a name is known.
+        Identity = "identity",
         /// Sessions in all.
         Sessions = "sessions",
         /// Streams of the older transport.

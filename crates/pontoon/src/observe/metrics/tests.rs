@@ -150,6 +150,7 @@ fn what_is_there_is_told() {
         disk: Some(DiskScene { jobs: 9, bytes: 10, free: 11, total: 12, min_free: 0 }),
         living_children: 4,
         uptime: Duration::from_millis(2500),
+        note: None,
         is_stopping: false,
     };
     let version = format!("pontoon_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
