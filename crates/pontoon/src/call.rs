@@ -14,7 +14,7 @@ use pontoon_wire::{Message, Rewrite, Slot, Text, method, quoted};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::client::{Client, Principal};
+use crate::client::{Client, Person, Principal};
 use crate::held::Held;
 use crate::observe::metrics::{Ending, Kind, ServerMetrics};
 use crate::outbox::{Item, Outbox};
@@ -181,7 +181,7 @@ pub struct Reply {
     permits: Option<(Arc<Permits>, Principal)>,
     tally: Option<(Arc<ServerMetrics>, Kind, Instant)>,
     /// Where the answer is counted, and for whom, while the client has not taken it.
-    account: Option<(Arc<Held>, Principal)>,
+    account: Option<(Arc<Held>, Arc<Person>)>,
     questions: Option<Arc<Questions>>,
     /// The questions asked on the way; nobody may answer them after the end.
     asked: Mutex<Vec<String>>,
@@ -215,8 +215,8 @@ impl Reply {
     }
 
     /// Counts the answer for this client until it is taken.
-    pub fn charge_to(&mut self, held: &Arc<Held>, client: &Principal) {
-        self.account = Some((Arc::clone(held), client.clone()));
+    pub fn charge_to(&mut self, held: &Arc<Held>, client: &Arc<Person>) {
+        self.account = Some((Arc::clone(held), Arc::clone(client)));
     }
 
     /// Lets the call hold a permit until it ends.
@@ -280,7 +280,7 @@ impl Reply {
         };
         let mut text = rewrite.replace(Slot::ResultSubscriptionId, self.id.clone()).finish();
         if let Some((held, client)) = &self.account {
-            text = held.charge(client, text);
+            text = held.charge(&client.principal, text);
         }
         self.finish(Some(Outcome::Answer(text, code, receipt.map(Box::new))));
     }

@@ -211,7 +211,7 @@ impl Sessions {
         mut call: Call,
     ) {
         call.reply.count(&entry.back.metrics, Kind::of(&call.request.method()));
-        call.reply.charge_to(&self.held, &call.client.person.principal);
+        call.reply.charge_to(&self.held, &call.client.person);
         match entry.state() {
             State::Ready(catalog) => self.route(&catalog, entry, session, call),
             State::Failed(why) => call.reply.fail(failed(entry, &why)),
