@@ -14,7 +14,7 @@ use pontoon_wire::{Message, Rewrite, Slot, Text, method, quoted};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::client::{Client, Person, Principal};
+use crate::client::{Client, Person};
 use crate::held::Held;
 use crate::observe::metrics::{Ending, Kind, ServerMetrics};
 use crate::outbox::{Item, Outbox};
@@ -178,9 +178,9 @@ pub struct Reply {
     id: Bytes,
     permit: Option<Permit>,
     /// Where the permit came from, to take another after a person has answered.
-    permits: Option<(Arc<Permits>, Principal)>,
+    permits: Option<Arc<Permits>>,
     tally: Option<(Arc<ServerMetrics>, Kind, Instant)>,
-    /// Where the answer is counted, and for whom, while the client has not taken it.
+    /// Who asked, and where the answer is counted for them while they have not taken it.
     account: Option<(Arc<Held>, Arc<Person>)>,
     questions: Option<Arc<Questions>>,
     /// The questions asked on the way; nobody may answer them after the end.
@@ -221,7 +221,7 @@ impl Reply {
 
     /// Lets the call hold a permit until it ends.
     pub fn hold(&mut self, permit: Permit) {
-        self.permits = Some((Arc::clone(permit.permits()), permit.who().clone()));
+        self.permits = Some(Arc::clone(permit.permits()));
         self.permit = Some(permit);
     }
 
@@ -232,8 +232,10 @@ impl Reply {
 
     /// Takes a permit again, once a person has answered; waits until one is free.
     pub async fn retake_permit(&mut self) {
-        if let (None, Some((permits, who))) = (&self.permit, &self.permits) {
-            self.permit = permits.take_again(who).await;
+        if let (None, Some(permits), Some((_, client))) =
+            (&self.permit, &self.permits, &self.account)
+        {
+            self.permit = permits.take_again(&client.principal).await;
         }
     }
 

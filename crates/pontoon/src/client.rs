@@ -114,6 +114,15 @@ impl Principal {
         }
     }
 
+    /// The credential that was shown, if one was.
+    pub fn credential(&self) -> Option<&str> {
+        match self {
+            Self::User(user) => user.key.as_deref(),
+            Self::Credential(hash) => Some(hash),
+            Self::Address(_) => None,
+        }
+    }
+
     /// Whether what this one opened is for that person. An address proves nothing: clients move.
     pub fn lets_in(&self, person: &Person) -> bool {
         matches!(self, Self::Address(_)) || *self == person.principal

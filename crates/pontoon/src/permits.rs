@@ -92,6 +92,11 @@ impl Permits {
         self.lock().used
     }
 
+    /// How many each client holds.
+    pub fn holders(&self) -> HashMap<Principal, usize> {
+        self.lock().held.clone()
+    }
+
     /// How many calls wait for one.
     pub fn waiting(&self) -> usize {
         self.lock().waiting.iter().filter(|waiting| !waiting.tell.is_closed()).count()

@@ -1,9 +1,10 @@
 //! The children that are kept for conversations: one for each key, found again, let go in time.
 //!
 //! An anonymous address may have several, as `max_processes_per_ip` says. A client that begins too
-//! many conversations loses the one it left alone longest; one whose are all at work is told to wait.
+//! many conversations loses the one it left alone longest; one whose are all at work is told to wait. One
+//! that lost its child to another client's is told so.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,11 +22,16 @@ use crate::config::{Mode, Server};
 use crate::observe::metrics::Limit;
 use crate::permits::Permit;
 
+/// Up to this many conversations are remembered that have yet to hear that their child had to go.
+const MAX_UNTOLD: usize = 4096;
+
 /// The kept children of one server.
 #[derive(Debug)]
 pub struct Pool {
     server: Arc<Server>,
     slots: Mutex<HashMap<PoolKey, Arc<Slot>>>,
+    /// Conversations whose child had to go for another client's, the oldest first.
+    untold: Mutex<VecDeque<PoolKey>>,
     budget: Budget,
 }
 
@@ -182,7 +188,8 @@ fn trim(children: &mut Vec<Arc<Live>>, client: &Client, max_children: usize) {
 impl Pool {
     /// No child yet.
     pub fn new(server: Arc<Server>, budget: Budget) -> Arc<Self> {
-        let pool = Arc::new(Self { server, slots: Mutex::default(), budget });
+        let (slots, untold) = Default::default();
+        let pool = Arc::new(Self { server, slots, untold, budget });
         pool.budget.include(&pool);
         pool
     }
@@ -206,39 +213,58 @@ impl Pool {
         }
     }
 
-    /// Since when this client has left alone what it left alone longest; `None` if all is in use.
-    pub(super) fn idle_since(&self, owner: &Principal) -> Option<Instant> {
-        oldest_idle(&self.lock(), owner, |_| true).map(|(_, slot)| slot.last_used())
+    /// Since when such an owner has left alone what was left alone longest; `None` if all is in use.
+    pub(super) fn idle_since(&self, may_go: impl Fn(&Principal) -> bool) -> Option<Instant> {
+        let slots = self.lock();
+        oldest_idle(&slots, |_, owner| may_go(owner)).map(|(_, slot)| slot.last_used())
     }
 
-    /// Lets go of that.
-    pub(super) fn evict_oldest(&self, owner: &Principal) {
-        self.evict(&mut self.lock(), owner, |_| true);
+    /// Lets go of that. False if it is in use by now. `is_told`: its client is to hear of it.
+    pub(super) fn evict_oldest(&self, may_go: impl Fn(&Principal) -> bool, is_told: bool) -> bool {
+        let Some(gone) = self.evict(&mut self.lock(), |_, owner| may_go(owner)) else {
+            return false;
+        };
+        if is_told {
+            let mut untold = self.untold();
+            untold.push_back(gone);
+            if untold.len() > MAX_UNTOLD {
+                untold.pop_front();
+            }
+        }
+        true
     }
 
-    /// Lets go of what this client left alone longest. False if all of it is in use.
+    /// Lets go of what was left alone longest of what may go; `None` if all of it is in use.
     fn evict(
         &self,
         slots: &mut HashMap<PoolKey, Arc<Slot>>,
-        owner: &Principal,
-        is_eligible: impl Fn(&PoolKey) -> bool,
-    ) -> bool {
-        let oldest = oldest_idle(slots, owner, is_eligible).map(|(key, _)| key.clone());
-        let Some(oldest) = oldest else { return false };
+        may_go: impl Fn(&PoolKey, &Principal) -> bool,
+    ) -> Option<PoolKey> {
+        let oldest = oldest_idle(slots, may_go).map(|(key, _)| key.clone())?;
         tracing::info!(server = %self.server.name, "let go of a client's oldest idle child");
-        slots.remove(&oldest).is_some()
+        slots.remove(&oldest).map(|_| oldest)
+    }
+
+    /// Whether this conversation has yet to hear that its child had to go.
+    fn was_evicted(&self, key: &PoolKey) -> bool {
+        let mut untold = self.untold();
+        let place = untold.iter().position(|gone| gone == key);
+        place.is_some_and(|place| untold.remove(place).is_some())
+    }
+
+    fn untold(&self) -> MutexGuard<'_, VecDeque<PoolKey>> {
+        self.untold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What this client left alone longest.
-fn oldest_idle<'s>(
-    slots: &'s HashMap<PoolKey, Arc<Slot>>,
-    owner: &Principal,
-    is_eligible: impl Fn(&PoolKey) -> bool,
-) -> Option<(&'s PoolKey, &'s Arc<Slot>)> {
-    let idle = slots.iter().filter(|(key, slot)| {
-        slot.owner == *owner && slot.users.load(Ordering::Acquire) == 0 && is_eligible(key)
-    });
+/// What was left alone longest of what may go.
+fn oldest_idle(
+    slots: &HashMap<PoolKey, Arc<Slot>>,
+    may_go: impl Fn(&PoolKey, &Principal) -> bool,
+) -> Option<(&PoolKey, &Arc<Slot>)> {
+    let idle = slots
+        .iter()
+        .filter(|(key, slot)| slot.users.load(Ordering::Acquire) == 0 && may_go(key, &slot.owner));
     idle.min_by_key(|(_, slot)| slot.last_used())
 }
 
@@ -407,6 +433,15 @@ impl Back {
     fn slot(&self, key: PoolKey, owner: &Principal) -> Result<InUse, CallError> {
         let mut slots = self.pool.lock();
         if !slots.contains_key(&key) {
+            if self.pool.was_evicted(&key) {
+                return Err(CallError::StateLost(format!(
+                    "the process of the server `{}` that kept the state of this conversation had to make room for \
+                     those of others (MCPO_STATEFUL_MAX_TOTAL_PROCESSES), and what it had in memory is lost. \
+                     This call was not made. Call again to go on with a new process: open or make again what you \
+                     need first",
+                    self.server.name
+                )));
+            }
             self.make_room(&mut slots, owner, &key)?;
         }
         let slot = slots.entry(key).or_insert_with(|| {
@@ -434,7 +469,7 @@ impl Back {
             |(key, slot): &(&PoolKey, &Arc<Slot>)| slot.owner == *owner && key.is_conversation();
         if !key.is_conversation()
             || slots.iter().filter(is_own).count() < per_client
-            || self.pool.evict(slots, owner, PoolKey::is_conversation)
+            || self.pool.evict(slots, |key, who| who == owner && key.is_conversation()).is_some()
         {
             return Ok(());
         }
