@@ -2,45 +2,52 @@
 
 mod people;
 
-use pontoon_tests::client::{Modern, Request, Response, Speaker};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pontoon_tests::client::{Modern, Request, Response, Speaker, sign_token};
 use pontoon_tests::rig::{Plan, Rig};
 use serde_json::json;
 
 use crate::{fixture, plan};
 
-/// Signed as Open WebUI signs, under this secret; they end in the year 2100.
+/// Signed as Open WebUI signs, under this secret; they end in the year 2100, and most do not say when they were
+/// signed, so that they stay as they are.
 const SECRET: &str = "a-secret-of-both-sides";
 const GOOD: &str = concat!(
-    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJ1MSIsImlzcyI6Im9wZW4td2VidWkiLCJpYXQiO",
-    "jE3MDAwMDAwMDAsImV4cCI6NDEwMjQ0NDgwMH0.ATNvzk2J2DyJjVd9y7H3HkBMHMKMkis3sK5O-od6AH4",
+    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJ1MSIsImlzcyI6Im9wZW4td2VidWkiLCJleHAiO",
+    "jQxMDI0NDQ4MDB9.uOwLkclcpu68yoENgMhSFDbScSMp6zp6zZ9MSnlaor0",
 );
 const OTHER_USER: &str = concat!(
-    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJ1MiIsImlzcyI6Im9wZW4td2VidWkiLCJpYXQiO",
-    "jE3MDAwMDAwMDAsImV4cCI6NDEwMjQ0NDgwMH0.evsn5dT5mSqjoh4bAHdV5aIY8yBfSxCGhmHjyMQtsa8",
+    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJ1MiIsImlzcyI6Im9wZW4td2VidWkiLCJleHAiO",
+    "jQxMDI0NDQ4MDB9.a0ubekUzsYZUqXMrKa9x0udIyD5nVmidANGY2oukkpc",
 );
 const WRONG_KEY: &str = concat!(
-    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJ1MSIsImlzcyI6Im9wZW4td2VidWkiLCJpYXQiO",
-    "jE3MDAwMDAwMDAsImV4cCI6NDEwMjQ0NDgwMH0.57G3vXJvueYvRQ2zXLfSd0V0voMdvTmus6pFiN1IIFc",
+    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJ1MSIsImlzcyI6Im9wZW4td2VidWkiLCJleHAiO",
+    "jQxMDI0NDQ4MDB9.NLkgmhv_rKQ02jVtFFJfqPUs-mj4DQ1k4wsMfbcGlZs",
 );
 const EXPIRED: &str = concat!(
+    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJ1MSIsImlzcyI6Im9wZW4td2VidWkiLCJleHAiO",
+    "jE3MDAwMDAzMDB9.gpZyYIxG5pSKc9TRKBQ2BXZVSbLB8UyekJ0AHQ630Bs",
+);
+const OLD: &str = concat!(
     "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJ1MSIsImlzcyI6Im9wZW4td2VidWkiLCJpYXQiO",
-    "jE3MDAwMDAwMDAsImV4cCI6MTcwMDAwMDMwMH0.rfx1stNApPnHflv8hs2twSTfLBoJzCUhKPWNxhmhZ_Y",
+    "jE3MDAwMDAwMDAsImV4cCI6NDEwMjQ0NDgwMH0.ATNvzk2J2DyJjVd9y7H3HkBMHMKMkis3sK5O-od6AH4",
 );
 const FUTURE: &str = concat!(
     "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJ1MSIsImlzcyI6Im9wZW4td2VidWkiLCJpYXQiO",
     "jQxMDI0NDQwMDAsImV4cCI6NDEwMjQ0NDgwMH0.hiXuc1Pa-OgPZAiaaBqBCSlk2AZZgtCCqGbEZmUuGM8",
 );
 const FOREIGN: &str = concat!(
-    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJ1MSIsImlzcyI6InNvbWVib2R5IiwiaWF0IjoxN",
-    "zAwMDAwMDAwLCJleHAiOjQxMDI0NDQ4MDB9.xIr6cmcKiCFpu1aoAeFnjE0gVSaoM7GRrLZ36V9SyKg",
+    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJ1MSIsImlzcyI6InNvbWVib2R5IiwiZXhwIjo0M",
+    "TAyNDQ0ODAwfQ.Y_PKiUOQGQWQhsZ7snR-APSLKbWdSTa--wMhikIbZK4",
 );
 const NOBODY: &str = concat!(
-    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIiLCJpc3MiOiJvcGVuLXdlYnVpIiwiaWF0IjoxN",
-    "zAwMDAwMDAwLCJleHAiOjQxMDI0NDQ4MDB9.EpAlP4MIcY5z04lCEKxT9WJen6ouGHqlQBYlZrt2GhQ",
+    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIiLCJpc3MiOiJvcGVuLXdlYnVpIiwiZXhwIjo0M",
+    "TAyNDQ0ODAwfQ.ZImSBrr0TWSBgpBFYeKF-n5iuiUhLP8ss7Fm67Y14Qk",
 );
 const UNSIGNED: &str = concat!(
-    "eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0.eyJzdWIiOiJ1MSIsImlzcyI6Im9wZW4td2VidWkiLCJpYXQiOj",
-    "E3MDAwMDAwMDAsImV4cCI6NDEwMjQ0NDgwMH0.",
+    "eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0.eyJzdWIiOiJ1MSIsImlzcyI6Im9wZW4td2VidWkiLCJleHAiOj",
+    "QxMDI0NDQ4MDB9.",
 );
 
 type Headers<'a> = &'a [(&'static str, &'a str)];
@@ -127,6 +134,7 @@ fn with_a_secret_a_user_is_who_the_token_says() {
         (WRONG_KEY, "signature"),
         (UNSIGNED, "HS256"),
         (EXPIRED, "expired"),
+        (OLD, "MCPO_OWUI_JWT_MAX_AGE"),
         (FUTURE, "future"),
         (FOREIGN, "issued by"),
         (NOBODY, "nobody"),
@@ -137,6 +145,35 @@ fn with_a_secret_a_user_is_who_the_token_says() {
         assert_eq!(response.status(), 401, "{why}: {}", response.text());
         assert!(response.error_text().contains(why), "{why}: {}", response.text());
     }
+    rig.stop();
+}
+
+#[test]
+fn a_signed_user_counts_for_a_long_turn() {
+    let signed = stateful().variable("MCPO_API_KEY", "the-key-of-the-front-end");
+    let signed = signed.variable("MCPO_OWUI_JWT_SECRET", SECRET);
+    let key = ("Authorization", "Bearer the-key-of-the-front-end");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    // As Open WebUI signs by itself: for five minutes, and once for a turn of any length.
+    let token = |age: u64| {
+        let claims = json!({
+            "sub": "u1", "iss": "open-webui", "iat": now - age, "exp": now - age + 300,
+        });
+        sign_token(SECRET, &claims)
+    };
+    let rig = signed.start();
+    let first = pid(&rig, &[key, (TOKEN, &token(0)), (CHAT, "c1")]);
+    assert_eq!(pid(&rig, &[key, (TOKEN, &token(1800)), (CHAT, "c1")]), first);
+    let refused = ask(&rig, &[key, (TOKEN, &token(2 * 3600)), (CHAT, "c1")]);
+    assert_eq!(refused.status(), 401, "{}", refused.text());
+    assert!(refused.error_text().contains("MCPO_OWUI_JWT_MAX_AGE"), "{}", refused.text());
+    rig.stop();
+    let longer = stateful()
+        .variable("MCPO_API_KEY", "the-key-of-the-front-end")
+        .variable("MCPO_OWUI_JWT_SECRET", SECRET)
+        .variable("MCPO_OWUI_JWT_MAX_AGE", "3h");
+    let rig = longer.start();
+    pid(&rig, &[key, (TOKEN, &token(2 * 3600)), (CHAT, "c1")]);
     rig.stop();
 }
 

@@ -196,6 +196,9 @@ def compose_lets_open_webui_tell_who_asks() -> None:
     environment = compose()["services"]["openwebui"]["environment"]
     assert environment["ENABLE_FORWARD_USER_INFO_HEADERS"] == "true"
     assert environment["FORWARD_USER_INFO_HEADER_JWT_SECRET"] == "${MCPO_OWUI_JWT_SECRET}"
+    # Both sides agree on how long a turn may take.
+    age = compose()["services"]["mcpo-bridge"]["environment"]["MCPO_OWUI_JWT_MAX_AGE"]
+    assert environment["FORWARD_USER_INFO_HEADER_JWT_EXPIRES_SECONDS"] == age
     for connection in json.loads(environment["TOOL_SERVER_CONNECTIONS"]):
         assert connection["type"] == "mcp" and connection["info"]["id"], connection
         assert connection["url"].startswith("http://nginx/mcp/") and connection["key"] == "${MCPO_API_KEY}"

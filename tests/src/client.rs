@@ -9,6 +9,7 @@ pub mod events;
 pub mod mcp;
 mod request;
 mod response;
+mod token;
 mod who;
 
 use std::io::{self, Read, Write};
@@ -22,6 +23,7 @@ pub use mcp::{Endpoint, Legacy, Modern, Speaker};
 pub use request::{Request, send_bytes};
 use response::json;
 pub use response::{Head, Response};
+pub use token::sign_token;
 pub use who::{Client, ERAS, Era};
 
 /// How long a client waits for the next byte before its test fails.

@@ -26,6 +26,7 @@ use crate::front::guard::Guard;
 use crate::front::http::{self, Site};
 use crate::front::identity::Identities;
 use crate::held::Held;
+use crate::front::token::Verifier;
 use crate::jobs::{Links, Store, StoreError, StoreOptions, Writer};
 use crate::observe::metrics::Metrics;
 use crate::session::admit::Admission;
@@ -134,7 +135,10 @@ impl App {
             identities: Identities::new(
                 config.trusted_proxies.clone(),
                 config.identity.clone(),
-                config.owui_jwt_secret.clone(),
+                config
+                    .owui_jwt_secret
+                    .clone()
+                    .map(|secret| Verifier { secret, max_age: config.owui_jwt_max_age }),
             ),
             store: around.store.clone(),
             min_free_disk: config.min_free_disk,

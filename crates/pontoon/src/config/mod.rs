@@ -116,6 +116,8 @@ pub struct Config {
     pub identity: IdentityHeaders,
     /// What Open WebUI signs its users with.
     pub owui_jwt_secret: Option<Secret>,
+    /// How long a user that is signed counts.
+    pub owui_jwt_max_age: Duration,
     /// Whether servers may be stateful; if not, all of them are stateless here already.
     pub stateful_enabled: bool,
     /// How many processes are kept, of all servers together.
@@ -233,6 +235,7 @@ impl Config {
             trusted_proxies: settings.trusted_proxies,
             identity: settings.identity,
             owui_jwt_secret: settings.owui_jwt_secret,
+            owui_jwt_max_age: settings.owui_jwt_max_age,
             stateful_enabled: settings.stateful_enabled,
             max_total_processes: settings.max_total_processes,
             cleanup_interval: settings.cleanup_interval,

@@ -108,6 +108,14 @@ pub(super) const VARIABLES: &[Variable] = &[
         },
     },
     Variable {
+        name: "MCPO_OWUI_JWT_MAX_AGE",
+        default: "`3600`",
+        doc: "How long a signed user counts, from the moment it was signed (`iat`): seconds, or text \
+              such as `1h`. Open WebUI signs once for a whole turn of a chat, so its own end of the \
+              token (`exp`, 300 seconds by default) would cut long turns off, and is not looked at.",
+        read: |settings, text| units::duration(text).map(|value| settings.owui_jwt_max_age = value),
+    },
+    Variable {
         name: "MCPO_JWT_HEADER",
         default: "`x-openwebui-user-jwt`",
         doc: "The header with the signed user.",

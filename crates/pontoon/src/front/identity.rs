@@ -12,8 +12,8 @@ use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
 
 use super::address::client_address;
-use super::token;
-use crate::config::{AddressBlock, IdentityHeaders, KeyName, Secret};
+use super::token::{TokenError, Verifier};
+use crate::config::{AddressBlock, IdentityHeaders, KeyName};
 
 /// The longest id, name or address of mail that is believed, in bytes.
 const MAX_ID: usize = 256;
@@ -63,17 +63,17 @@ pub type Refused = (u16, String);
 pub struct Identities {
     trusted: Vec<AddressBlock>,
     names: IdentityHeaders,
-    jwt_secret: Option<Secret>,
+    verifier: Option<Verifier>,
 }
 
 impl Identities {
-    /// Believes these proxies. With a secret, only a signed token names a user.
+    /// Believes these proxies. With a verifier, only a signed token names a user.
     pub fn new(
         trusted: Vec<AddressBlock>,
         names: IdentityHeaders,
-        jwt_secret: Option<Secret>,
+        verifier: Option<Verifier>,
     ) -> Self {
-        Self { trusted, names, jwt_secret }
+        Self { trusted, names, verifier }
     }
 
     /// Who asks. `key` is the API key that was shown.
@@ -128,7 +128,7 @@ impl Identities {
         let names = &self.names;
         let value = |name: &str| Ok::<_, Refused>(only(headers, name)?.and_then(plain));
         let chat = value(&names.chat)?;
-        let Some(secret) = &self.jwt_secret else {
+        let Some(verifier) = &self.verifier else {
             let user = value(&names.user)?.map(|id| {
                 Ok::<_, Refused>(User {
                     id,
@@ -144,8 +144,8 @@ impl Identities {
         let refused = |why: &dyn std::fmt::Display| {
             (401, format!("the identity token in {} is refused: {why}", names.jwt))
         };
-        let token = std::str::from_utf8(token).map_err(|_| refused(&token::TokenError::Form))?;
-        let claims = token::verify(token, secret.expose(), now).map_err(|why| refused(&why))?;
+        let token = std::str::from_utf8(token).map_err(|_| refused(&TokenError::Form))?;
+        let claims = verifier.verify(token, now).map_err(|why| refused(&why))?;
         let Some(id) = checked(claims.sub) else {
             return Err(refused(&format!("`sub` is longer than {MAX_ID} bytes or not plain text")));
         };
@@ -206,7 +206,9 @@ fn credential(headers: &HeaderMap, key: Option<&KeyName>) -> Result<Option<[u8; 
 
 #[cfg(test)]
 mod tests {
+    use super::super::token;
     use super::*;
+    use crate::config::Secret;
     use std::time::{Duration, UNIX_EPOCH};
 
     /// A proxy that is trusted.
@@ -220,7 +222,9 @@ mod tests {
 
     fn identities(secret: Option<&[u8]>) -> Identities {
         let trusted = vec!["10.0.0.0/8".parse().unwrap()];
-        Identities::new(trusted, IdentityHeaders::default(), secret.map(Secret::new))
+        let max_age = Duration::from_secs(3600);
+        let verifier = secret.map(|secret| Verifier { secret: Secret::new(secret), max_age });
+        Identities::new(trusted, IdentityHeaders::default(), verifier)
     }
 
     fn identify(
@@ -407,10 +411,8 @@ mod tests {
         refused(&signed(",\"nbf\":1900000000", SECRET), "future");
         refused("rubbish", "not a token");
         refused("", "not a token");
-        let long = format!(
-            "{{\"sub\":\"{}\",\"iss\":\"open-webui\",\"iat\":1,\"exp\":1e10}}",
-            "x".repeat(300)
-        );
+        let long =
+            format!("{{\"sub\":\"{}\",\"iss\":\"open-webui\",\"exp\":1e10}}", "x".repeat(300));
         refused(&token::sign(r#"{"alg":"HS256"}"#, &long, SECRET), "longer than 256 bytes");
         refused(&token::sign(r#"{"alg":"none"}"#, "{}", SECRET), "only HS256");
     }

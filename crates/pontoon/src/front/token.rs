@@ -1,5 +1,8 @@
 //! Open WebUI's signed identity: a JSON web token under a secret that both sides know (HS256).
 //!
+//! Open WebUI signs once for a turn of a chat, which may take long, and by default ends its tokens after five
+//! minutes. So it is their age that counts here, and not the end that they name.
+//!
 //! Read by hand: one algorithm is wanted, and a crate for all of them brings RSA and elliptic curves
 //! with it, and the confusion between algorithms that this file cannot have.
 
@@ -10,6 +13,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use serde::Deserialize;
 use sha2::Sha256;
+
+use crate::config::Secret;
 
 /// How far two clocks may be apart.
 const LEEWAY: Duration = Duration::from_secs(60);
@@ -32,8 +37,8 @@ pub struct Claims {
     /// The user's role.
     pub role: Option<String>,
     iss: String,
-    iat: f64,
-    exp: f64,
+    iat: Option<f64>,
+    exp: Option<f64>,
     nbf: Option<f64>,
 }
 
@@ -56,12 +61,23 @@ pub enum TokenError {
     )]
     Signature,
     /// A claim is missing or of another kind than it must be.
-    #[error("it must hold `sub`, `iss`, `iat` and `exp`, each once and of the right kind")]
+    #[error("it must hold `sub`, `iss` and `iat` (or `exp`), each once and of the right kind")]
     Claims,
     /// Somebody else signed it.
     #[error("it is issued by {0:?}, not by \"open-webui\"")]
     Issuer(String),
-    /// Its time is over.
+    /// It was signed too long ago.
+    #[error(
+        "it was signed {age_seconds} s ago and counts for {max_seconds} s: it is an old one, the \
+             clocks differ, or a turn took longer than MCPO_OWUI_JWT_MAX_AGE"
+    )]
+    Old {
+        /// So long ago.
+        age_seconds: u64,
+        /// Of so long.
+        max_seconds: u64,
+    },
+    /// Its time is over, and it does not say when it was signed.
     #[error("it expired {0} s ago: the clocks differ, or it is an old one")]
     Expired(u64),
     /// Its time has not come.
@@ -78,12 +94,53 @@ struct Header {
     crit: Option<serde::de::IgnoredAny>,
 }
 
-/// What a token says, if it is signed with `secret` and valid `now`.
-///
-/// # Errors
-///
-/// [`TokenError`], written for the person who connects the two.
-pub fn verify(token: &str, secret: &[u8], now: SystemTime) -> Result<Claims, TokenError> {
+/// Reads tokens.
+#[derive(Debug)]
+pub struct Verifier {
+    /// What they must be signed with.
+    pub secret: Secret,
+    /// How long one counts from the moment it was signed.
+    pub max_age: Duration,
+}
+
+impl Verifier {
+    /// What a token says, if it is signed with our secret and counts `now`.
+    ///
+    /// # Errors
+    ///
+    /// [`TokenError`], written for the person who connects the two.
+    pub fn verify(&self, token: &str, now: SystemTime) -> Result<Claims, TokenError> {
+        let claims = signed_claims(token, self.secret.expose())?;
+        self.check_times(&claims, now)?;
+        match claims.sub.trim() {
+            "" => Err(TokenError::Nobody),
+            _ => Ok(claims),
+        }
+    }
+
+    fn check_times(&self, claims: &Claims, now: SystemTime) -> Result<(), TokenError> {
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let leeway = LEEWAY.as_secs_f64();
+        let begins = [claims.iat, claims.nbf].into_iter().flatten().reduce(f64::max);
+        if let Some(begins) = begins.filter(|begins| *begins > now + leeway) {
+            return Err(TokenError::Future((begins - now) as u64));
+        }
+        match (claims.iat, claims.exp) {
+            (Some(iat), _) if now > iat + self.max_age.as_secs_f64() + leeway => {
+                Err(TokenError::Old {
+                    age_seconds: (now - iat) as u64,
+                    max_seconds: self.max_age.as_secs(),
+                })
+            }
+            (None, Some(exp)) if now > exp + leeway => Err(TokenError::Expired((now - exp) as u64)),
+            (None, None) => Err(TokenError::Claims),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a token says, if it is Open WebUI's and signed with `secret`.
+fn signed_claims(token: &str, secret: &[u8]) -> Result<Claims, TokenError> {
     if token.len() > MAX_TOKEN {
         return Err(TokenError::Form);
     }
@@ -104,26 +161,9 @@ pub fn verify(token: &str, secret: &[u8], now: SystemTime) -> Result<Claims, Tok
     // Constant time: a guess learns nothing of how near it came.
     mac.verify_slice(&signature).map_err(|_| TokenError::Signature)?;
     let claims: Claims = serde_json::from_slice(&claims).map_err(|_| TokenError::Claims)?;
-    check_claims(&claims, now)?;
-    Ok(claims)
-}
-
-fn check_claims(claims: &Claims, now: SystemTime) -> Result<(), TokenError> {
-    if claims.iss != ISSUER {
-        return Err(TokenError::Issuer(claims.iss.chars().take(64).collect()));
-    }
-    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    let leeway = LEEWAY.as_secs_f64();
-    if now > claims.exp + leeway {
-        return Err(TokenError::Expired((now - claims.exp) as u64));
-    }
-    let begins = claims.nbf.map_or(claims.iat, |nbf| nbf.max(claims.iat));
-    if begins > now + leeway {
-        return Err(TokenError::Future((begins - now) as u64));
-    }
-    match claims.sub.trim() {
-        "" => Err(TokenError::Nobody),
-        _ => Ok(()),
+    match claims.iss.as_str() {
+        ISSUER => Ok(claims),
+        other => Err(TokenError::Issuer(other.chars().take(64).collect())),
     }
 }
 
@@ -147,7 +187,9 @@ mod tests {
     const NOW: u64 = 1_800_000_000;
 
     fn verified(token: &str) -> Result<Claims, TokenError> {
-        verify(token, SECRET, UNIX_EPOCH + Duration::from_secs(NOW))
+        let max_age = Duration::from_secs(3600);
+        let verifier = Verifier { secret: Secret::new(SECRET), max_age };
+        verifier.verify(token, UNIX_EPOCH + Duration::from_secs(NOW))
     }
 
     /// Claims that are right but for what is replaced; a member replaced by nothing is left out.
@@ -195,14 +237,35 @@ mod tests {
     }
 
     #[test]
-    fn the_times_of_a_token_count_with_a_minute_of_leeway() {
+    fn a_token_is_good_for_a_long_turn_and_no_longer() {
         let at = |offset: i64| (i64::try_from(NOW).unwrap() + offset).to_string();
-        check(&[("exp", &at(-60))], Ok("u1"));
-        check(&[("exp", &at(-61))], Err(TokenError::Expired(61)));
+        let old = |age_seconds| Err(TokenError::Old { age_seconds, max_seconds: 3600 });
+        // It says that it ends five minutes after it was signed.
+        check(&[("iat", &at(-600)), ("exp", &at(-300))], Ok("u1"));
+        check(&[("iat", &at(-3660)), ("exp", &at(-3360))], Ok("u1"));
+        check(&[("iat", &at(-3661)), ("exp", &at(-3361))], old(3661));
+        // To name a later end makes it no younger.
+        check(&[("iat", &at(-3661)), ("exp", &at(90_000))], old(3661));
+        check(&[("iat", &at(-3661)), ("exp", "")], old(3661));
+        check(&[("iat", &at(-3600)), ("exp", "")], Ok("u1"));
+    }
+
+    #[test]
+    fn a_token_that_does_not_say_when_it_was_signed_counts_until_it_ends() {
+        let at = |offset: i64| (i64::try_from(NOW).unwrap() + offset).to_string();
+        check(&[("iat", ""), ("exp", &at(-60))], Ok("u1"));
+        check(&[("iat", ""), ("exp", &at(-61))], Err(TokenError::Expired(61)));
+        check(&[("iat", ""), ("exp", &format!("{}.5", at(-60)))], Ok("u1"));
+        check(&[("iat", ""), ("exp", "")], Err(TokenError::Claims));
+    }
+
+    #[test]
+    fn a_token_of_the_future_is_refused_with_a_minute_of_leeway() {
+        let at = |offset: i64| (i64::try_from(NOW).unwrap() + offset).to_string();
         check(&[("iat", &at(60))], Ok("u1"));
         check(&[("iat", &at(61))], Err(TokenError::Future(61)));
         check(&[("nbf", &at(90))], Err(TokenError::Future(90)));
-        check(&[("exp", &format!("{}.5", at(-60)))], Ok("u1"));
+        check(&[("iat", ""), ("nbf", &at(90))], Err(TokenError::Future(90)));
     }
 
     #[test]
@@ -210,10 +273,12 @@ mod tests {
         check(&[("iss", "\"evil\"")], Err(TokenError::Issuer("evil".to_owned())));
         check(&[("sub", "\"\"")], Err(TokenError::Nobody));
         check(&[("sub", "\"  \"")], Err(TokenError::Nobody));
-        for missing in ["sub", "iss", "iat", "exp"] {
+        for missing in ["sub", "iss"] {
             check(&[(missing, "")], Err(TokenError::Claims));
             check(&[(missing, "null")], Err(TokenError::Claims));
-            check(&[(missing, "[1]")], Err(TokenError::Claims));
+        }
+        for wrong in ["sub", "iss", "iat", "exp"] {
+            check(&[(wrong, "[1]")], Err(TokenError::Claims));
         }
         check(&[("exp", "\"1900000000\"")], Err(TokenError::Claims));
         check(&[("exp", "1e999")], Err(TokenError::Claims));
