@@ -25,8 +25,8 @@ use crate::front::auth::Auth;
 use crate::front::guard::Guard;
 use crate::front::http::{self, Site};
 use crate::front::identity::Identities;
-use crate::held::Held;
 use crate::front::token::Verifier;
+use crate::held::Held;
 use crate::jobs::{Links, Store, StoreError, StoreOptions, Writer};
 use crate::observe::metrics::Metrics;
 use crate::session::admit::Admission;
@@ -230,7 +230,10 @@ impl App {
             let mut cleanup = tokio::time::interval(cleanup_interval);
             loop {
                 tokio::select! {
-                    _ = sweep.tick() => site.sessions.sweep(),
+                    _ = sweep.tick() => {
+                        site.sessions.sweep();
+                        site.metrics.refusals.flush();
+                    }
                     _ = cleanup.tick() => {
                         site.sessions.entries().values().for_each(|entry| entry.back.stop_idle());
                     }

@@ -14,9 +14,10 @@ use pontoon_wire::{Message, Rewrite, Slot, Text, method, quoted};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::client::{Client, Person};
+use crate::client::Client;
 use crate::held::Held;
 use crate::observe::metrics::{Ending, Kind, ServerMetrics};
+use crate::observe::refusals::Refusal;
 use crate::outbox::{Item, Outbox};
 use crate::permits::{Permit, Permits};
 
@@ -110,6 +111,17 @@ impl CallError {
         }
     }
 
+    /// Whether the bridge did not take the call, rather than a server did not answer it.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Busy { .. } | Self::DiskFull(_) | Self::NoStorage(_) | Self::Stopping => true,
+            Self::TimedOut { .. } | Self::ServerFailed(_) | Self::StateLost(_) | Self::Internal => {
+                false
+            }
+            Self::Told(_, status) => (400..500).contains(status),
+        }
+    }
+
     /// When it is worth another try, if that is known.
     pub fn retry_after_seconds(&self) -> Option<u32> {
         match self {
@@ -179,9 +191,9 @@ pub struct Reply {
     permit: Option<Permit>,
     /// Where the permit came from, to take another after a person has answered.
     permits: Option<Arc<Permits>>,
-    tally: Option<(Arc<ServerMetrics>, Kind, Instant)>,
-    /// Who asked, and where the answer is counted for them while they have not taken it.
-    account: Option<(Arc<Held>, Arc<Person>)>,
+    tally: Option<Tally>,
+    /// Where the answer is counted for its client, who has not taken it yet.
+    held: Option<Arc<Held>>,
     questions: Option<Arc<Questions>>,
     /// The questions asked on the way; nobody may answer them after the end.
     asked: Mutex<Vec<String>>,
@@ -197,7 +209,7 @@ impl Reply {
             permit: None,
             permits: None,
             tally: None,
-            account: None,
+            held: None,
             questions,
             asked: Mutex::default(),
             is_done: false,
@@ -209,14 +221,15 @@ impl Reply {
         &self.id
     }
 
-    /// Counts how the call ends, and how long it took.
-    pub fn count(&mut self, metrics: &Arc<ServerMetrics>, kind: Kind) {
-        self.tally = Some((Arc::clone(metrics), kind, Instant::now()));
+    /// Counts how the call of this client ends, and how long it took; a refusal is logged.
+    pub fn count(&mut self, metrics: &Arc<ServerMetrics>, kind: Kind, client: &Arc<Client>) {
+        let (metrics, client) = (Arc::clone(metrics), Arc::clone(client));
+        self.tally = Some(Tally { metrics, kind, client, began: Instant::now() });
     }
 
-    /// Counts the answer for this client until it is taken.
-    pub fn charge_to(&mut self, held: &Arc<Held>, client: &Arc<Person>) {
-        self.account = Some((Arc::clone(held), Arc::clone(client)));
+    /// Counts the answer until the client has taken it.
+    pub fn count_bytes(&mut self, held: &Arc<Held>) {
+        self.held = Some(Arc::clone(held));
     }
 
     /// Lets the call hold a permit until it ends.
@@ -232,10 +245,8 @@ impl Reply {
 
     /// Takes a permit again, once a person has answered; waits until one is free.
     pub async fn retake_permit(&mut self) {
-        if let (None, Some(permits), Some((_, client))) =
-            (&self.permit, &self.permits, &self.account)
-        {
-            self.permit = permits.take_again(&client.principal).await;
+        if let (None, Some(permits), Some(tally)) = (&self.permit, &self.permits, &self.tally) {
+            self.permit = permits.take_again(&tally.client.person.principal).await;
         }
     }
 
@@ -281,8 +292,8 @@ impl Reply {
             }
         };
         let mut text = rewrite.replace(Slot::ResultSubscriptionId, self.id.clone()).finish();
-        if let Some((held, client)) = &self.account {
-            text = held.charge(&client.principal, text);
+        if let (Some(held), Some(tally)) = (&self.held, &self.tally) {
+            text = held.charge(&tally.client.person.principal, text);
         }
         self.finish(Some(Outcome::Answer(text, code, receipt.map(Box::new))));
     }
@@ -318,14 +329,42 @@ impl Reply {
     fn finish(&mut self, outcome: Option<Outcome>) {
         self.is_done = true;
         self.permit = None;
-        if let Some((metrics, kind, began)) = self.tally.take() {
-            metrics.call_ended(kind, ending(outcome.as_ref()), began.elapsed());
+        if let Some(tally) = self.tally.take() {
+            tally.end(outcome.as_ref());
         }
         let asked = std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner));
         if let (Some(questions), false) = (&self.questions, asked.is_empty()) {
             questions.close(&asked);
         }
         self.outbox.finish(outcome);
+    }
+}
+
+/// Whose call it is, and what it counts for.
+#[derive(Debug)]
+struct Tally {
+    metrics: Arc<ServerMetrics>,
+    kind: Kind,
+    client: Arc<Client>,
+    began: Instant,
+}
+
+impl Tally {
+    fn end(&self, outcome: Option<&Outcome>) {
+        let Self { metrics, kind, client, began } = self;
+        metrics.call_ended(*kind, ending(outcome), began.elapsed());
+        let Some(Outcome::Failed(error, _)) = outcome else { return };
+        if error.is_refusal() {
+            let why = error.to_error();
+            metrics.refusals.tell(&Refusal {
+                status: error.status(),
+                code: why.code,
+                server: &metrics.name,
+                who: &client.person.principal.words(),
+                from: client.person.address,
+                why: &why.message,
+            });
+        }
     }
 }
 

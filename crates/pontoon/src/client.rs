@@ -49,6 +49,8 @@ pub struct Person {
     pub user: Vec<(&'static str, String)>,
     /// The headers a server asked to see with `${header:...}`, their names in lower case.
     pub headers: Vec<(String, String)>,
+    /// Where it calls from, as far as that is known.
+    pub address: IpAddr,
     /// Where this client reaches us, such as `http://127.0.0.1:8080`.
     pub origin: Option<Arc<str>>,
 }
@@ -60,6 +62,7 @@ impl Person {
             principal: Principal::Address(IpAddr::V6(Ipv6Addr::LOCALHOST)),
             user: Vec::new(),
             headers: Vec::new(),
+            address: IpAddr::V6(Ipv6Addr::LOCALHOST),
             origin: None,
         })
     }
@@ -120,6 +123,18 @@ impl Principal {
             Self::User(user) => user.key.as_deref(),
             Self::Credential(hash) => Some(hash),
             Self::Address(_) => None,
+        }
+    }
+
+    /// Who it is, for the log.
+    pub fn words(&self) -> String {
+        match self {
+            Self::User(user) => match &user.key {
+                Some(key) => format!("user {} of key {key}", user.id),
+                None => format!("user {}", user.id),
+            },
+            Self::Credential(key) => format!("key {key}"),
+            Self::Address(_) => "unknown".to_owned(),
         }
     }
 

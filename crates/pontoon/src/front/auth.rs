@@ -10,7 +10,9 @@ use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::respond::{Answer, json};
+use pontoon_wire::error::{ErrorObject, code};
+
+use super::respond::{Answer, error, json};
 use crate::config::{ApiKey, KeyName};
 
 /// What a request is for.
@@ -46,6 +48,14 @@ struct Key {
     hash: [u8; 32],
 }
 
+/// Why a request may not pass, in mcpo's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Denied {
+    status: u16,
+    detail: &'static str,
+    schemes: Option<&'static str>,
+}
+
 /// How a request showed a key.
 enum Shown<'h> {
     Bearer(&'h [u8]),
@@ -75,22 +85,20 @@ impl Auth {
     ///
     /// # Errors
     ///
-    /// The answer that refuses it: 401 without a key, 403 with a wrong one, 400 with two.
-    // The answer goes out as it is; a box would only be opened again.
-    #[allow(clippy::result_large_err)]
-    pub fn check(&self, headers: &HeaderMap, area: Area) -> Result<Option<&KeyName>, Answer> {
+    /// Why it may not: 401 without a key, 403 with a wrong one, 400 with two.
+    pub fn check(&self, headers: &HeaderMap, area: Area) -> Result<Option<&KeyName>, Denied> {
         if self.keys.is_empty() {
             return Ok(None);
         }
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let (value, None) = (values.next(), values.next()) else {
-            return Err(refusal(400, "Authorization must be sent once", None));
+            return Err(Denied::new(400, "Authorization must be sent once", None));
         };
         let shown = Shown::of(value.map(HeaderValue::as_bytes));
         match self.admit(&shown, area) {
             Ok(name) => Ok(Some(name)),
             Err(_) if self.is_open(area) => Ok(None),
-            Err(answer) => Err(answer),
+            Err(denied) => Err(denied),
         }
     }
 
@@ -104,31 +112,30 @@ impl Auth {
     }
 
     /// The name of the key that was shown, or mcpo's words for why it was none.
-    #[allow(clippy::result_large_err)]
-    fn admit(&self, shown: &Shown<'_>, area: Area) -> Result<&KeyName, Answer> {
+    fn admit(&self, shown: &Shown<'_>, area: Area) -> Result<&KeyName, Denied> {
         let both = "Bearer, Basic";
         let missing = "Missing or invalid Authorization header";
         match shown {
             Shown::Bearer(key) => {
-                self.find(key).ok_or_else(|| refusal(403, "Invalid API key", None))
+                self.find(key).ok_or_else(|| Denied::new(403, "Invalid API key", None))
             }
             Shown::Basic(encoded) if self.is_strict => {
                 let Some(password) = password(encoded) else {
                     let text = "Invalid Basic Authentication format";
-                    return Err(refusal(401, text, Some(both)));
+                    return Err(Denied::new(401, text, Some(both)));
                 };
                 let name = self.find(&password);
-                let name = name.ok_or_else(|| refusal(403, "Invalid credentials", None))?;
+                let name = name.ok_or_else(|| Denied::new(403, "Invalid credentials", None))?;
                 // A browser that has stored a password sends it by itself, so it runs no tool.
                 match area {
-                    Area::Tool => Err(refusal(401, missing, Some("Bearer"))),
+                    Area::Tool => Err(Denied::new(401, missing, Some("Bearer"))),
                     _ => Ok(name),
                 }
             }
             Shown::Other if self.is_strict => {
-                Err(refusal(401, "Unsupported authorization method", Some(both)))
+                Err(Denied::new(401, "Unsupported authorization method", Some(both)))
             }
-            _ => Err(refusal(401, missing, Some(if self.is_strict { both } else { "Bearer" }))),
+            _ => Err(Denied::new(401, missing, Some(if self.is_strict { both } else { "Bearer" }))),
         }
     }
 
@@ -149,6 +156,42 @@ impl std::fmt::Debug for Auth {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names: Vec<_> = self.keys.iter().map(|key| key.name.as_str()).collect();
         f.debug_struct("Auth").field("keys", &names).field("is_strict", &self.is_strict).finish()
+    }
+}
+
+impl Denied {
+    fn new(status: u16, detail: &'static str, schemes: Option<&'static str>) -> Self {
+        Self { status, detail, schemes }
+    }
+
+    /// The answer where mcpo's clients ask.
+    pub fn plain(self) -> Answer {
+        let text = format!("{{\"detail\":{}}}", pontoon_wire::quoted(self.detail));
+        self.with_schemes(json(self.status, &Bytes::from(text).into()))
+    }
+
+    /// The answer where MCP clients ask, which show the text of an error and nothing else.
+    pub fn mcp(self) -> Answer {
+        let (code, what_to_do) = match self.status {
+            401 => (
+                code::UNAUTHORIZED,
+                "show a key of this bridge (MCPO_API_KEY or MCPO_API_KEYS) as `Authorization: Bearer KEY`",
+            ),
+            403 => (
+                code::FORBIDDEN,
+                "what was shown is none of the keys of this bridge (MCPO_API_KEY, MCPO_API_KEYS)",
+            ),
+            _ => (code::INVALID_REQUEST, "two readers could choose differently"),
+        };
+        let text = format!("{}: {what_to_do}", self.detail);
+        self.with_schemes(error(self.status, &ErrorObject::new(code, text), None))
+    }
+
+    fn with_schemes(self, mut answer: Answer) -> Answer {
+        if let Some(schemes) = self.schemes {
+            answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(schemes));
+        }
+        answer
     }
 }
 
@@ -177,15 +220,6 @@ fn password(encoded: &[u8]) -> Option<Vec<u8>> {
 
 fn hash(key: &[u8]) -> [u8; 32] {
     Sha256::digest(key).into()
-}
-
-fn refusal(status: u16, detail: &str, schemes: Option<&'static str>) -> Answer {
-    let text = format!("{{\"detail\":{}}}", pontoon_wire::quoted(detail));
-    let mut answer = json(status, &Bytes::from(text).into());
-    if let Some(schemes) = schemes {
-        answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(schemes));
-    }
-    answer
 }
 
 #[cfg(test)]
@@ -224,7 +258,7 @@ mod tests {
         }
         match auth.check(&headers, area) {
             Ok(name) => name.map_or("open", KeyName::as_str).to_owned(),
-            Err(answer) => line(answer),
+            Err(denied) => line(denied.plain()),
         }
     }
 
@@ -315,6 +349,14 @@ mod tests {
             assert_eq!(asked(&auth, area, &["Bearer K-one", "Bearer K-one"]), expected);
             assert_eq!(asked(&auth, area, &["Bearer x", "Bearer K-one"]), expected);
         }
+    }
+
+    #[test]
+    fn an_mcp_client_is_told_what_to_do() {
+        let auth = Auth::new(&keys(&[("alice", "K-one")]), LAX);
+        let told = auth.check(&HeaderMap::new(), Area::Tool).unwrap_err().mcp();
+        let expected = r#"401 {"jsonrpc":"2.0","id":null,"error":{"code":-31401,"message":"Missing or invalid Authorization header: show a key of this bridge (MCPO_API_KEY or MCPO_API_KEYS) as `Authorization: Bearer KEY`"}} Bearer"#;
+        assert_eq!(line(told), expected);
     }
 
     #[test]

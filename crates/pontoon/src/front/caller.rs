@@ -57,6 +57,7 @@ impl Caller {
             principal,
             user,
             headers: headers_for(server),
+            address: identity.address,
             origin: host.map(|host| format!("{scheme}://{host}").into()),
         });
         Self { identity, person }

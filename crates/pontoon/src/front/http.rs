@@ -27,7 +27,7 @@ use super::caller::Caller;
 use super::downloads;
 use super::guard::Guard;
 use super::identity::Identities;
-use super::respond::{Answer, empty, error, retry_after};
+use super::respond::{Answer, Why, empty, error, retry_after};
 use super::sse::{self, Streams};
 use super::streamable;
 use crate::back::budget::Budget;
@@ -36,6 +36,7 @@ use crate::held::{Full, Held, Hold, RETRY_SECONDS};
 use crate::jobs::{Links, Store};
 use crate::observe::health::Sight;
 use crate::observe::metrics::{Limit, Metrics};
+use crate::observe::refusals::Refusal;
 use crate::observe::trace::{TRACEPARENT, Traces};
 use crate::session::Sessions;
 use crate::session::catalog::Entry;
@@ -192,29 +193,87 @@ async fn logged(site: &Arc<Site>, request: Request<Incoming>, peer: IpAddr) -> A
 }
 
 async fn handle(site: &Arc<Site>, request: Request<Incoming>, peer: IpAddr) -> Answer {
-    if let Err((status, why)) = site.guard.check(request.headers()) {
-        return error(status, &ErrorObject::new(code::INVALID_REQUEST, why), None);
+    let path = request.uri().path().to_owned();
+    let segments: Vec<_> = path.split('/').skip(1).collect();
+    let ["mcp" | "sse", rest @ ..] = segments.as_slice() else {
+        return match turned_away(site, request.headers()) {
+            Some(refusal) => refusal,
+            None => elsewhere(site, request, &path, &segments).await,
+        };
+    };
+    let Some(refusal) = turned_away(site, request.headers()) else {
+        return mcp(site, request, &segments, peer).await;
+    };
+    let server = rest.first().copied().unwrap_or_default();
+    let from = site.identities.address(request.headers(), peer);
+    heard(site, server, "unknown", from, refusal)
+}
+
+/// Answers a request to a server; one that is refused is logged.
+async fn mcp(
+    site: &Arc<Site>,
+    request: Request<Incoming>,
+    segments: &[&str],
+    peer: IpAddr,
+) -> Answer {
+    let from = |headers: &HeaderMap| site.identities.address(headers, peer);
+    let &[transport, server, ref rest @ ..] = segments else {
+        let refusal = not_there(request.uri().path());
+        return heard(site, "", "unknown", from(request.headers()), refusal);
+    };
+    let (entry, caller) = match caller(site, server, request.headers(), peer) {
+        Ok(found) => found,
+        Err((who, refusal)) => {
+            return heard(site, server, &who, from(request.headers()), *refusal);
+        }
+    };
+    let answer = match (transport, rest) {
+        ("mcp", []) => streamable::handle(site, &entry, request, &caller).await,
+        ("sse", []) => sse::open(site, &entry, &request, &caller),
+        ("sse", ["messages"]) => sse::message(site, &entry, request, &caller).await,
+        _ => not_there(request.uri().path()),
+    };
+    // Its words cost something, and few answers are refusals.
+    match answer.extensions().get::<Why>() {
+        Some(_) => {
+            let who = caller.person.principal.words();
+            heard(site, server, &who, caller.identity.address, answer)
+        }
+        None => answer,
     }
-    if is_ambiguous(request.headers()) {
+}
+
+/// Logs why a request was refused, if it was.
+fn heard(site: &Site, server: &str, who: &str, from: IpAddr, answer: Answer) -> Answer {
+    if let Some(Why { status, code, text }) = answer.extensions().get::<Why>() {
+        let (status, code) = (*status, *code);
+        let refusal = Refusal { status, code, server, who: &who, from, why: text };
+        site.metrics.refusals.tell(&refusal);
+    }
+    answer
+}
+
+/// The answer to a request that is wrong wherever it goes.
+fn turned_away(site: &Site, headers: &HeaderMap) -> Option<Answer> {
+    if let Err((status, why)) = site.guard.check(headers) {
+        return Some(error(status, &ErrorObject::new(code::INVALID_REQUEST, why), None));
+    }
+    is_ambiguous(headers).then(|| {
         let text = "say once how long the body is: by `Content-Length`, or by `Transfer-Encoding: chunked`";
         let mut answer = error(400, &ErrorObject::new(code::INVALID_REQUEST, text), None);
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        return answer;
-    }
-    let path = request.uri().path().to_owned();
-    match path.split('/').skip(1).collect::<Vec<_>>().as_slice() {
-        ["mcp", server] => match caller(site, server, request.headers(), peer) {
-            Ok((entry, caller)) => streamable::handle(site, &entry, request, &caller).await,
-            Err(refusal) => *refusal,
-        },
-        ["sse", server] => match caller(site, server, request.headers(), peer) {
-            Ok((entry, caller)) => sse::open(site, &entry, &request, &caller),
-            Err(refusal) => *refusal,
-        },
-        ["sse", server, "messages"] => match caller(site, server, request.headers(), peer) {
-            Ok((entry, caller)) => sse::message(site, &entry, request, &caller).await,
-            Err(refusal) => *refusal,
-        },
+        answer
+    })
+}
+
+/// Answers a request that is not for a server.
+async fn elsewhere(
+    site: &Arc<Site>,
+    request: Request<Incoming>,
+    path: &str,
+    segments: &[&str],
+) -> Answer {
+    match segments {
         ["files", ..] => download(site, request).await,
         ["health" | "ready" | "metrics"] if request.method() != Method::GET => {
             super::respond::not_allowed("only GET is answered here", "GET")
@@ -222,25 +281,27 @@ async fn handle(site: &Arc<Site>, request: Request<Incoming>, peer: IpAddr) -> A
         ["health"] => match site.auth.check(request.headers(), Area::Health) {
             Ok(None) if site.auth.is_on() => admin::health(site, Sight::Status).await,
             Ok(_) => admin::health(site, Sight::Whole).await,
-            Err(refusal) => refusal,
+            Err(denied) => denied.plain(),
         },
         ["ready"] => admin::ready(site),
         ["metrics"] => match site.auth.check(request.headers(), Area::Metrics) {
             Ok(_) => admin::metrics(site).await,
-            Err(refusal) => refusal,
+            Err(denied) => denied.plain(),
         },
-        _ => {
-            let text = format!("nothing is served at {path:?}: MCP servers are at /mcp/NAME");
-            error(404, &ErrorObject::new(code::INVALID_REQUEST, text), None)
-        }
+        _ => not_there(path),
     }
+}
+
+fn not_there(path: &str) -> Answer {
+    let text = format!("nothing is served at {path:?}: MCP servers are at /mcp/NAME");
+    error(404, &ErrorObject::new(code::INVALID_REQUEST, text), None)
 }
 
 /// Answers a request for a file.
 async fn download(site: &Arc<Site>, request: Request<Incoming>) -> Answer {
     let area = Area::Files { is_signed: site.links.is_signed() };
-    if let Err(refusal) = site.auth.check(request.headers(), area) {
-        return refusal;
+    if let Err(denied) = site.auth.check(request.headers(), area) {
+        return denied.plain();
     }
     let (store, links) = (site.store.clone(), Arc::clone(&site.links));
     let answer = downloads::handle(request, move |link| {
@@ -255,20 +316,24 @@ async fn download(site: &Arc<Site>, request: Request<Incoming>) -> Answer {
     answer
 }
 
-/// The server that a request is for, and who makes it; or the answer that refuses it.
-pub fn caller(
+/// The server that a request is for, and who makes it; or who that is as far as it is known, and the
+/// answer that refuses it.
+fn caller(
     site: &Site,
     server: &str,
     headers: &HeaderMap,
     peer: IpAddr,
-) -> Result<(Arc<Entry>, Caller), Box<Answer>> {
-    let key = site.auth.check(headers, Area::Tool).map_err(Box::new)?;
+) -> Result<(Arc<Entry>, Caller), (String, Box<Answer>)> {
+    let key = site.auth.check(headers, Area::Tool);
+    let key = key.map_err(|denied| ("unknown".to_owned(), Box::new(denied.mcp())))?;
+    let who = || key.map_or_else(|| "unknown".to_owned(), |key| format!("key {key}"));
     let identity = site.identities.identify(headers, peer, key).map_err(|(status, why)| {
-        Box::new(error(status, &ErrorObject::new(code::INVALID_REQUEST, why), None))
+        let code = if status == 401 { code::UNAUTHORIZED } else { code::INVALID_REQUEST };
+        (who(), Box::new(error(status, &ErrorObject::new(code, why), None)))
     })?;
     site.metrics.request_from(identity.address);
     let entry = site.sessions.entries().get(server).cloned();
-    let entry = entry.ok_or_else(|| Box::new(unknown_server(site, server)))?;
+    let entry = entry.ok_or_else(|| (who(), Box::new(unknown_server(site, server))))?;
     let is_secure = site.identities.is_secure(headers, peer);
     let caller = Caller::new(identity, headers, is_secure, &entry.back.server);
     Ok((entry, caller))

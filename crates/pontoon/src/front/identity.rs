@@ -90,6 +90,12 @@ impl Identities {
         self.identify_at(headers, peer, key, SystemTime::now())
     }
 
+    /// Where a request comes from, as far as that is known.
+    pub fn address(&self, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
+        let is_trusted = |address| self.trusted.iter().any(|block| block.contains(address));
+        client_address(headers, peer, is_trusted).map_or(peer, |client| client.address)
+    }
+
     /// Whether the client itself speaks TLS, to a trusted proxy that says so.
     pub fn is_secure(&self, headers: &HeaderMap, peer: IpAddr) -> bool {
         let proto = headers.get("x-forwarded-proto").map(|value| value.as_bytes());

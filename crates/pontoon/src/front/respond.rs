@@ -31,12 +31,31 @@ pub fn json(status: u16, text: &Text) -> Answer {
 /// A JSON-RPC error, under the id of the request if it is known.
 pub fn error(status: u16, error: &ErrorObject, id: Option<&[u8]>) -> Answer {
     let id = id.map_or("null".into(), String::from_utf8_lossy);
-    json(status, &Bytes::from(error.answer(&id)).into())
+    let mut response = json(status, &Bytes::from(error.answer(&id)).into());
+    let why = Why { status, code: error.code, text: error.message.clone() };
+    response.extensions_mut().insert(why);
+    response
+}
+
+/// Why a request was refused, for the log.
+#[derive(Debug, Clone)]
+pub struct Why {
+    /// The HTTP status, or the one that would say the same.
+    pub status: u16,
+    /// The JSON-RPC code.
+    pub code: i64,
+    /// What the client is told.
+    pub text: String,
 }
 
 /// Why a call got no answer, and when another try is worth it.
 pub fn failed(status: u16, why: &CallError, id: Option<&[u8]>) -> Answer {
-    retry_after(error(status, &why.to_error(), id), why.retry_after_seconds())
+    let mut response = error(status, &why.to_error(), id);
+    match response.extensions_mut().get_mut::<Why>().filter(|_| why.is_refusal()) {
+        Some(told) => told.status = why.status(),
+        None => drop(response.extensions_mut().remove::<Why>()),
+    }
+    retry_after(response, why.retry_after_seconds())
 }
 
 /// An error with the methods that are allowed here.

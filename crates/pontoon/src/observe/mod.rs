@@ -8,5 +8,6 @@ pub mod heals;
 pub mod health;
 pub mod log;
 pub mod metrics;
+pub mod refusals;
 pub mod scene;
 pub mod trace;

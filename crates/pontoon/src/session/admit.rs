@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::call::CallError;
-use crate::client::{Client, Principal};
+use crate::client::Client;
 use crate::config::Mode;
 use crate::observe::metrics::{Limit, Metrics};
 use crate::observe::scene::Usage;
@@ -54,7 +54,7 @@ impl Admission {
         let who = &client.person.principal;
         match permits.try_take(who, Instant::now()) {
             Some(permit) => Ok(Some(permit)),
-            None if self.queue_wait.is_zero() => Err(self.busy(permits, who)),
+            None if self.queue_wait.is_zero() => Err(self.busy(permits)),
             None => Ok(None),
         }
     }
@@ -84,7 +84,7 @@ impl Admission {
         let permits = self.permits(mode, client);
         let who = &client.person.principal;
         let permit = tokio::time::timeout(self.queue_wait, permits.take(who)).await;
-        permit.ok().flatten().ok_or_else(|| self.busy(permits, who))
+        permit.ok().flatten().ok_or_else(|| self.busy(permits))
     }
 
     /// Processes for single requests, and calls on kept children.
@@ -105,7 +105,7 @@ impl Admission {
         }
     }
 
-    fn busy(&self, permits: &Arc<Permits>, who: &Principal) -> CallError {
+    fn busy(&self, permits: &Arc<Permits>) -> CallError {
         let limit = permits.limit();
         let (counted, what) = if permits.in_use() < limit {
             let what = format!(
@@ -119,7 +119,6 @@ impl Admission {
             };
             (counted, format!("busy: all {limit} calls that may run at once are running"))
         };
-        tracing::debug!(?who, what, "refused");
         self.metrics.refused(counted);
         CallError::Busy { what, retry_after_seconds: 5 }
     }

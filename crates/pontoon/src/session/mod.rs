@@ -210,8 +210,9 @@ impl Sessions {
         session: Option<Arc<Session>>,
         mut call: Call,
     ) {
-        call.reply.count(&entry.back.metrics, Kind::of(&call.request.method()));
-        call.reply.charge_to(&self.held, &call.client.person);
+        let kind = Kind::of(&call.request.method());
+        call.reply.count(&entry.back.metrics, kind, &call.client);
+        call.reply.count_bytes(&self.held);
         match entry.state() {
             State::Ready(catalog) => self.route(&catalog, entry, session, call),
             State::Failed(why) => call.reply.fail(failed(entry, &why)),

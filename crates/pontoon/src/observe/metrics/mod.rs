@@ -18,6 +18,7 @@ pub use histogram::{Counter, Histogram};
 pub use server::{Ending, Kind, ServerMetrics};
 pub use text::CONTENT_TYPE;
 
+use super::refusals::Refusals;
 use server::labels;
 
 /// More addresses than this are counted together: anyone may come with a new one.
@@ -70,6 +71,8 @@ pub struct Metrics {
     addresses: RwLock<HashMap<IpAddr, Counter>>,
     other_addresses: Counter,
     refused: [Counter; Limit::ALL.len()],
+    /// What was refused of late, for the log.
+    pub refusals: Arc<Refusals>,
     /// Jobs that were begun.
     pub jobs: Counter,
     /// Files that were fetched.
@@ -96,7 +99,11 @@ impl Metrics {
         let mut servers = self.servers.write().unwrap_or_else(PoisonError::into_inner);
         match servers.get(name) {
             Some(server) => Arc::clone(server),
-            None => Arc::clone(servers.entry(name.to_owned()).or_default()),
+            None => {
+                let server = Arc::new(ServerMetrics::new(name, &self.refusals));
+                servers.insert(name.to_owned(), Arc::clone(&server));
+                server
+            }
         }
     }
 

@@ -1,10 +1,12 @@
 //! The numbers of one server. Whoever serves its calls holds them, so that counting looks up
 //! nothing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use pontoon_wire::method;
 
+use super::super::refusals::Refusals;
 use super::histogram::{Counter, Histogram};
 
 macro_rules! labels {
@@ -108,6 +110,10 @@ impl Ending {
 /// The numbers of one server.
 #[derive(Debug, Default)]
 pub struct ServerMetrics {
+    /// The server's name.
+    pub name: String,
+    /// What was refused of late, of all servers.
+    pub refusals: Arc<Refusals>,
     pub(super) requests: [[Counter; Ending::ALL.len()]; Kind::ALL.len()],
     pub(super) durations: Histogram,
     pub(super) starts: Counter,
@@ -121,6 +127,11 @@ pub struct ServerMetrics {
 }
 
 impl ServerMetrics {
+    /// The numbers of the server of this name.
+    pub fn new(name: &str, refusals: &Arc<Refusals>) -> Self {
+        Self { name: name.to_owned(), refusals: Arc::clone(refusals), ..Self::default() }
+    }
+
     /// A request ended, after this long.
     pub fn call_ended(&self, kind: Kind, ending: Ending, took: Duration) {
         self.requests[kind as usize][ending as usize].bump();
