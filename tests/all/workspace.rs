@@ -374,7 +374,7 @@ fn what_cannot_be_kept_is_refused_before_anything_starts() {
         }
         server
     };
-    check_refused(&with("args", json!(["${header:Authorization}"])), "is not handed on");
+    check_refused(&with("args", json!(["${header:Proxy-Authorization}"])), "is not handed on");
     check_refused(&with("env", json!({"A": "${header:Cookie}"})), "is not handed on");
     check_refused(&with("args", json!(["${user:password}"])), "${user:email}");
     check_refused(

@@ -243,3 +243,30 @@ fn that_people_have_to_be_named_is_told_before_the_first_call() {
         rig.stop();
     }
 }
+
+#[test]
+fn a_users_own_token_reaches_the_server_beside_our_key() {
+    const OWN: (&str, &str) = ("Authorization", "Bearer the.users.own");
+    const KEY: (&str, &str) = ("X-API-Key", "the-key-of-the-front-end");
+    let env = json!({"TOKEN": "${header:Authorization}", "OTHER": "${header:X-API-Key}"});
+    let rig = one_key(fixture("stateful").with("env", env)).start();
+    let seen = |headers: Headers<'_>| {
+        let headers = [headers, &[(USER, "u1"), (CHAT, "c1")]].concat();
+        let environment = told(&rig, &headers, "environment", json!({}));
+        let environment: Value = serde_json::from_str(&environment).unwrap();
+        let text = |name: &str| environment[name].as_str().unwrap_or_default().to_owned();
+        (text("TOKEN"), text("OTHER"))
+    };
+    let pair = |token: &str, other: &str| (token.to_owned(), other.to_owned());
+    assert_eq!(seen(&[OWN, KEY]), pair("Bearer the.users.own", ""));
+    assert_eq!(seen(&[FRONT]), pair("", ""), "a key of ours is no server's");
+    assert_eq!(seen(&[FRONT, KEY]), pair("", ""));
+    assert_eq!(seen(&[FRONT, ("X-API-Key", "the servers own")]), pair("", "the servers own"));
+    // Without our key it is judged as one, and a token is no person where nothing else is known.
+    let refused = call(&rig, &[OWN], "pid", json!({}));
+    assert_eq!(refused.status(), 403, "{}", refused.text());
+    assert!(refused.error_text().contains("X-API-Key"), "{}", refused.text());
+    let refused = call(&rig, &[OWN, KEY], "pid", json!({}));
+    assert!(refused.error_text().contains("not known who asks"), "{}", refused.text());
+    rig.stop();
+}

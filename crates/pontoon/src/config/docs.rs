@@ -53,8 +53,9 @@ of the file; one that is not set is a mistake |
 | `${MCPO_JOB_ID}` | the job it was started for |
 | `${user:id}`, `${user:email}`, `${user:name}`, `${user:role}` | what is known of who calls, so \
 that a person's own account reaches that person's process and no other; empty if it is not known |
-| `${header:X-Name}` | that header of the request, but not `Authorization`, `Cookie` and \
-`Proxy-Authorization`: the protocol forbids to pass on what a client proves itself with |
+| `${header:X-Name}` | that header of the request, but not `Cookie` and `Proxy-Authorization`, and \
+no header that holds a key of Pontoon's: the protocol forbids to pass on what a client proves itself \
+with. `Authorization` is handed on where the key of Pontoon is in `X-API-Key`; else it is empty |
 
 Write `--user=${user:id}` rather than `${user:id}` alone, so that a value that begins with `-` is
 not taken for an option.

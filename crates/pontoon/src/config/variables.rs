@@ -70,8 +70,9 @@ pub(super) const VARIABLES: &[Variable] = &[
     Variable {
         name: "MCPO_API_KEY",
         default: "none",
-        doc: "The key that clients must show, as `Authorization: Bearer KEY`. In the log it is \
-              called `default`. `--api-key` does the same, but others on this machine can read it \
+        doc: "The key that clients must show, as `Authorization: Bearer KEY`, or as `X-API-Key: \
+              KEY` where `Authorization` is for the server behind. In the log it is called \
+              `default`. It is a front end's, not one person's: see `session_key`. `--api-key` does the same, but others on this machine can read it \
               there.",
         read: |settings, text| values::key(text).map(|value| settings.api_key = Some(value)),
     },

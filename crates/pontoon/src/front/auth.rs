@@ -1,5 +1,8 @@
 //! May they: API keys, as mcpo has them, with its exact answers.
 //!
+//! A key is shown in `Authorization`, or in `X-API-Key` where a front end puts the user's own token for
+//! the server there. What opened the bridge is for nobody else to see.
+//!
 //! Who asks is another question, and `identity` answers it.
 
 use base64::Engine;
@@ -48,6 +51,18 @@ struct Key {
     hash: [u8; 32],
 }
 
+/// The header for a key whose client needs `Authorization` for something else.
+pub const API_KEY: &str = "x-api-key";
+
+/// What let a request pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pass<'a> {
+    /// Whose key it is.
+    pub key: &'a KeyName,
+    /// The headers that hold it, which are for us alone.
+    pub headers: &'static [&'static str],
+}
+
 /// Why a request may not pass, in mcpo's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Denied {
@@ -81,12 +96,12 @@ impl Auth {
         self.keys.iter().any(|key| key.name == KeyName::Unnamed)
     }
 
-    /// Lets a request pass, and gives the name of the key it showed.
+    /// Lets a request pass, and gives the key it showed.
     ///
     /// # Errors
     ///
     /// Why it may not: 401 without a key, 403 with a wrong one, 400 with two.
-    pub fn check(&self, headers: &HeaderMap, area: Area) -> Result<Option<&KeyName>, Denied> {
+    pub fn check(&self, headers: &HeaderMap, area: Area) -> Result<Option<Pass<'_>>, Denied> {
         if self.keys.is_empty() {
             return Ok(None);
         }
@@ -95,10 +110,22 @@ impl Auth {
             return Err(Denied::new(400, "Authorization must be sent once", None));
         };
         let shown = Shown::of(value.map(HeaderValue::as_bytes));
-        match self.admit(&shown, area) {
-            Ok(name) => Ok(Some(name)),
-            Err(_) if self.is_open(area) => Ok(None),
-            Err(denied) => Err(denied),
+        let mut others = headers.get_all(API_KEY).iter();
+        let other = match (others.next(), others.next()) {
+            (Some(value), None) => self.find(value.as_bytes().trim_ascii()),
+            _ => None,
+        };
+        let pass = |key, headers| Ok(Some(Pass { key, headers }));
+        match (self.admit(&shown, area), other) {
+            (Ok(key), Some(other)) if key != other => {
+                Err(Denied::new(400, "Authorization and X-API-Key hold two different keys", None))
+            }
+            (Ok(key), Some(_)) => pass(key, &["authorization", API_KEY]),
+            (Ok(key), None) => pass(key, &["authorization"]),
+            // What stands in `Authorization` is somebody else's, and not for us to judge.
+            (Err(_), Some(key)) => pass(key, &[API_KEY]),
+            (Err(_), None) if self.is_open(area) => Ok(None),
+            (Err(denied), None) => Err(denied),
         }
     }
 
@@ -175,13 +202,14 @@ impl Denied {
         let (code, what_to_do) = match self.status {
             401 => (
                 code::UNAUTHORIZED,
-                "show a key of this bridge (MCPO_API_KEY or MCPO_API_KEYS) as `Authorization: Bearer KEY`",
+                "show a key of this bridge (MCPO_API_KEY or MCPO_API_KEYS) as `Authorization: Bearer KEY` or `X-API-Key: KEY`",
             ),
             403 => (
                 code::FORBIDDEN,
-                "what was shown is none of the keys of this bridge (MCPO_API_KEY, MCPO_API_KEYS)",
+                "what was shown is none of the keys of this bridge (MCPO_API_KEY, MCPO_API_KEYS); if it is for the \
+                 server behind, show the key of the bridge as `X-API-Key: KEY`",
             ),
-            _ => (code::INVALID_REQUEST, "two readers could choose differently"),
+            _ => (code::INVALID_REQUEST, "show one key, once"),
         };
         let text = format!("{}: {what_to_do}", self.detail);
         self.with_schemes(error(self.status, &ErrorObject::new(code, text), None))
@@ -257,7 +285,7 @@ mod tests {
             headers.append(AUTHORIZATION, HeaderValue::from_bytes(value.as_bytes()).unwrap());
         }
         match auth.check(&headers, area) {
-            Ok(name) => name.map_or("open", KeyName::as_str).to_owned(),
+            Ok(pass) => pass.map_or("open", |pass| pass.key.as_str()).to_owned(),
             Err(denied) => line(denied.plain()),
         }
     }
@@ -352,10 +380,39 @@ mod tests {
     }
 
     #[test]
+    fn a_key_beside_an_authorization_of_the_servers_own_opens_as_well() {
+        let auth = Auth::new(&keys(&[("alice", "K-one"), ("bob", "K:two")]), STRICT);
+        let check = |authorization: &str, key: &str, area: Area, expected: &str| {
+            let mut headers = HeaderMap::new();
+            let values = [(AUTHORIZATION.as_str(), authorization), (API_KEY, key)];
+            for (name, value) in values.into_iter().filter(|(_, value)| !value.is_empty()) {
+                headers.append(name, HeaderValue::from_str(value).unwrap());
+            }
+            let found = match auth.check(&headers, area) {
+                Ok(pass) => {
+                    pass.map_or_else(String::new, |it| format!("{} {:?}", it.key, it.headers))
+                }
+                Err(denied) => denied.status.to_string(),
+            };
+            assert_eq!(found, expected, "{authorization:?} {key:?}");
+        };
+        for area in [Area::Tool, Area::Metrics] {
+            check("Bearer the.users.own", "K-one", area, r#"alice ["x-api-key"]"#);
+            check("Digest of-some-kind", "K-one", area, r#"alice ["x-api-key"]"#);
+            check("", " K:two ", area, r#"bob ["x-api-key"]"#);
+            check("Bearer K-one", "K-one", area, r#"alice ["authorization", "x-api-key"]"#);
+            check("Bearer K-one", "of-the-server", area, r#"alice ["authorization"]"#);
+            check("Bearer K-one", "K:two", area, "400");
+            check("Bearer the.users.own", "wrong", area, "403");
+            check("", "wrong", area, "401");
+        }
+    }
+
+    #[test]
     fn an_mcp_client_is_told_what_to_do() {
         let auth = Auth::new(&keys(&[("alice", "K-one")]), LAX);
         let told = auth.check(&HeaderMap::new(), Area::Tool).unwrap_err().mcp();
-        let expected = r#"401 {"jsonrpc":"2.0","id":null,"error":{"code":-31401,"message":"Missing or invalid Authorization header: show a key of this bridge (MCPO_API_KEY or MCPO_API_KEYS) as `Authorization: Bearer KEY`"}} Bearer"#;
+        let expected = r#"401 {"jsonrpc":"2.0","id":null,"error":{"code":-31401,"message":"Missing or invalid Authorization header: show a key of this bridge (MCPO_API_KEY or MCPO_API_KEYS) as `Authorization: Bearer KEY` or `X-API-Key: KEY`"}} Bearer"#;
         assert_eq!(line(told), expected);
     }
 

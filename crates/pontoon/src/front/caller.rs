@@ -14,8 +14,8 @@ use super::identity::Identity;
 use crate::client::{Key, Person, Principal};
 use crate::config::{KeyName, Server, SessionKey};
 
-/// Headers that are never handed to a server: they are for us.
-const OURS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "mcp-session-id"];
+/// Headers that are never handed to a server: they are for us, or for a proxy.
+const OURS: [&str; 3] = ["cookie", "proxy-authorization", "mcp-session-id"];
 
 /// Who made a request.
 #[derive(Debug)]
@@ -27,8 +27,14 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The caller of a request.
-    pub fn new(identity: Identity, headers: &HeaderMap, is_secure: bool, server: &Server) -> Self {
+    /// The caller of a request. Of its headers, `ours` are no server's to see.
+    pub fn new(
+        identity: Identity,
+        headers: &HeaderMap,
+        ours: &[&str],
+        is_secure: bool,
+        server: &Server,
+    ) -> Self {
         let principal = match (&identity.user, &identity.key) {
             (Some(user), key) => Principal::of_user(key.as_ref().map(name), &user.id),
             (None, Some(key)) => Principal::Credential(name(key)),
@@ -44,7 +50,7 @@ impl Caller {
         let headers_for = |server: &Server| match server.is_personal() {
             true => headers
                 .iter()
-                .filter(|(name, _)| !OURS.contains(&name.as_str()))
+                .filter(|(name, _)| !OURS.iter().chain(ours).any(|it| it == name))
                 .filter_map(|(name, value)| {
                     Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
                 })
@@ -136,7 +142,7 @@ mod tests {
 
     fn key(identity: Identity, session: Option<&str>, rule: SessionKey) -> String {
         let server = server(rule, Workspace::Session);
-        let caller = Caller::new(identity, &HeaderMap::new(), false, &server);
+        let caller = Caller::new(identity, &HeaderMap::new(), &[], false, &server);
         let session = session.map(Arc::from);
         caller.key(session.as_ref(), &server).to_string()
     }
@@ -200,7 +206,7 @@ mod tests {
         let person = Identity { key: Some(KeyName::Named("me".into())), ..unnamed() };
         assert_eq!(key(person, None, SessionKey::Auto), hash);
         let stateless = server(SessionKey::Auto, Workspace::Job);
-        let caller = Caller::new(unnamed(), &HeaderMap::new(), false, &stateless);
+        let caller = Caller::new(unnamed(), &HeaderMap::new(), &[], false, &stateless);
         assert_eq!(caller.key(None, &stateless).to_string(), hash);
     }
 

@@ -324,8 +324,9 @@ fn caller(
     headers: &HeaderMap,
     peer: IpAddr,
 ) -> Result<(Arc<Entry>, Caller), (String, Box<Answer>)> {
-    let key = site.auth.check(headers, Area::Tool);
-    let key = key.map_err(|denied| ("unknown".to_owned(), Box::new(denied.mcp())))?;
+    let pass = site.auth.check(headers, Area::Tool);
+    let pass = pass.map_err(|denied| ("unknown".to_owned(), Box::new(denied.mcp())))?;
+    let key = pass.map(|pass| pass.key);
     let who = || key.map_or_else(|| "unknown".to_owned(), |key| format!("key {key}"));
     let identity = site.identities.identify(headers, peer, key).map_err(|(status, why)| {
         let code = if status == 401 { code::UNAUTHORIZED } else { code::INVALID_REQUEST };
@@ -335,7 +336,9 @@ fn caller(
     let entry = site.sessions.entries().get(server).cloned();
     let entry = entry.ok_or_else(|| (who(), Box::new(unknown_server(site, server))))?;
     let is_secure = site.identities.is_secure(headers, peer);
-    let caller = Caller::new(identity, headers, is_secure, &entry.back.server);
+    // Without a key of ours, people are told apart by what they show there.
+    let ours = pass.map_or(&["authorization"][..], |pass| pass.headers);
+    let caller = Caller::new(identity, headers, ours, is_secure, &entry.back.server);
     Ok((entry, caller))
 }
 
