@@ -3,13 +3,14 @@
 //!
 //! Here are the scene and what lies outside of the workspace: files and processes. `bounds` has the
 //! limits and the network, `people` the users of each chat, `systems` kernels and users that cannot
-//! have it all, `ways` every way from one person's process to another's, and `languages` real
-//! interpreters.
+//! have it all, `ways` every way from one person's process to another's, `languages` real interpreters,
+//! and `temporary` the temporary files.
 
 mod bounds;
 mod languages;
 mod people;
 mod systems;
+mod temporary;
 mod ways;
 
 use std::fs;

@@ -151,8 +151,7 @@ fn what_a_given_up_call_left_is_told_to_the_next() {
         let mut connection = Connection::open(rig.address()).unwrap();
         connection.send(&client.request(&hung).bytes()).unwrap();
         let count = || std::fs::read_dir(&folder).unwrap().count();
-        // Beside the folder for temporary files.
-        wait_until("it has left its file", SOON, || count() == left + 1);
+        wait_until("it has left its file", SOON, || count() == left);
         drop(connection);
         rig.wait_for_children(0);
     }
@@ -245,7 +244,7 @@ fn a_process_is_told_where_it_works_and_has_its_own_room_for_temporary_files() {
         assert_eq!(text("JOB"), text("MCPO_JOB_ID"));
         assert!(!text("JOB").is_empty());
         assert_eq!(text("MCPO_BASE_URL"), "https://tools.example.org/x");
-        assert!(text("TMPDIR").starts_with(&format!("{workdir}/")), "{environment}");
+        assert!(Path::new(&text("TMPDIR")).is_absolute(), "{environment}");
         if workspace == "job" {
             assert_eq!(Some(text("JOB").as_str()), response.head.header("x-mcpo-job-id"));
         } else {

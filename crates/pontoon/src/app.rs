@@ -278,9 +278,11 @@ fn surroundings(
         other_users: has_users(config),
     };
     let secret = config.link_secret.as_ref().map(|secret| secret.expose());
+    let store = Store::open(jobs_dir, options)?;
     Ok(Surroundings {
         spawner,
-        store: Store::open(jobs_dir, options)?,
+        private: private_places(config, jobs_dir, store.scratch_place()),
+        store,
         writer: Writer::start().map_err(StartError::Thread)?,
         links: Arc::new(Links::new(&config.base_url, secret, config.file_expiry)),
         budget: Budget::new(config.max_total_processes),
@@ -295,7 +297,6 @@ fn surroundings(
         queue_wait: config.queue_wait,
         base_url: config.base_url.as_str().into(),
         file_expiry: config.file_expiry,
-        private: private_places(config, jobs_dir),
     })
 }
 
@@ -314,12 +315,13 @@ fn has_users(config: &Config) -> bool {
 }
 
 /// What no child is to read, wherever it lies.
-fn private_places(config: &Config, jobs_dir: &Path) -> Arc<[PathBuf]> {
+fn private_places(config: &Config, jobs_dir: &Path, scratch: Option<&Path>) -> Arc<[PathBuf]> {
     let file = match &config.source {
         Source::File(path) => Some(path.as_path()),
         Source::Demo => None,
     };
-    let folders = [Some(jobs_dir), config.state_dir.as_deref(), config.log_dir.as_deref()];
+    let (state, logs) = (config.state_dir.as_deref(), config.log_dir.as_deref());
+    let folders = [Some(jobs_dir), scratch, state, logs];
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let secrets = config.secret_files.iter().map(PathBuf::as_path);
     let places = folders.into_iter().chain([file]).flatten().chain(secrets);

@@ -3,6 +3,7 @@
 //! A call takes a [`Lease`]. Dropping it stops the child, or hands it back to its client. This file
 //! decides; the `supervise` crate acts.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -195,13 +196,13 @@ impl Back {
         client: &Client,
         place: Place,
     ) -> Result<Live, StartError> {
-        let command = self.command(client, &place)?;
-        if let Some(user) = place.next_owner(command.confinement.user) {
-            let given = place.clone();
-            let given = tokio::task::spawn_blocking(move || given.give_to(user)).await;
-            let given = given.unwrap_or_else(|error| Err(std::io::Error::other(error)));
-            given.map_err(|error| StartError::Place(error.to_string()))?;
-        }
+        let no_place =
+            |what: &str, error: std::io::Error| StartError::Place(format!("{what}: {error}"));
+        let temporary = self.around.new_temporary().await;
+        let temporary = temporary.map_err(|error| no_place("no temporary files", error))?;
+        let command = self.command(client, &place, temporary.directory())?;
+        let given = place.hand_over(command.confinement.user, &temporary).await;
+        given.map_err(|error| no_place("its user cannot have it", error))?;
         let mut child = self.around.spawner.spawn(&command).await?;
         // Whatever a child of one call says is about that call; of others it cannot be known.
         let span = match self.server.mode {
@@ -242,6 +243,7 @@ impl Back {
             is_ending: AtomicBool::new(false),
             before: None,
             place: Some(place),
+            temporary: Some(temporary),
         };
         if let Opening::Legacy { revision, capabilities, info } = opening {
             let deadline = now() + HANDSHAKE.min(self.server.timeout);
@@ -266,9 +268,13 @@ impl Back {
     }
 
     /// What is run for this client, and where.
-    fn command(&self, client: &Client, place: &Place) -> Result<Command, StartError> {
+    fn command(
+        &self,
+        client: &Client,
+        place: &Place,
+        tmpdir: &Path,
+    ) -> Result<Command, StartError> {
         let directory = place.directory();
-        let tmpdir = directory.join(".tmp");
         let name = place.name();
         let person = &client.person;
         let start = Start {
@@ -287,6 +293,9 @@ impl Back {
             ..Command::default()
         };
         let mut command = self.walls.around(command, directory, &name);
+        if let Some(files) = &mut command.confinement.files {
+            files.write.push(tmpdir.to_owned());
+        }
         let less = self.walls.soften(&mut command, self.around.spawner.support());
         if !less.is_empty() {
             tracing::debug!(server = %self.server.name, ?less, "less isolation than asked for");

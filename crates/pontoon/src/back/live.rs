@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use super::children::{modern_request, now, own_request, own_request_with, said};
 use super::link::{Asked, Link, Listening, Purpose};
 use super::mailbox::Heard;
-use super::place::Place;
+use super::place::{Place, Temporary};
 use super::questions::can_answer;
 use super::usage::Usage;
 use crate::call::Feed;
@@ -59,6 +59,8 @@ pub struct Live {
     pub(super) living: Option<Counted>,
     /// Where it works; taken when it is stopped.
     pub(super) place: Option<Place>,
+    /// Its temporary files; taken when it is stopped.
+    pub(super) temporary: Option<Temporary>,
     /// Calls of this child that wait for a person.
     pub(super) parked: AtomicUsize,
     /// Tells the catalogue when a list changes.
@@ -99,6 +101,7 @@ impl Drop for Live {
                 is_abnormal,
                 _living: self.living.take(),
                 place: self.place.take(),
+                _temporary: self.temporary.take(),
                 complaints: self.complaints.clone(),
                 heals: Arc::clone(&self.heals),
                 metrics: Arc::clone(&self.metrics),
@@ -130,6 +133,7 @@ impl Drop for Counted {
 struct Left {
     is_abnormal: bool,
     place: Option<Place>,
+    _temporary: Option<Temporary>,
     complaints: Complaints,
     heals: Arc<HealLog>,
     metrics: Arc<ServerMetrics>,
@@ -273,6 +277,11 @@ impl Live {
     /// The folder it works in.
     pub fn directory(&self) -> Option<&Path> {
         self.place.as_ref().map(Place::directory)
+    }
+
+    /// The folder of its temporary files.
+    pub fn temporary_directory(&self) -> Option<&Path> {
+        self.temporary.as_ref().map(Temporary::directory)
     }
 
     /// What lies in its job now.

@@ -1,6 +1,7 @@
-//! Where a child works: in a job made for one request, or in the workspace of its conversation.
+//! Where a child works: in a job made for one request, or in the workspace of its conversation, and
+//! with temporary files of its own elsewhere.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +13,7 @@ use super::children::chain;
 use super::{Back, Surroundings};
 use crate::call::CallError;
 use crate::client::Client;
-use crate::jobs::{Bounds, Job, JobError, SessionSpace, Snapshot};
+use crate::jobs::{Bounds, Job, JobError, Scratch, SessionSpace, Snapshot};
 use crate::observe::metrics::Limit;
 
 /// Where a child works.
@@ -61,6 +62,32 @@ impl OwnJob {
     }
 }
 
+/// The temporary files of a child. They go with it, or with the attempt to start it.
+#[derive(Debug)]
+pub struct Temporary {
+    /// Taken when this is dropped.
+    scratch: Option<Arc<Scratch>>,
+    endings: TaskTracker,
+    directory: PathBuf,
+}
+
+impl Temporary {
+    /// The folder they are in.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // Without a runtime the bridge ends, and may wait for the disk itself.
+        let scratch = self.scratch.take();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            self.endings.spawn_blocking_on(move || drop(scratch), &runtime);
+        }
+    }
+}
+
 impl Place {
     /// The directory.
     pub fn directory(&self) -> &Path {
@@ -79,7 +106,7 @@ impl Place {
     }
 
     /// Whom it has to belong to when its child runs as `user`, or as we do; `None` if it does.
-    pub fn next_owner(&self, user: Option<User>) -> Option<User> {
+    fn next_owner(&self, user: Option<User>) -> Option<User> {
         let ours = || User { uid: geteuid().as_raw(), gid: getegid().as_raw() };
         match self {
             Self::Job(_) => user,
@@ -89,12 +116,28 @@ impl Place {
         }
     }
 
-    /// Gives it to the user that the child runs as.
-    pub fn give_to(&self, user: User) -> std::io::Result<()> {
+    /// Gives it to the user that the child runs as, or to us.
+    fn give_to(&self, user: User) -> std::io::Result<()> {
         match self {
             Self::Job(own) => own.job.give_to(user.uid, user.gid),
             Self::Space(space) => space.give_to(user.uid, user.gid),
         }
+    }
+
+    /// Sees to it that a child that runs as `user`, or as we do, owns the place and its temporary
+    /// files.
+    pub(super) async fn hand_over(
+        &self,
+        user: Option<User>,
+        temporary: &Temporary,
+    ) -> std::io::Result<()> {
+        let Some(owner) = self.next_owner(user) else { return Ok(()) };
+        let (place, scratch) = (self.clone(), temporary.scratch.clone());
+        let given = tokio::task::spawn_blocking(move || {
+            scratch.map_or(Ok(()), |scratch| scratch.give_to(owner.uid, owner.gid))?;
+            place.give_to(owner)
+        });
+        given.await.unwrap_or_else(|panic| Err(std::io::Error::other(panic)))
     }
 
     /// What lies there now, where that is not remembered elsewhere.
@@ -139,6 +182,17 @@ impl Back {
 }
 
 impl Surroundings {
+    /// A folder for the temporary files of a child.
+    pub(super) async fn new_temporary(&self) -> std::io::Result<Temporary> {
+        let (store, endings) = (self.store.clone(), self.endings.clone());
+        let made = tokio::task::spawn_blocking(move || {
+            let scratch = store.new_scratch()?;
+            let directory = scratch.path().to_owned();
+            Ok(Temporary { scratch: Some(Arc::new(scratch)), endings, directory })
+        });
+        made.await.unwrap_or_else(|panic| Err(std::io::Error::other(panic)))
+    }
+
     /// A new job.
     pub(super) async fn new_job(&self) -> Result<Arc<Job>, JobError> {
         let store = self.store.clone();

@@ -96,6 +96,7 @@ mod tests {
         job.begin("demo", b"{\"prompt\":1}", SystemTime::now()).unwrap();
         job.write_log(&["a line".to_owned()]);
         fs::create_dir_all(job.files().join("folder/deeper")).unwrap();
+        fs::create_dir(job.files().join(".tmp")).unwrap();
         for name in ["a.txt", "売上報告.pptx", "folder/deeper/b.csv", ".hidden", ".tmp/x"] {
             fs::write(job.files().join(name), "made by the call").unwrap();
         }

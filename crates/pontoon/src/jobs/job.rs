@@ -3,7 +3,6 @@
 //! ```text
 //! {jobs}/{uuid}/            ours alone: metadata.json request.json response.json server.log
 //! {jobs}/{uuid}/files/      the child's working directory, and all that is ever served
-//! {jobs}/{uuid}/files/.tmp  the child's temporary files
 //! ```
 
 use std::io::{self, Write};
@@ -20,7 +19,7 @@ use super::beneath::{make_folder, open_folder};
 use super::deliver::{Copied, Delivery, MAX_COPIED, give};
 use super::disk::{JobError, is_full};
 use super::log;
-use super::names::{SCRATCH, closest};
+use super::names::closest;
 use super::record::{Payloads, REQUEST, RESPONSE, Record, Status, write_whole};
 use super::session_space::SessionSpace;
 use super::snapshot::{Made, Snapshot};
@@ -337,7 +336,7 @@ impl Job {
     fn remove_unused(&self) -> io::Result<()> {
         let name = self.id.to_string();
         let root = self.store.root.fd();
-        let parts = [format!("{name}/{FILES}/{SCRATCH}"), format!("{name}/{FILES}"), name.clone()];
+        let parts = [format!("{name}/{FILES}"), name.clone()];
         let mut removed = Ok(());
         for part in parts {
             removed = unlinkat(root, part, AtFlags::REMOVEDIR);
@@ -384,7 +383,6 @@ fn fill(store: &Inner, name: &str) -> io::Result<Snapshot> {
     }
     let files = format!("{name}/{FILES}");
     mkdirat(root, &files, Mode::RWXU)?;
-    mkdirat(root, format!("{files}/{SCRATCH}"), Mode::RWXU)?;
     Snapshot::of_new(open_folder(root, files.as_bytes())?)
 }
 

@@ -4,6 +4,7 @@
 //! {jobs}/{uuid}/                 one call: its records, and files/ with what it made
 //! {jobs}/.sessions/{hash}/files  the working directory of a session, over its calls
 //! {jobs}/.sessions/{hash}/server.log  what its processes said, and how they ended
+//! {jobs}/.t/                     temporary files of children
 //! {jobs}/.instances, .journal, .trash, .key
 //! ```
 //!
@@ -31,6 +32,7 @@ mod record;
 mod recover;
 mod remove;
 mod root;
+mod scratch;
 mod session_space;
 mod snapshot;
 mod spaces;
@@ -49,6 +51,7 @@ pub use links::Links;
 pub use names::{is_served, media_type};
 pub use record::Status;
 pub use root::StoreError;
+pub use scratch::Scratch;
 pub use session_space::{SessionSpace, Visit};
 pub use snapshot::{Made, Snapshot};
 pub use store::{Store, StoreOptions};

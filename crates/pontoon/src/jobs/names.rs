@@ -12,9 +12,6 @@ pub(super) const MAX_PATH: usize = 1024;
 /// How deep below `files/` a file may be.
 pub(super) const MAX_DEPTH: usize = 16;
 
-/// The folder in `files/` for a child's temporary files: hidden, because of its dot.
-pub(super) const SCRATCH: &str = ".tmp";
-
 /// Whether a file with this path below `files/` may be served: `a.txt`, `folder/a.txt`.
 pub fn is_served(path: &str) -> bool {
     path.len() <= MAX_PATH && path.split('/').count() <= MAX_DEPTH && path.split('/').all(is_name)

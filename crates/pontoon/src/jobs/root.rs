@@ -95,6 +95,8 @@ pub(super) const SESSIONS: &str = ".sessions";
 pub(super) const INSTANCES: &str = ".instances";
 pub(super) const TRASH: &str = ".trash";
 pub(super) const JOURNAL: &str = ".journal";
+/// Temporary files of children. A short name: their paths may not be long.
+pub(super) const SCRATCH: &str = ".t";
 
 /// The jobs directory, open.
 #[derive(Debug)]
@@ -120,7 +122,7 @@ impl Root {
         let root = Self::open(path, other_users)?;
         close(&root.fd, root.passage()).map_err(make)?;
         root.look_around();
-        for name in [SESSIONS, INSTANCES, TRASH, JOURNAL] {
+        for name in [SESSIONS, INSTANCES, TRASH, JOURNAL, SCRATCH] {
             let path = root.path.clone();
             root.folder(name).map_err(|source| StoreError::Folder { path, name, source })?;
         }
@@ -155,6 +157,7 @@ impl Root {
     pub(super) fn admit_other_users(&self) -> io::Result<()> {
         self.other_users.store(true, Ordering::Release);
         close(&self.fd, self.passage())?;
+        self.folder(SCRATCH)?;
         self.folder(SESSIONS).map(drop)
     }
 
@@ -186,7 +189,8 @@ impl Root {
 
     /// One of our own folders. It is made again if somebody tidied it away.
     pub(super) fn folder(&self, name: &str) -> io::Result<OwnedFd> {
-        let mode = if name == SESSIONS { self.passage() } else { Mode::RWXU };
+        let is_passed = matches!(name, SESSIONS | SCRATCH);
+        let mode = if is_passed { self.passage() } else { Mode::RWXU };
         let folder = make_folder(&self.fd, name, mode)?;
         if Node::of(&folder)?.owner != geteuid().as_raw() {
             return Err(io::Error::other("it belongs to another user"));

@@ -18,7 +18,6 @@ use super::deliver::give;
 use super::job::FILES;
 use super::log;
 use super::looks::{Found, Looks, take_found};
-use super::names::SCRATCH;
 use super::node::Node;
 use super::record::text_of;
 use super::root::{Root, SESSIONS};
@@ -219,8 +218,7 @@ fn make_folders(root: &Root, name: &str) -> io::Result<()> {
         let space = make_folder(&sessions, name, root.passage())?;
         touch(&sessions, name)?;
         open_passage(root, &sessions, name)?;
-        let files = make_folder(&space, FILES, Mode::RWXU)?;
-        make_folder(&files, SCRATCH, Mode::RWXU)?;
+        make_folder(&space, FILES, Mode::RWXU)?;
         let there = Node::at(&sessions, name);
         if there.is_ok_and(|there| Node::of(&space).is_ok_and(|space| space.is_same(&there))) {
             return Ok(());
@@ -410,11 +408,11 @@ mod tests {
         ];
         for remove in removals {
             check(&space, remove, &[]);
-            assert!(space.files().join(".tmp").is_dir(), "there is a place for the next child");
+            assert!(space.files().is_dir(), "there is a place for the next child");
             check(&space, |files| fs::write(files.join("a"), "1").unwrap(), &["a"]);
             remove(space.files());
             let again = store.session_space("excel", "user 1").unwrap();
-            assert!(Arc::ptr_eq(&space, &again) && again.files().join(".tmp").is_dir());
+            assert!(Arc::ptr_eq(&space, &again) && again.files().is_dir());
         }
     }
 
@@ -431,8 +429,6 @@ mod tests {
         };
         age();
         assert!(visit.is_surely_idle());
-        fs::write(space.files().join(".tmp/x"), "").unwrap();
-        assert!(visit.is_surely_idle(), "temporary files are nobody's business");
         fs::write(space.files().join("a"), "").unwrap();
         assert!(!visit.is_surely_idle());
         age();

@@ -11,7 +11,7 @@ use rustix::process::geteuid;
 use serde::Serialize;
 
 use super::beneath::open_to_read;
-use super::names::{MAX_PATH, SCRATCH, is_name, is_served, media_type};
+use super::names::{MAX_PATH, is_name, is_served, media_type};
 use super::node::Node;
 use super::walk::{Bounds, walk};
 
@@ -158,7 +158,6 @@ impl Snapshot {
                     snapshot.path_bytes += path.len();
                     snapshot.files.insert(path.to_owned(), stamp);
                 }
-                _ if step.path == SCRATCH.as_bytes() => {}
                 _ => snapshot.left_out += 1,
             }
             Ok(false)
@@ -314,8 +313,6 @@ mod tests {
             fs::write(place.join(std::ffi::OsStr::from_bytes(b"\xff\xfe")), "").unwrap();
             symlink("/etc/passwd", place.join("link")).unwrap();
             symlink("/etc", place.join("folder")).unwrap();
-            fs::create_dir(place.join(SCRATCH)).unwrap();
-            fs::write(place.join(SCRATCH).join("x"), "").unwrap();
         };
         check(work, &[], 6);
         // Both names of a file that has two.

@@ -17,7 +17,8 @@ use super::journal::{Entry, Journal};
 use super::key::Key;
 use super::late::Late;
 use super::recover;
-use super::root::{INSTANCES, Root, StoreError};
+use super::root::{INSTANCES, Root, SCRATCH, StoreError};
+use super::scratch::{Scratch, Scratches};
 use super::session_space::{SessionSpace, touch};
 use super::spaces::Spaces;
 use super::sweep::{self, Expired, Removed, Swept};
@@ -58,6 +59,8 @@ pub(super) struct Inner {
     pub(super) disk: Disk,
     /// That this bridge is alive, for the others; `None` in a visitor.
     pub(super) instance: Option<Instance>,
+    /// Temporary files of children; `None` in a visitor.
+    pub(super) scratches: Option<Arc<Scratches>>,
     /// When the last sweep was, by the wall and by the clock that nobody sets.
     pub(super) last_sweep: Mutex<Option<(SystemTime, Instant)>>,
     pub(super) last_usage: Mutex<Option<(Instant, Usage)>>,
@@ -106,13 +109,14 @@ impl Store {
     ///
     /// When it cannot be made, or when others could put things into it.
     pub fn open(root: &Path, options: StoreOptions) -> Result<Self, StoreError> {
-        let root = Root::make(root, options.other_users)?;
-        let instance = Instance::announce(&root).map_err(|source| StoreError::Folder {
-            path: root.path().to_owned(),
-            name: INSTANCES,
-            source,
-        })?;
-        Ok(Self::with(root, Some(instance), options))
+        let root = Arc::new(Root::make(root, options.other_users)?);
+        let failed = |name| {
+            let path = root.path().to_owned();
+            move |source| StoreError::Folder { path, name, source }
+        };
+        let instance = Instance::announce(&root).map_err(failed(INSTANCES))?;
+        let scratches = Scratches::make(&root).map_err(failed(SCRATCH))?;
+        Ok(Self::with(root, Some(instance), Some(scratches), options))
     }
 
     /// Opens a jobs directory to collect in it, beside the bridges that use it.
@@ -122,7 +126,7 @@ impl Store {
     /// When it is not there, or when others could put things into it.
     pub fn visit(root: &Path, options: StoreOptions) -> Result<Self, StoreError> {
         let root = Root::open(root, options.other_users)?;
-        Ok(Self::with(root, None, options))
+        Ok(Self::with(Arc::new(root), None, None, options))
     }
 
     /// Lets children that run as other users pass through to their own directories from now on.
@@ -131,12 +135,19 @@ impl Store {
     ///
     /// When the modes of our directories cannot be changed.
     pub fn admit_other_users(&self) -> io::Result<()> {
-        self.0.root.admit_other_users()
+        self.0.root.admit_other_users()?;
+        self.0.scratches.iter().try_for_each(|scratches| scratches.admit_other_users())
     }
 
-    fn with(root: Root, instance: Option<Instance>, options: StoreOptions) -> Self {
+    fn with(
+        root: Arc<Root>,
+        instance: Option<Instance>,
+        scratches: Option<Arc<Scratches>>,
+        options: StoreOptions,
+    ) -> Self {
         Self(Arc::new(Inner {
-            root: Arc::new(root),
+            root,
+            scratches,
             journal: instance.as_ref().map(|instance| Journal::new(instance.id())),
             instance,
             last_sweep: Mutex::default(),
@@ -158,6 +169,21 @@ impl Store {
     pub fn new_job(&self) -> Result<Job, JobError> {
         self.0.disk.check(&self.0.root)?;
         Job::make(&self.0)
+    }
+
+    /// A new folder for the temporary files of a child. It is never served.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made.
+    pub fn new_scratch(&self) -> io::Result<Scratch> {
+        let scratches = self.0.scratches.as_ref();
+        scratches.ok_or_else(|| io::Error::other("a visitor has no children"))?.add()
+    }
+
+    /// Where those folders are.
+    pub fn scratch_place(&self) -> Option<&Path> {
+        self.0.scratches.as_ref().map(|scratches| scratches.path())
     }
 
     /// The working directory of a session: the same value while anyone holds it.

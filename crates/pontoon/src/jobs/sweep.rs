@@ -27,6 +27,7 @@ use super::node::Node;
 use super::record::{Head, Status};
 use super::remove::remove_tree;
 use super::root::{JOURNAL, SESSIONS, TRASH};
+use super::scratch;
 use super::session_space::is_space_name;
 use super::store::Inner;
 use super::trash::{self, PATIENCE, throw_away};
@@ -106,6 +107,9 @@ pub(super) fn sweep(
         }
     }
     empty_trash(store, &mut swept);
+    for (folder, error) in scratch::sweep(&store.root, now) {
+        swept.fail(&folder.display().to_string(), &error);
+    }
     // There may be room again.
     store.late.write(&store.root);
     if let Err(error) = remove_journals(store, now) {

@@ -115,15 +115,20 @@ impl Catalog {
 }
 
 impl Facts {
-    /// The same, where the folder of the child that told them is only `.`: it is gone by the time
-    /// anyone reads them, and servers do like to tell where they work.
-    fn without_path(mut self, directory: Option<&Path>) -> Self {
+    /// The same without the folders of the child that told them: they are gone by the time anyone
+    /// reads them, and servers do like to tell where they work.
+    fn without_paths(self, live: &Live) -> Self {
+        let temporary = live.temporary_directory();
+        self.without_path(live.directory(), ".").without_path(temporary, "/tmp")
+    }
+
+    fn without_path(mut self, directory: Option<&Path>, instead: &str) -> Self {
         let Some(directory) = directory.and_then(Path::to_str) else { return self };
         let directory = pontoon_wire::quoted(directory);
         let written = directory.trim_matches('"');
         let forget = |raw: &mut Box<RawValue>| {
             if raw.get().contains(written)
-                && let Ok(without) = RawValue::from_string(raw.get().replace(written, "."))
+                && let Ok(without) = RawValue::from_string(raw.get().replace(written, instead))
             {
                 *raw = without;
             }
@@ -365,7 +370,7 @@ async fn learn_legacy(back: &Back) -> Result<Facts, LearnError> {
     let hello = live.hello.clone().ok_or_else(silent)?;
     let result = hello.raw(Slot::Result).unwrap_or(b"{}");
     let facts = learn_lists(&live, result, json::find(result, "serverInfo")).await?;
-    Ok(facts.without_path(live.directory()))
+    Ok(facts.without_paths(&live))
 }
 
 async fn learn_modern(back: &Back) -> Result<Facts, LearnError> {
@@ -380,7 +385,7 @@ async fn learn_modern(back: &Back) -> Result<Facts, LearnError> {
         return Err(LearnError::Refused(format!("it does not speak {}", Revision::NEWEST_MODERN)));
     }
     let facts = learn_lists(&live, result, discovered.raw(Slot::ResultServerInfo)).await?;
-    Ok(facts.without_path(live.directory()))
+    Ok(facts.without_paths(&live))
 }
 
 async fn learn_lists(

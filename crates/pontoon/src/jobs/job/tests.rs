@@ -51,14 +51,14 @@ fn check(store_payloads: bool, work: impl FnOnce(&Job), expected: Value) {
 }
 
 #[test]
-fn a_new_job_is_three_directories() {
+fn a_new_job_is_two_directories() {
     let (store, _place) = store(true);
     let job = store.new_job().unwrap();
     assert!(job.files().is_absolute());
     let entries: Vec<_> =
         fs::read_dir(folder(&job)).unwrap().map(|it| it.unwrap().file_name()).collect();
     assert_eq!(entries, ["files"]);
-    assert!(job.files().join(".tmp").is_dir());
+    assert_eq!(fs::read_dir(job.files()).unwrap().count(), 0);
     assert_eq!(fs::metadata(folder(&job)).unwrap().mode() & 0o777, 0o700);
     assert_eq!(job.id().get_version_num(), 4);
 }
@@ -247,6 +247,8 @@ fn children_of_other_users_reach_their_own_files_only() {
     let space = store.session_space("excel", "key").unwrap();
     assert_eq!(modes(job.files()), [0o700, 0o711, 0o711]);
     assert_eq!(modes(space.files()), [0o700, 0o711, 0o711, 0o711]);
+    let scratch = store.new_scratch().unwrap();
+    assert_eq!(modes(scratch.path())[..2], [0o700, 0o711]);
     if rustix::process::geteuid().is_root() {
         fs::write(space.files().join("a.txt"), "").unwrap();
         fs::hard_link(space.files().join("a.txt"), place.path().join("second")).unwrap();
@@ -257,10 +259,9 @@ fn children_of_other_users_reach_their_own_files_only() {
         job.give_to(12345, 12346).unwrap();
         space.give_to(12345, 12346).unwrap();
         let owner = |path: PathBuf| fs::symlink_metadata(path).unwrap().uid();
-        assert_eq!(owner(job.files().join(".tmp")), 12345);
-        let owners =
-            ["", ".tmp", "b.txt", "a.txt", "link"].map(|name| owner(space.files().join(name)));
-        assert_eq!(owners, [12345, 12345, 12345, 0, 0]);
+        assert_eq!(owner(job.files().to_owned()), 12345);
+        let owners = ["", "b.txt", "a.txt", "link"].map(|name| owner(space.files().join(name)));
+        assert_eq!(owners, [12345, 12345, 0, 0]);
         assert_eq!(fs::metadata(space.files()).unwrap().gid(), 12346);
         let made = space.visit().made(&[]).unwrap();
         assert_eq!(

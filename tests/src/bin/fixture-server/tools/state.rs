@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `tally` | | gives how often it was called in this process |
 //! | `arguments` | | gives its command line, as a JSON array |
-//! | `folder` | | gives `{"cwd", "names", "tmp"}`: where it works, what lies there, and whether a temporary file could be made |
+//! | `folder` | | gives `{"cwd", "names", "tmp", "socket"}`: where it works, what lies there, and whether a temporary file and a browser's socket could be made |
 //! | `leave` | | answers, and exits with 0 at once |
 
 use std::sync::atomic::Ordering;
@@ -47,5 +47,15 @@ fn folder() -> Outcome {
     let probe = std::env::temp_dir().join("probe");
     let tmp = std::fs::write(&probe, "x").and_then(|()| std::fs::remove_file(&probe));
     let tmp: Value = tmp.map_or_else(|error| json!(error.to_string()), |()| json!("writable"));
-    Ok(text(json!({ "cwd": cwd, "names": names, "tmp": tmp }).to_string()))
+    let socket = socket().map_or_else(|error| json!(error.to_string()), |()| json!("bound"));
+    Ok(text(json!({ "cwd": cwd, "names": names, "tmp": tmp, "socket": socket }).to_string()))
+}
+
+/// Makes a socket where Chromium does, and leaves it.
+fn socket() -> std::io::Result<()> {
+    let folder = std::env::temp_dir().join(".org.chromium.Chromium.XXXXXX");
+    std::fs::create_dir_all(&folder)?;
+    let path = folder.join("SingletonSocket");
+    drop(std::fs::remove_file(&path));
+    std::os::unix::net::UnixListener::bind(path).map(drop)
 }
