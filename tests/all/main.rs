@@ -21,6 +21,7 @@ mod jobs;
 mod limits;
 mod logs;
 mod metrics;
+mod questions;
 mod refusals;
 mod reload;
 mod sessions;

@@ -4,7 +4,7 @@
 //! waits for an answer that will never come. It also holds the call's permit, so the end of the
 //! call, however it ends, gives it back.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -195,7 +195,7 @@ pub struct Reply {
     /// Where the answer is counted for its client, who has not taken it yet.
     held: Option<Arc<Held>>,
     questions: Option<Arc<Questions>>,
-    /// The questions asked on the way; nobody may answer them after the end.
+    /// The questions asked on the way.
     asked: Mutex<Vec<String>>,
     is_done: bool,
 }
@@ -334,7 +334,7 @@ impl Reply {
         }
         let asked = std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner));
         if let (Some(questions), false) = (&self.questions, asked.is_empty()) {
-            questions.close(&asked);
+            questions.outlive(asked);
         }
         self.outbox.finish(outcome);
     }
@@ -400,10 +400,15 @@ pub struct Questions {
 struct OpenQuestions {
     next: u64,
     answerers: HashMap<String, Answerer>,
+    /// Those whose call is over, oldest first.
+    late: VecDeque<String>,
 }
 
 /// More questions than this may not wait for one client.
 const MAX_QUESTIONS: usize = 256;
+
+/// So many of them may have outlived their calls.
+const MAX_LATE: usize = 64;
 
 impl Questions {
     /// Opens a question, and gives its text under our id; `None` when too many are open.
@@ -419,10 +424,15 @@ impl Questions {
         Some((id, text))
     }
 
-    /// Forgets questions whose call is over.
-    fn close(&self, ids: &[String]) {
+    /// Keeps the questions of a call that is over: a server may answer before it is answered.
+    fn outlive(&self, ids: Vec<String>) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        ids.iter().for_each(|id| drop(open.answerers.remove(id)));
+        let OpenQuestions { answerers, late, .. } = &mut *open;
+        late.extend(ids);
+        late.retain(|id| answerers.contains_key(id));
+        while late.len() > MAX_LATE {
+            late.pop_front().and_then(|oldest| answerers.remove(&oldest));
+        }
     }
 
     /// Hands the client's answer to whoever asked. False when nobody did.

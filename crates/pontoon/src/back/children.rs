@@ -64,6 +64,15 @@ pub enum Use {
     Listen,
 }
 
+/// Who is there to be asked by a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Audience {
+    /// The client that it will serve.
+    Client,
+    /// Nobody will ever be.
+    Nobody,
+}
+
 /// A child for one call.
 #[derive(Debug)]
 pub enum Lease {
@@ -152,7 +161,8 @@ impl Back {
 
     async fn start_for(&self, opening: &Opening, client: &Client) -> Result<Live, CallError> {
         let place = self.place_for(client).await?;
-        let live = self.start(opening, client, place).await.map_err(|error| self.tell(&error))?;
+        let live = self.start(opening, client, place, Audience::Client).await;
+        let live = live.map_err(|error| self.tell(&error))?;
         self.begin(&live, client);
         Ok(live)
     }
@@ -169,7 +179,7 @@ impl Back {
     /// Starts a child for nobody in particular, to learn what the server offers.
     pub async fn start_to_learn(&self, opening: &Opening) -> Result<Live, StartError> {
         let place = self.own_place().await.map_err(|error| StartError::Place(chain(&error)))?;
-        self.start(opening, &nobody(opening), place).await
+        self.start(opening, &nobody(opening), place, Audience::Nobody).await
     }
 
     /// Starts a child and opens it, ready for calls.
@@ -178,9 +188,10 @@ impl Back {
         opening: &Opening,
         client: &Client,
         place: Place,
+        audience: Audience,
     ) -> Result<Live, StartError> {
         let began = now();
-        let started = self.open(opening, client, place).await;
+        let started = self.open(opening, client, place, audience).await;
         match &started {
             Ok(_) => self.metrics.child_started(began.elapsed()),
             // It only does not speak this era.
@@ -195,6 +206,7 @@ impl Back {
         opening: &Opening,
         client: &Client,
         place: Place,
+        audience: Audience,
     ) -> Result<Live, StartError> {
         let no_place =
             |what: &str, error: std::io::Error| StartError::Place(format!("{what}: {error}"));
@@ -246,12 +258,18 @@ impl Back {
             temporary: Some(temporary),
         };
         if let Opening::Legacy { revision, capabilities, info } = opening {
+            if audience == Audience::Client {
+                live.link.hold_for(capabilities.clone(), client.era());
+            }
             let deadline = now() + HANDSHAKE.min(self.server.timeout);
             let shaken =
                 shake_hands(&live.link, *revision, capabilities, info, deadline, &self.heals).await;
             match shaken {
                 Ok(hello) => live.hello = Some(hello),
                 Err(error) => return Err(failed_handshake(&live, error).await),
+            }
+            if audience == Audience::Client {
+                self.hear_first_questions(&live, opening, client.era()).await;
             }
         }
         let changed = Arc::clone(&self.changed);

@@ -200,12 +200,15 @@ impl Exchange<'_> {
         reply: Reply,
         may_retry: bool,
     ) -> Option<(CancellationToken, Reply)> {
+        let (mut cancel, mut reply) = (cancel, reply);
+        // Rare roads are boxed, so that the usual call stays small: it is moved more than once.
+        if self.lease.link.has_held() {
+            (cancel, reply) = Box::pin(self.ask_held(cancel, reply)).await?;
+        }
         let request = self.translated_request();
         let mut asked = self.ask(request.clone());
-        let (mut cancel, mut reply) = (cancel, reply);
         // Held while a legacy client is asked something: so many may wait and no more.
         let mut waiting: Option<Waiting> = None;
-        // Rare roads are boxed, so that the usual call stays small: it is moved more than once.
         loop {
             let heard = tokio::select! {
                 () = self.back.closing.cancelled(), if waiting.is_some() => {

@@ -14,12 +14,13 @@ use pontoon_supervise::{ChildInput, ChildOutput};
 use pontoon_wire::error::{ErrorObject, code};
 use pontoon_wire::heal::{Heal, HealMode};
 use pontoon_wire::peer::{Event, OurId};
-use pontoon_wire::{Message, Peer, Rewrite, Slot, Text, method};
+use pontoon_wire::{Era, Message, Peer, Rewrite, Slot, Text, method};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
 use super::mailbox::{Heard, Mailbox};
+use super::questions::can_answer;
 use super::reader::Reader;
 use crate::held::Held;
 use crate::observe::heals::HealLog;
@@ -31,6 +32,9 @@ const MAX_OTHER_BYTES: usize = 1024 * 1024;
 /// A call that was cancelled may still be at work in the server for a while. So long nothing that
 /// the server says can be taken for another call's, on a child that several clients share.
 pub(super) const GHOST: Duration = Duration::from_secs(10);
+
+/// So many questions may wait for the next call.
+const MAX_HELD: usize = 16;
 
 /// How a link behaves.
 #[derive(Debug, Clone)]
@@ -78,6 +82,12 @@ pub(super) struct Inner {
     pub(super) listeners: Vec<(u64, Listener)>,
     next_listener: u64,
     pub(super) asker: Option<Asker>,
+    /// Who will be asked with the next call, if anybody: capabilities and era.
+    audience: Option<(Bytes, Era)>,
+    /// Questions for then.
+    held: Vec<Message>,
+    /// Whether a call was ever made.
+    has_served: bool,
     /// When the task will look at the deadlines next.
     pub(super) armed: Option<Instant>,
     lists_changed: bool,
@@ -129,6 +139,9 @@ impl Link {
             listeners: Vec::new(),
             next_listener: 0,
             asker: None,
+            audience: None,
+            held: Vec::new(),
+            has_served: false,
             armed: None,
             lists_changed: false,
             is_gone: false,
@@ -157,6 +170,7 @@ impl Link {
             mailbox.push(Heard::Clogged);
             return Asked { link: self.clone(), id: None, mailbox };
         }
+        inner.has_served |= purpose == Purpose::Call;
         let begins_at = inner.written + inner.outgoing_bytes as u64;
         let waiting = Waiting { mailbox: Arc::clone(&mailbox), purpose, begins_at };
         let id = inner.peer.request(request, deadline, waiting);
@@ -197,6 +211,29 @@ impl Link {
         self.shared.lock().asker = Some(asker);
     }
 
+    /// Lets questions that belong to no call wait for the next one, if a client with these
+    /// capabilities can answer them.
+    pub fn hold_for(&self, capabilities: Bytes, era: Era) {
+        self.shared.lock().audience = Some((capabilities, era));
+    }
+
+    /// Lets these questions wait for the next call.
+    pub fn hold(&self, questions: Vec<Message>) {
+        let mut inner = self.shared.lock();
+        questions.iter().for_each(|question| self.shared.hold_or_refuse(&mut inner, question));
+        self.shared.flush(inner);
+    }
+
+    /// Whether questions wait for the next call.
+    pub fn has_held(&self) -> bool {
+        !self.shared.lock().held.is_empty()
+    }
+
+    /// The questions that waited for the next call.
+    pub fn take_held(&self) -> Vec<Message> {
+        std::mem::take(&mut self.shared.lock().held)
+    }
+
     /// This link, without keeping it.
     pub fn weak(&self) -> WeakLink {
         WeakLink { shared: Arc::downgrade(&self.shared) }
@@ -221,6 +258,24 @@ impl Link {
     /// Waits until the server has closed its output.
     pub async fn gone(&self) {
         self.shared.gone.cancelled().await;
+    }
+}
+
+impl Link {
+    /// Sees to what a call left unread: a client's answer goes to the server that waits for it, and a
+    /// question waits for another call.
+    fn pass_on(&self, unread: impl IntoIterator<Item = Heard>) {
+        let mut inner = self.shared.lock();
+        for heard in unread {
+            match heard {
+                Heard::Resumed(answer) => inner.say(answer),
+                Heard::Question(question) => {
+                    self.shared.handle_loose_question(&mut inner, &question)
+                }
+                _ => {}
+            }
+        }
+        self.shared.flush(inner);
     }
 }
 
@@ -284,6 +339,10 @@ impl Asked {
 
 impl Drop for Asked {
     fn drop(&mut self) {
+        let unread = self.mailbox.close();
+        if !unread.is_empty() {
+            self.link.pass_on(unread);
+        }
         if let Some(id) = self.id {
             let mut inner = self.link.shared.lock();
             // A subscription that is given up leaves nothing at work.
@@ -327,6 +386,11 @@ impl Shared {
     }
 
     pub(super) fn handle(&self, inner: &mut Inner, message: Message) {
+        if !inner.held.is_empty() && message.method() == method::CANCELLED {
+            // The server has stopped waiting.
+            let id = message.raw(Slot::RequestId);
+            inner.held.retain(|question| question.raw(Slot::Id) != id);
+        }
         let Some(event) = inner.peer.handle(message) else { return };
         match event {
             Event::Answer(waiting, answer) => waiting.mailbox.push(Heard::Answer(answer)),
@@ -354,11 +418,35 @@ impl Shared {
         {
             return;
         }
-        if inner.asker.as_ref().is_some_and(|asker| asker(question)) {
-            return;
+        self.handle_loose_question(inner, question);
+    }
+
+    /// A question that belongs to no call goes to the client's session, if it has one.
+    fn handle_loose_question(&self, inner: &mut Inner, question: &Message) {
+        match &inner.asker {
+            Some(asker) if asker(question) => {}
+            Some(_) => self.refuse(inner, question),
+            None => self.hold_or_refuse(inner, question),
         }
+    }
+
+    /// A question waits for the next call, if it can only be for the client that makes it.
+    fn hold_or_refuse(&self, inner: &mut Inner, question: &Message) {
+        let is_theirs = self.one_client || !inner.has_served;
+        let can_answer = inner
+            .audience
+            .as_ref()
+            .is_some_and(|(able, era)| can_answer(able, *era, &question.method()));
+        if is_theirs && can_answer && inner.held.len() < MAX_HELD {
+            return inner.held.push(question.clone());
+        }
+        self.refuse(inner, question);
+    }
+
+    fn refuse(&self, inner: &mut Inner, question: &Message) {
+        let id = String::from_utf8_lossy(question.raw(Slot::Id).unwrap_or_default()).into_owned();
         if question.method() == method::LIST_ROOTS {
-            // Servers ask this right after the handshake, whoever is there. Nobody has roots then.
+            // Servers ask this right after the handshake, whoever is there.
             let none = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"roots\":[]}}}}");
             return inner.say(Bytes::from(none).into());
         }

@@ -64,6 +64,8 @@ struct State {
     heard: VecDeque<Heard>,
     note_bytes: usize,
     waker: Option<Waker>,
+    /// Whether the one who read it is gone.
+    is_closed: bool,
 }
 
 impl Mailbox {
@@ -72,10 +74,13 @@ impl Mailbox {
         self.offer(heard);
     }
 
-    /// The same; false if there was no room.
+    /// The same; false if there was no room, or nobody reads it any more.
     pub fn offer(&self, heard: Heard) -> bool {
         let waker = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            if state.is_closed {
+                return false;
+            }
             let bytes = note_bytes(&heard);
             let waiting = state.heard.len();
             let has_room = match &heard {
@@ -98,6 +103,14 @@ impl Mailbox {
         };
         waker.into_iter().for_each(Waker::wake);
         true
+    }
+
+    /// Takes nothing more, and gives what was not read.
+    pub fn close(&self) -> VecDeque<Heard> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.is_closed = true;
+        state.note_bytes = 0;
+        std::mem::take(&mut state.heard)
     }
 
     /// Puts something back to the front.

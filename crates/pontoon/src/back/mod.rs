@@ -9,6 +9,7 @@ pub mod budget;
 pub mod children;
 pub mod exchange;
 pub mod handshake;
+mod held;
 mod hidden;
 pub mod isolation;
 pub mod link;
@@ -27,7 +28,7 @@ pub mod usage;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -116,6 +117,8 @@ pub struct Back {
     /// Fires when the bridge stops: calls that wait for a person end then.
     closing: CancellationToken,
     running: AtomicUsize,
+    /// Whether a child of this server was asked for a sign of life and gave none.
+    ignores_pings: AtomicBool,
 }
 
 impl Back {
@@ -143,6 +146,7 @@ impl Back {
             stop: closing.child_token(),
             closing,
             running: AtomicUsize::new(0),
+            ignores_pings: AtomicBool::new(false),
         }
     }
 

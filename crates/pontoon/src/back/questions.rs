@@ -29,7 +29,7 @@ const GATHER: Duration = Duration::from_millis(10);
 /// How many questions are put together at the most.
 const MAX_GATHERED: usize = 16;
 
-const NOT_OFFERED: &str = "the client did not offer to answer this";
+pub(super) const NOT_OFFERED: &str = "the client did not offer to answer this";
 
 /// How often a modern server may ask again before it answers a legacy client.
 const MAX_ROUNDS: usize = 32;
@@ -45,7 +45,7 @@ pub(super) struct Waiting {
 
 impl Waiting {
     /// A place among those who wait, if one is free.
-    fn begin(back: &Back) -> Option<Self> {
+    pub(super) fn begin(back: &Back) -> Option<Self> {
         match Arc::clone(&back.waiting).try_acquire_owned() {
             Ok(place) => Some(Self { _place: place, questions: 0 }),
             Err(_) => {
@@ -83,10 +83,16 @@ impl Exchange<'_> {
         if waiting.is_none() {
             *waiting = Waiting::begin(self.back);
         }
-        let (mailbox, id) = (asked.mailbox(), question.slice(Slot::Id).unwrap_or_default());
+        let (mailbox, link) = (asked.mailbox(), self.lease.link.weak());
+        let id = question.slice(Slot::Id).unwrap_or_default();
         let answerer = move |answer: &Message| {
             let answer = Rewrite::new(answer.clone()).replace(Slot::Id, id).finish();
-            mailbox.push(Heard::Resumed(answer));
+            // When the call is over, the child may wait for its answer still.
+            if !mailbox.offer(Heard::Resumed(answer.clone()))
+                && let Some(link) = link.upgrade()
+            {
+                link.say(answer);
+            }
         };
         let Some(waits) =
             waiting.as_mut().filter(|_| reply.question(&question, Box::new(answerer)))
@@ -127,7 +133,7 @@ impl Exchange<'_> {
     }
 
     /// Whether the client offered to answer this.
-    fn can_answer(&self, question: &Message) -> bool {
+    pub(super) fn can_answer(&self, question: &Message) -> bool {
         can_answer(&self.client.capabilities, self.client.era(), &question.method())
     }
 
@@ -148,15 +154,33 @@ impl Exchange<'_> {
         question: Message,
         asked: &mut Asked,
         cancel: CancellationToken,
-        mut reply: Reply,
+        reply: Reply,
     ) -> Step {
-        let mut questions = vec![("q1".to_owned(), question)];
+        let mut questions = vec![question];
         if self.gather(&mut questions, asked, &reply).await || cancel.is_cancelled() {
+            self.lease.link.hold(questions);
             return Step::GoOn(cancel, reply);
         }
         let _waits = self.lease.park();
         asked.set_deadline(None);
         asked.set_purpose(Purpose::Parked);
+        let Some((cancel, reply)) = self.ask_until_answered(questions, reply).await else {
+            return Step::Over;
+        };
+        asked.set_purpose(Purpose::Call);
+        asked.set_deadline(Some(now() + self.timeout()));
+        Step::GoOn(cancel, reply)
+    }
+
+    /// Gives a modern client these questions as its answer, until it has sent its request again with
+    /// all the responses. Gives the way home of that; `None` if it never came.
+    pub(super) async fn ask_until_answered(
+        &self,
+        questions: Vec<Message>,
+        mut reply: Reply,
+    ) -> Option<(CancellationToken, Reply)> {
+        let keys = (1..).map(|number| format!("q{number}"));
+        let mut questions: Vec<_> = keys.zip(questions).collect();
         loop {
             let Some((state, ticket, retry)) =
                 self.back.parking.park(&self.client.key, &self.client.person.principal)
@@ -164,7 +188,7 @@ impl Exchange<'_> {
                 self.back.around.metrics.refused(Limit::Waiting);
                 let what = "too many calls wait for an answer of a person".to_owned();
                 reply.fail(CallError::Busy { what, retry_after_seconds: 30 });
-                return Step::Over;
+                return None;
             };
             let asking = questions.iter().map(|(key, question)| (key.as_str(), question));
             reply.result(&era::input_required(asking, &state));
@@ -179,20 +203,18 @@ impl Exchange<'_> {
             drop(ticket);
             let Some(Ok(Call { request, cancel, reply: next, .. })) = call else {
                 tracing::info!(server = %self.back.server.name, "nobody answered a question");
-                return Step::Over;
+                return None;
             };
             if request.method() != self.request.method()
                 || request.raw(Slot::Name) != self.request.raw(Slot::Name)
             {
                 let text = "`requestState` belongs to another request";
                 next.error(&ErrorObject::new(code::INVALID_PARAMS, text));
-                return Step::Over;
+                return None;
             }
             questions.retain(|(key, question)| !self.respond(&request, key, question));
             if questions.is_empty() {
-                asked.set_purpose(Purpose::Call);
-                asked.set_deadline(Some(now() + self.timeout()));
-                return Step::GoOn(cancel, next);
+                return Some((cancel, next));
             }
             // A response is missing, so the question is put once more.
             reply = next;
@@ -201,19 +223,14 @@ impl Exchange<'_> {
 
     /// Waits a moment for further questions, so that the client hears them together. True if the
     /// server went on without an answer.
-    async fn gather(
-        &self,
-        questions: &mut Vec<(String, Message)>,
-        asked: &mut Asked,
-        reply: &Reply,
-    ) -> bool {
+    async fn gather(&self, questions: &mut Vec<Message>, asked: &mut Asked, reply: &Reply) -> bool {
         let until = tokio::time::Instant::now() + GATHER;
         while let Ok(heard) = tokio::time::timeout_at(until, asked.heard()).await {
             match heard {
                 Heard::Question(question)
                     if self.can_answer(&question) && questions.len() < MAX_GATHERED =>
                 {
-                    questions.push((format!("q{}", questions.len() + 1), question));
+                    questions.push(question);
                 }
                 Heard::Question(question) => {
                     self.back.refuse(&self.lease.link, &question, NOT_OFFERED);

@@ -13,7 +13,7 @@ use pontoon_wire::{Era, Revision};
 use tokio::sync::{Notify, Semaphore};
 
 use super::Back;
-use super::children::{chain, now, own_info};
+use super::children::{Audience, chain, now, own_info};
 use super::handshake::Opening;
 use super::live::Live;
 use crate::config::Warm;
@@ -426,7 +426,10 @@ impl Back {
     async fn start_warm(&self, opening: &Opening) -> Result<Live, String> {
         let place = self.own_place().await.map_err(|error| chain(&error))?;
         let client = super::children::nobody(opening);
-        let mut live = self.start(opening, &client, place).await.map_err(|error| chain(&error))?;
+        let mut live = self
+            .start(opening, &client, place, Audience::Client)
+            .await
+            .map_err(|error| chain(&error))?;
         // A modern child says nothing by itself: one question shows that it is up.
         match live.era == Era::Legacy || live.is_responsive_within(super::children::HANDSHAKE).await
         {

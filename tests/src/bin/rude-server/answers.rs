@@ -1,5 +1,7 @@
 //! What is said: answers with the faults that were asked for.
 
+use std::sync::atomic::Ordering;
+
 use serde_json::{Value, json};
 
 use crate::{How, Rude, error, framing};
@@ -47,6 +49,13 @@ pub(crate) fn send_call(rude: &Rude, id: &Value, text: &str, token: &Value) {
 /// Sends a request of the server's own, under an id that a client likely uses too.
 pub(crate) fn ask_unasked(rude: &Rude) {
     framing::write(rude, &json!({ "id": 1, "method": "roots/list", "params": {} }));
+}
+
+/// Asks for the client's roots, the first time.
+pub(crate) fn ask_roots(rude: &Rude) {
+    if !rude.has_asked.swap(true, Ordering::Relaxed) {
+        framing::write(rude, &json!({ "id": "roots", "method": "roots/list" }));
+    }
 }
 
 fn message(id: &Value, body: &Value) -> Value {

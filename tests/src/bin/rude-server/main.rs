@@ -21,6 +21,7 @@ mod tasks;
 use std::collections::HashSet;
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -162,6 +163,10 @@ behaviours! {
     DoubleInitializeError = "double-initialize-error",
     /// Sends requests with the id 1 after the handshake and during a call; stderr has the answers.
     AsksUnasked = "asks-unasked",
+    /// Asks for the roots once, when it is initialised; its tool `roots` gives what it was told.
+    AsksRoots = "asks-roots",
+    /// Asks for the roots once, in its first call, and answers that without waiting; `roots` as above.
+    AsksRootsInCall = "asks-roots-in-call",
     /// Lists its tools, and two more, on three pages.
     Pages = "pages",
     /// Has a third tool, `play {steps}`, which says and does what a test wrote: see `play`.
@@ -181,6 +186,9 @@ struct Rude {
     pids: Option<String>,
     cancelled: Mutex<HashSet<String>>,
     heard: play::Heard,
+    /// The roots it was told, as JSON.
+    roots: Mutex<Option<String>>,
+    has_asked: AtomicBool,
 }
 
 impl Rude {
@@ -215,6 +223,10 @@ fn main() -> ExitCode {
         match method {
             "" => {
                 rude.heard.put(&message);
+                if *id == json!("roots") {
+                    let mut roots = rude.roots.lock().unwrap_or_else(PoisonError::into_inner);
+                    *roots = Some(message["result"]["roots"].to_string());
+                }
                 process::complain(&format!("answered: {message}"));
             }
             _ if rude.is(How::TaskOne) => tasks::answer(&rude, id, method, &message["params"]),
@@ -270,6 +282,7 @@ fn notification(rude: &Rude, method: &str, message: &Value) {
             cancelled.insert(message["params"]["requestId"].to_string());
         }
         "notifications/initialized" if rude.is(How::AsksUnasked) => answers::ask_unasked(rude),
+        "notifications/initialized" if rude.is(How::AsksRoots) => answers::ask_roots(rude),
         _ => {}
     }
 }
@@ -357,7 +370,12 @@ fn call(rude: &Arc<Rude>, id: &Value, params: &Value) {
         return;
     }
     let arguments = &params["arguments"];
+    if rude.is(How::AsksRootsInCall) {
+        answers::ask_roots(rude);
+    }
+    let roots = || rude.roots.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let text = match params["name"].as_str() {
+        Some("roots") => &roots().unwrap_or_else(|| "untold".to_owned()),
         Some("wait") => return wait(rude, id, arguments["ms"].as_u64().unwrap_or_default()),
         Some("play") if rude.is(How::Plays) => return play::play(rude, id, &arguments["steps"]),
         Some("attempt") if rude.is(How::Attempts) => &attempts::attempt_all(&arguments["acts"]),
@@ -393,6 +411,8 @@ fn command_line(mut arguments: impl Iterator<Item = String>) -> Result<Option<Ru
         pids: None,
         cancelled: Mutex::default(),
         heard: play::Heard::default(),
+        roots: Mutex::default(),
+        has_asked: AtomicBool::new(false),
     };
     while let Some(option) = arguments.next() {
         if option == "--list" {
