@@ -18,6 +18,7 @@ mod instructions;
 #[cfg(target_os = "linux")]
 mod isolation;
 mod jobs;
+mod learning;
 mod limits;
 mod logs;
 mod metrics;

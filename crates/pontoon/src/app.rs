@@ -211,7 +211,7 @@ impl App {
         self.keepers.spawn(until(stop.clone(), learning));
         let entry = Arc::clone(entry);
         self.keepers.spawn(until(stop, async move {
-            if let Ok(catalog) = entry.catalog().await {
+            if let Some(catalog) = entry.ready().await {
                 let era = catalog.child_era(pontoon_wire::Era::Modern);
                 Arc::clone(&entry.back).keep_spares(era).await;
             }

@@ -304,13 +304,13 @@ impl Back {
             header: &|header| person.header(header).map(str::to_owned),
         };
         let command = Command {
-            program: self.server.program.clone()?,
+            program: self.server.find_program()?,
             args: self.server.args.iter().map(|arg| arg.fill(&start).into()).collect(),
             env: self.server.environment_for_child(self.environment.iter().cloned(), &start),
             directory: Some(self.server.cwd.clone().unwrap_or_else(|| directory.to_owned())),
             ..Command::default()
         };
-        let mut command = self.walls.around(command, directory, &name);
+        let mut command = self.walls_for(&command.program).around(command, directory, &name);
         if let Some(files) = &mut command.confinement.files {
             files.write.push(tmpdir.to_owned());
         }

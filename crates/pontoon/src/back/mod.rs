@@ -26,9 +26,9 @@ pub mod spares;
 pub mod usage;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -96,7 +96,9 @@ pub struct Back {
     /// Children that were started ahead.
     pub spares: spares::Spares,
     around: Surroundings,
-    walls: isolation::Walls,
+    walls: Arc<isolation::Walls>,
+    /// Those of a program that was found elsewhere later.
+    moved_walls: Mutex<Option<(PathBuf, Arc<isolation::Walls>)>>,
     environment: Vec<(OsString, OsString)>,
     /// Keeps what its children are told in confidence out of what they say last.
     hygiene: Arc<Hygiene>,
@@ -131,7 +133,12 @@ impl Back {
                 Arc::clone(&around.warm_memory),
                 Arc::clone(&around.spare_starts),
             ),
-            walls: isolation::Walls::new(&server, around.spawner.support(), &around.private),
+            walls: Arc::new(isolation::Walls::new(
+                &server,
+                around.spawner.support(),
+                &around.private,
+            )),
+            moved_walls: Mutex::default(),
             environment: std::env::vars_os().collect(),
             hygiene: Arc::new(Hygiene::new(secrets_of(&server))),
             pool: pool::Pool::new(Arc::clone(&server), around.budget.clone()),
@@ -167,6 +174,24 @@ impl Back {
     /// What this system cannot give.
     pub fn check_isolation(&self) -> Result<(), isolation::Impossible> {
         self.walls.check(&self.server, self.around.spawner.support())
+    }
+
+    /// What a child that runs this program is kept from.
+    fn walls_for(&self, program: &Path) -> Arc<isolation::Walls> {
+        if self.server.program.as_deref() == Ok(program) {
+            return Arc::clone(&self.walls);
+        }
+        let mut moved = self.moved_walls.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, walls)) = &*moved
+            && known == program
+        {
+            return Arc::clone(walls);
+        }
+        let server = Server { program: Ok(program.to_owned()), ..Server::clone(&self.server) };
+        let (support, private) = (self.around.spawner.support(), &self.around.private);
+        let walls = Arc::new(isolation::Walls::new(&server, support, private));
+        *moved = Some((program.to_owned(), Arc::clone(&walls)));
+        walls
     }
 
     /// The isolation of its children, in a word.

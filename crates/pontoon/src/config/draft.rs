@@ -15,7 +15,7 @@ use super::isolation::{self, Isolation};
 use super::keys::KEYS;
 use super::lifetime::{Files, Mode, SessionKey, Warm, Workspace};
 use super::name::ServerName;
-use super::program;
+use super::program::Search;
 use super::remarks::Weight;
 use super::server::{InheritEnv, MAX_IN_FLIGHT, Server};
 use super::settings::Settings;
@@ -96,7 +96,8 @@ impl Draft {
         let path = self.env.iter().find(|(name, _)| name == "PATH");
         let path = path.map(|(_, path)| OsString::from(path.written()));
         let path = path.as_deref().or_else(|| around.environment.get("PATH"));
-        let program = program::find(command, path, around.folder);
+        let search = Search::new(command, path, around.folder);
+        let program = search.find();
         if let (Err(error), Some(key)) = (&program, written.key("command")) {
             reader.about(Weight::BrokenServer, &key.node, error.to_string());
         }
@@ -105,6 +106,7 @@ impl Draft {
             mode: self.mode(around.settings),
             name: name.ok()?,
             program,
+            search: Some(search),
             args: self.args,
             env: self.env,
             inherit_env: self.inherit_env,

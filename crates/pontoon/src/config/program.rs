@@ -1,4 +1,5 @@
-//! Which program a `command` names, found once at the start and kept as an absolute path.
+//! Which program a `command` names, kept as an absolute path. One that is missing is looked for again
+//! whenever it is to be started.
 //!
 //! A name without a slash is looked up in `PATH`; one with a slash is relative to the folder of
 //! the configuration file, never to wherever Pontoon happened to be started.
@@ -33,36 +34,55 @@ pub enum ProgramError {
     },
 }
 
-/// The absolute path of the program that `command` names.
-pub(super) fn find(
-    command: &str,
-    path: Option<&OsStr>,
-    folder: &Path,
-) -> Result<PathBuf, ProgramError> {
-    let not_found = |searched| ProgramError::NotFound { command: command.to_owned(), searched };
-    if command.contains('/') {
-        let program = folder.join(command);
-        return match kind(&program) {
-            Kind::Executable => Ok(program),
-            Kind::Other => Err(ProgramError::NotExecutable { program }),
-            Kind::Missing => Err(not_found(vec![program])),
+/// How the program of a server is looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Search {
+    command: String,
+    /// The folders, or the one file, that are looked at in this order.
+    places: Vec<PathBuf>,
+}
+
+impl Search {
+    /// For what `command` names, in the folders of `path`, or from `folder` on.
+    pub(super) fn new(command: &str, path: Option<&OsStr>, folder: &Path) -> Self {
+        let places = match command.contains('/') {
+            true => vec![folder.join(command)],
+            false => std::env::split_paths(path.unwrap_or_default())
+                .filter(|entry| !entry.as_os_str().is_empty())
+                .map(|entry| folder.join(entry))
+                .collect(),
         };
+        Self { command: command.to_owned(), places }
     }
-    let folders: Vec<PathBuf> = std::env::split_paths(path.unwrap_or_default())
-        .filter(|entry| !entry.as_os_str().is_empty())
-        .map(|entry| folder.join(entry))
-        .collect();
-    let mut in_the_way = None;
-    for program in folders.iter().map(|folder| folder.join(command)) {
-        match kind(&program) {
-            Kind::Executable => return Ok(program),
-            // As a shell does, look on: a later folder may hold the real one.
-            Kind::Other => in_the_way = in_the_way.or(Some(program)),
-            Kind::Missing => {}
+
+    /// The absolute path of the program, as of now.
+    pub(super) fn find(&self) -> Result<PathBuf, ProgramError> {
+        let mut in_the_way = None;
+        for place in &self.places {
+            let program = match self.command.contains('/') {
+                true => place.clone(),
+                false => place.join(&self.command),
+            };
+            match kind(&program) {
+                Kind::Executable => return Ok(program),
+                // As a shell does, look on: a later folder may hold the real one.
+                Kind::Other => in_the_way = in_the_way.or(Some(program)),
+                Kind::Missing => {}
+            }
         }
+        Err(match in_the_way {
+            Some(program) => ProgramError::NotExecutable { program },
+            None => ProgramError::NotFound {
+                command: self.command.clone(),
+                searched: self.places.clone(),
+            },
+        })
     }
-    Err(in_the_way
-        .map_or_else(|| not_found(folders), |program| ProgramError::NotExecutable { program }))
+}
+
+/// Whether this can be started.
+pub(super) fn is_program(path: &Path) -> bool {
+    matches!(kind(path), Kind::Executable)
 }
 
 enum Kind {
@@ -122,7 +142,7 @@ mod tests {
         let folder = folder();
         let name = folder.path().to_str().unwrap();
         let path = path.map(|path| path.replace("FOLDER", name));
-        let found = find(command, path.as_deref().map(OsStr::new), folder.path());
+        let found = Search::new(command, path.as_deref().map(OsStr::new), folder.path()).find();
         let told = found.map_or_else(|error| error.to_string(), |path| path.display().to_string());
         assert_eq!(told, expected.replace("FOLDER", name));
     }

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use super::isolation::Isolation;
 use super::lifetime::{Files, Mode, SessionKey, Warm, Workspace};
 use super::name::ServerName;
-use super::program::ProgramError;
+use super::program::{ProgramError, Search, is_program};
 use super::template::{Start, Template};
 
 /// A server of the configuration, complete and checked.
@@ -24,6 +24,8 @@ pub struct Server {
     pub name: ServerName,
     /// The absolute path of its program, or why there is none; the other servers run all the same.
     pub program: Result<PathBuf, ProgramError>,
+    /// How it is looked for again.
+    pub search: Option<Search>,
     /// The arguments of the program; they may hold secrets.
     pub args: Vec<Template>,
     /// The variables set for it; they may hold secrets.
@@ -104,6 +106,7 @@ impl Server {
         Self {
             name,
             program,
+            search: None,
             args,
             env: Vec::new(),
             inherit_env: InheritEnv::default(),
@@ -124,6 +127,19 @@ impl Server {
             disabled_tools: Vec::new(),
             heal: HealMode::default(),
             fingerprint: 0,
+        }
+    }
+
+    /// The program as of now: it may have been installed, or moved, since the configuration was read.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    pub fn find_program(&self) -> Result<PathBuf, ProgramError> {
+        match (&self.program, &self.search) {
+            (Ok(program), _) if is_program(program) => Ok(program.clone()),
+            (_, Some(search)) => search.find(),
+            (known, None) => known.clone(),
         }
     }
 

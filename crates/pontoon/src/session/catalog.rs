@@ -14,7 +14,8 @@ use pontoon_wire::headers::ParamRules;
 use pontoon_wire::{Era, Message, Revision, Rewrite, Slot, json, method, string_value};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio_util::sync::CancellationToken;
 
 use crate::back::Back;
 use crate::back::children::{StartError, chain, modern_request, now, own_info, own_request_with};
@@ -35,6 +36,16 @@ const SETTLE: Duration = Duration::from_secs(2);
 
 /// How soon a server is tried again because calls of it failed.
 const DOUBT: Duration = Duration::from_secs(10);
+
+/// How long a start counts among those at once. One that takes longer waits for something, and takes
+/// nothing from the others.
+const BUSY: Duration = Duration::from_secs(2);
+
+/// How much longer than the legacy era the modern one may take to be learnt.
+const PROBE: Duration = Duration::from_secs(10);
+
+/// How soon a server is learnt again of which an era was not heard; this grows, too.
+const UNHEARD: Duration = Duration::from_secs(60);
 
 /// How old a catalogue may grow before it is learnt anew.
 const MAX_AGE: Duration = Duration::from_secs(3600);
@@ -156,6 +167,8 @@ pub struct Entry {
     /// The server's children.
     pub back: Arc<Back>,
     state: watch::Sender<State>,
+    /// Told when a client waits for it.
+    wanted: Notify,
     /// Why the last try to learn it failed, if it did.
     trouble: Mutex<Option<String>>,
     file: Option<PathBuf>,
@@ -174,7 +187,7 @@ impl Entry {
             State::Ready(Arc::new(catalog))
         });
         let state = watch::Sender::new(kept.unwrap_or(State::Learning));
-        Self { back, state, trouble: Mutex::default(), file }
+        Self { back, state, wanted: Notify::new(), trouble: Mutex::default(), file }
     }
 
     /// Why the last try to learn it failed, if it did. What was learnt before is still served.
@@ -208,6 +221,26 @@ impl Entry {
         }
     }
 
+    /// The catalogue, once there is one.
+    pub async fn ready(&self) -> Option<Arc<Catalog>> {
+        let mut state = self.state.subscribe();
+        let ready = state.wait_for(|state| matches!(state, State::Ready(_))).await.ok()?;
+        match &*ready {
+            State::Ready(catalog) => Some(Arc::clone(catalog)),
+            State::Learning | State::Failed(_) => None,
+        }
+    }
+
+    /// The catalogue for a client that waits: the server is learnt before those that no client waits for.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not known.
+    pub async fn catalog_for_client(&self) -> Result<Arc<Catalog>, String> {
+        self.wanted.notify_one();
+        self.catalog().await
+    }
+
     /// The catalogue, learnt now if it is not on disk.
     ///
     /// # Errors
@@ -220,20 +253,36 @@ impl Entry {
         self.catalog().await
     }
 
+    /// Learns the server as soon as it has its turn: at once if a client waits for it, or if there is
+    /// no program to start.
+    async fn learn_in_turn(&self, starts: &Semaphore) -> Result<Learnt, String> {
+        self.back.server.find_program().map_err(|error| chain(&error))?;
+        let is_unknown = matches!(self.state(), State::Learning);
+        let permit = tokio::select! {
+            biased;
+            permit = starts.acquire() => permit.ok(),
+            () = self.wanted.notified(), if is_unknown => None,
+        };
+        let mut learning = std::pin::pin!(learn(&self.back));
+        tokio::select! {
+            learnt = &mut learning => return learnt,
+            () = tokio::time::sleep(BUSY) => drop(permit),
+        }
+        learning.await
+    }
+
     /// Learns the server now and whenever it is due. `starts` bounds how many servers start at once.
     pub async fn keep(self: Arc<Self>, starts: Arc<Semaphore>) {
-        let mut pause = Duration::from_secs(1);
+        let (mut pause, mut unheard) = (Duration::from_secs(1), UNHEARD);
         loop {
-            let learnt = {
-                let _permit = starts.acquire().await;
-                learn(&self.back).await
-            };
-            let wait = match learnt {
+            let wait = match self.learn_in_turn(&starts).await {
                 Ok(learnt) => {
                     pause = Duration::from_secs(1);
-                    self.set(learnt);
+                    let is_whole = self.set(learnt);
                     self.set_trouble(None);
-                    MAX_AGE
+                    let wait = if is_whole { MAX_AGE } else { unheard };
+                    unheard = if is_whole { UNHEARD } else { (2 * unheard).min(MAX_AGE) };
+                    wait
                 }
                 Err(why) => {
                     tracing::error!(server = %self.back.server.name, why, retry_in = ?pause, "server failed");
@@ -262,12 +311,18 @@ impl Entry {
         }
     }
 
-    fn set(&self, learnt: Learnt) {
+    /// Takes over what was learnt; false if an era was not heard that the server may speak.
+    fn set(&self, learnt: Learnt) -> bool {
         let before = match self.state() {
             State::Ready(catalog) => Some(catalog),
             _ => None,
         };
+        let unheard = learnt.unheard().map(|(era, why)| (era, why.to_string()));
         let mut catalog = learnt.into_catalog(before.as_deref());
+        if let Some((era, why)) = &unheard {
+            let server = &self.back.server.name;
+            tracing::warn!(%server, ?era, why, "an era of the server is not known; it is tried again");
+        }
         let tools = |facts: &Option<Facts>| {
             facts.as_ref().map(|facts| facts.lists.get(method::LIST_TOOLS).map_or(0, Vec::len))
         };
@@ -276,13 +331,15 @@ impl Entry {
             legacy_tools = tools(&catalog.legacy), modern_tools = tools(&catalog.modern),
             "server ready"
         );
-        if let Some(file) = &self.file
+        // What was not heard this time is no fact for the next start.
+        if let (Some(file), None) = (&self.file, &unheard)
             && let Err(error) = write(file, &catalog)
         {
             tracing::warn!(file = %file.display(), error = &error as &dyn std::error::Error, "catalogue not kept");
         }
         catalog.hide(&self.back.server.disabled_tools);
         self.state.send_replace(State::Ready(Arc::new(catalog)));
+        unheard.is_none()
     }
 }
 
@@ -321,15 +378,27 @@ enum LearnError {
     /// Something went wrong, which says nothing about the server's eras.
     #[error("{0}")]
     Failed(String),
+    /// Nothing was heard in time, which says as little. Another try may show more.
+    #[error("{0}")]
+    Slow(String),
 }
 
 impl Learnt {
+    /// The era of which nothing was heard, if there is one: that it was slow proves nothing.
+    fn unheard(&self) -> Option<(Era, &LearnError)> {
+        match (&self.legacy, &self.modern) {
+            (Err(why @ LearnError::Slow(_)), _) => Some((Era::Legacy, why)),
+            (_, Err(why @ LearnError::Slow(_))) => Some((Era::Modern, why)),
+            _ => None,
+        }
+    }
+
     /// The catalogue. An era that was known stays known if only something went wrong this time.
     fn into_catalog(self, before: Option<&Catalog>) -> Catalog {
         let keep = |learnt: Result<Facts, LearnError>, before: Option<&Facts>| match learnt {
             Ok(facts) => Some(facts),
             Err(LearnError::Refused(_)) => None,
-            Err(LearnError::Failed(_)) => before.cloned(),
+            Err(LearnError::Failed(_) | LearnError::Slow(_)) => before.cloned(),
         };
         let mut catalog = Catalog {
             legacy: keep(self.legacy, before.and_then(|before| before.legacy.as_ref())),
@@ -343,7 +412,14 @@ impl Learnt {
 
 /// Learns what a server offers, in both eras at once, each from a child of its own.
 async fn learn(back: &Back) -> Result<Learnt, String> {
-    let (legacy, modern) = tokio::join!(learn_legacy(back), learn_modern(back));
+    let known = CancellationToken::new();
+    let (legacy, modern) = tokio::join!(
+        async {
+            let _known = known.clone().drop_guard();
+            learn_legacy(back).await
+        },
+        learn_modern(back, &known)
+    );
     if let (Err(legacy), Err(modern)) = (&legacy, &modern) {
         let (legacy, modern) = (legacy.to_string(), modern.to_string());
         return Err(match legacy == modern {
@@ -364,6 +440,9 @@ async fn learn_legacy(back: &Back) -> Result<Facts, LearnError> {
         StartError::Handshake { error: HandshakeError::Refused(_), .. } => {
             LearnError::Refused(chain(&error))
         }
+        StartError::Handshake { error: HandshakeError::Silent, .. } => {
+            LearnError::Slow(chain(&error))
+        }
         _ => LearnError::Failed(chain(&error)),
     })?;
     let silent = || LearnError::Failed("it did not answer `initialize`".to_owned());
@@ -373,10 +452,23 @@ async fn learn_legacy(back: &Back) -> Result<Facts, LearnError> {
     Ok(facts.without_paths(&live))
 }
 
-async fn learn_modern(back: &Back) -> Result<Facts, LearnError> {
+/// A server of the legacy era alone may never answer, so this waits not much longer than the other
+/// child takes, which is `known` then: both have the same way to start.
+async fn learn_modern(back: &Back, known: &CancellationToken) -> Result<Facts, LearnError> {
     let live = back.start_to_learn(&Opening::Modern).await;
     let live = live.map_err(|error| LearnError::Failed(chain(&error)))?;
-    let discovered = ask(&live, method::DISCOVER, "{}").await?;
+    let late = async {
+        known.cancelled().await;
+        tokio::time::sleep(PROBE).await;
+    };
+    let discovered = tokio::select! {
+        discovered = ask(&live, method::DISCOVER, "{}") => discovered?,
+        () = late => {
+            let (seconds, method) = (PROBE.as_secs(), method::DISCOVER);
+            let text = format!("it did not answer `{method}` within {seconds} s of the other era");
+            return Err(LearnError::Slow(text));
+        }
+    };
     let result = discovered.raw(Slot::Result).unwrap_or(b"{}");
     let versions = json::find(result, "supportedVersions").unwrap_or(b"[]");
     let mut versions = json::elements(versions, 0..versions.len()).map(|range| &versions[range]);
@@ -428,6 +520,7 @@ async fn learn_list(live: &Live, list: &str, facts: &mut Facts) -> Result<(), Le
             Ok(page) => page,
             // A server may lack a list that its capabilities promise; then it is empty.
             Err(LearnError::Refused(_)) if cursor.is_none() => break,
+            Err(LearnError::Slow(why)) => return Err(LearnError::Slow(why)),
             Err(why) => return Err(LearnError::Failed(format!("{list}: {why}"))),
         };
         let result = page.raw(Slot::Result).unwrap_or(b"{}");
@@ -470,7 +563,7 @@ async fn ask(live: &Live, method: &str, params: &str) -> Result<Message, LearnEr
         Era::Legacy => Rewrite::new(request),
         Era::Modern => modern_request(request),
     };
-    let patience = if method == method::DISCOVER { 10 } else { 60 };
+    let patience = 60;
     let deadline = now() + Duration::from_secs(patience);
     let mut asked = live.link.ask(request, Some(deadline), Purpose::Own);
     loop {
@@ -483,7 +576,7 @@ async fn ask(live: &Live, method: &str, params: &str) -> Result<Message, LearnEr
             Heard::Answer(answer) => return Ok(answer),
             Heard::TimedOut(_) => {
                 let text = format!("it did not answer `{method}` within {patience} s");
-                return Err(LearnError::Failed(text));
+                return Err(LearnError::Slow(text));
             }
             Heard::Gone | Heard::Unsent | Heard::Clogged | Heard::Ended | Heard::Lost(_) => {
                 return Err(LearnError::Failed(live.obituary().await));

@@ -114,7 +114,7 @@ impl Sessions {
         initialize: &Message,
         person: &Person,
     ) -> Result<(Arc<Session>, String), CallError> {
-        let catalog = entry.catalog().await.map_err(|why| failed(entry, &why))?;
+        let catalog = entry.catalog_for_client().await.map_err(|why| failed(entry, &why))?;
         let facts = catalog.facts(Era::Legacy).ok_or(CallError::Internal)?;
         let name = &entry.back.server.name;
         let session = Arc::new(Session::open(name, initialize, person, &self.memory));
@@ -195,7 +195,7 @@ impl Sessions {
     /// Why it cannot be used, to be told to the client.
     pub async fn known(&self, entry: &Entry, request: &Message) -> Result<(), CallError> {
         let began = Instant::now();
-        entry.catalog().await.map(drop).map_err(|why| {
+        entry.catalog_for_client().await.map(drop).map_err(|why| {
             let (kind, error) = (Kind::of(&request.method()), failed(entry, &why));
             entry.back.metrics.call_ended(kind, Ending::of_status(error.status()), began.elapsed());
             error
