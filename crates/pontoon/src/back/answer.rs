@@ -60,11 +60,11 @@ pub fn with_files(
     for made in too_large {
         let _ = write!(text, "\n- {} ({})", label(&made.path), readable(made.size));
     }
-    let first = offers.first().map_or("about:blank", |first| first.uri.as_str());
-    let folder = first.rsplit_once('/').map_or(first, |(folder, _)| folder);
+    // An address that can be fetched, and that no file here has.
+    let uri = offers.first().map(|first| format!("{}#files", first.uri));
     let mut blocks = format!(
         "{{\"type\":\"resource\",\"resource\":{{\"uri\":{},\"mimeType\":\"text/markdown\",\"text\":{}}}}}",
-        quoted(folder),
+        quoted(uri.as_deref().unwrap_or("about:blank")),
         quoted(&text)
     );
     if revision >= Revision::V2025_06_18 {
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(std::str::from_utf8(changed.text()).unwrap(), expected);
     }
 
-    const BLOCK: &str = r#"{"type":"resource","resource":{"uri":"http://h/files/j","mimeType":"text/markdown","text":"Files made by this call. Give the links to the user:\n- [a.txt](/files/j/a.txt) (1.2 kB, until tomorrow)"}}"#;
+    const BLOCK: &str = r##"{"type":"resource","resource":{"uri":"http://h/files/j/a.txt#files","mimeType":"text/markdown","text":"Files made by this call. Give the links to the user:\n- [a.txt](/files/j/a.txt) (1.2 kB, until tomorrow)"}}"##;
     const LINK: &str = r#"{"type":"resource_link","uri":"http://h/files/j/a.txt","name":"a.txt","mimeType":"text/plain","size":1234}"#;
 
     #[test]

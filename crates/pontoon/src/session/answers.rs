@@ -14,7 +14,8 @@ pub fn initialize(facts: &Facts, revision: Revision, server: &Server) -> String 
     let instructions = member("instructions", instructions(facts, server).as_deref());
     format!(
         "{{\"protocolVersion\":\"{revision}\",\"capabilities\":{},\"serverInfo\":{info}{instructions}}}",
-        capabilities(facts, server.mode),
+        // Nor is there a process that could tell a session of a change in a list.
+        capabilities(facts, server.mode, &["subscribe", "listChanged"]),
     )
 }
 
@@ -27,7 +28,8 @@ pub fn discover(facts: &Facts, server: &Server) -> String {
         "{{\"resultType\":\"complete\",\"supportedVersions\":[\"{}\"],\"capabilities\":{}{instructions},\
          \"ttlMs\":0,\"cacheScope\":\"private\",\"_meta\":{{{}:{info}}}}}",
         Revision::NEWEST_MODERN,
-        capabilities(facts, server.mode),
+        // A subscription hears when the catalogue changes.
+        capabilities(facts, server.mode, &["subscribe"]),
         quoted(Slot::ResultServerInfo.name()),
     )
 }
@@ -53,24 +55,32 @@ fn member(name: &str, value: Option<&str>) -> String {
 }
 
 /// The capabilities the bridge can keep: with a process for each request nobody is left to notice
-/// that a resource changed.
-fn capabilities(facts: &Facts, mode: Mode) -> String {
+/// that a resource changed. `broken` are the members that would promise it.
+fn capabilities(facts: &Facts, mode: Mode, broken: &[&str]) -> String {
     let text = facts.capabilities.get();
-    if mode != Mode::Stateless {
+    let whole = text.as_bytes();
+    if mode != Mode::Stateless || whole.first() != Some(&b'{') {
         return text.to_owned();
     }
-    let Some(resources) = json::find(text.as_bytes(), "resources") else { return text.to_owned() };
-    if json::find(resources, "subscribe").is_none() {
-        return text.to_owned();
-    }
-    let kept = json::entries(resources, 0..resources.len())
-        .filter(|entry| &resources[entry.key.clone()] != b"\"subscribe\"")
-        .map(|entry| {
-            String::from_utf8_lossy(&resources[entry.key.start..entry.value.end]).into_owned()
-        });
-    let kept = format!("{{{}}}", kept.collect::<Vec<_>>().join(","));
-    let original = String::from_utf8_lossy(resources);
-    text.replacen(original.as_ref(), &kept, 1)
+    let raw = |part: &[u8]| String::from_utf8_lossy(part).into_owned();
+    let kept = json::entries(whole, 0..whole.len()).map(|entry| {
+        let (key, value) = (raw(&whole[entry.key.clone()]), &whole[entry.value]);
+        let is_list = matches!(key.as_str(), "\"tools\"" | "\"prompts\"" | "\"resources\"");
+        match is_list && value.first() == Some(&b'{') {
+            true => format!("{key}:{}", without(value, broken)),
+            false => format!("{key}:{}", raw(value)),
+        }
+    });
+    format!("{{{}}}", kept.collect::<Vec<_>>().join(","))
+}
+
+/// A JSON object without these members.
+fn without(object: &[u8], names: &[&str]) -> String {
+    let is_kept = |key: &[u8]| !string_value(key).is_some_and(|key| names.contains(&key.as_ref()));
+    let kept = json::entries(object, 0..object.len())
+        .filter(|entry| is_kept(&object[entry.key.clone()]))
+        .map(|entry| String::from_utf8_lossy(&object[entry.key.start..entry.value.end]));
+    format!("{{{}}}", kept.collect::<Vec<_>>().join(","))
 }
 
 /// A list from the catalogue, or why there is none; `None` when the method is no list.
@@ -163,11 +173,16 @@ mod tests {
     }
 
     #[test]
-    fn stateless_servers_do_not_offer_subscriptions() {
-        let facts = facts(r#"{"resources":{"subscribe":true,"listChanged":true},"tools":{}}"#);
+    fn stateless_servers_do_not_offer_what_nobody_can_tell() {
+        let facts = facts(
+            r#"{"resources":{"subscribe":true,"listChanged":true},"logging":{"listChanged":1},"tools":{"listChanged":true}}"#,
+        );
         let result = initialize(&facts, Revision::V2025_06_18, &server());
-        let expected = r#"{"protocolVersion":"2025-06-18","capabilities":{"resources":{"listChanged":true},"tools":{}},"serverInfo":{"name":"s","version":"1"},"instructions":"be kind"}"#;
+        let expected = r#"{"protocolVersion":"2025-06-18","capabilities":{"resources":{},"logging":{"listChanged":1},"tools":{}},"serverInfo":{"name":"s","version":"1"},"instructions":"be kind"}"#;
         assert_eq!(result, expected);
+        let modern = discover(&facts, &server());
+        let expected = r#""capabilities":{"resources":{"listChanged":true},"logging":{"listChanged":1},"tools":{"listChanged":true}}"#;
+        assert!(modern.contains(expected), "{modern}");
     }
 
     #[test]
