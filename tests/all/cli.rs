@@ -252,3 +252,32 @@ fn call_uses_the_servers_of_a_config_and_leaves_none_running() {
         pontoon_tests::rig::processes::tagged("CLI_TAG", &tag).is_empty()
     });
 }
+
+#[test]
+fn a_command_that_is_told_to_end_leaves_nothing() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        for arguments in [&["tools", "hangs"][..], &["call", "hangs", "echo"]] {
+            let directory = tempfile::tempdir().unwrap();
+            let (temporary, ready) = (directory.path().join("t"), directory.path().join("ready"));
+            fs::create_dir(&temporary).unwrap();
+            let script = format!("touch {}; exec sleep 600", ready.display());
+            let hangs = json!({"command": "/bin/sh", "args": ["-c", script]});
+            let config = json!({"mcpServers": {"hangs": hangs}});
+            fs::write(directory.path().join("mcp-servers.json"), config.to_string()).unwrap();
+            let mut command = bridge_command(&binaries().pontoon, directory.path());
+            command.args(arguments).env("TMPDIR", &temporary).stdin(Stdio::null());
+            let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            wait_until("it has begun", Duration::from_secs(10), || ready.exists());
+            assert!(fs::read_dir(&temporary).unwrap().next().is_some(), "or this shows nothing");
+            send_signal(child.id(), signal).unwrap();
+            let mut status = None;
+            wait_until("it ends", Duration::from_secs(20), || {
+                status = child.try_wait().unwrap();
+                status.is_some()
+            });
+            assert_eq!(status.and_then(|status| status.code()), Some(code), "{arguments:?}");
+            let left: Vec<_> = fs::read_dir(&temporary).unwrap().flatten().collect();
+            assert!(left.is_empty(), "{arguments:?}: {left:?}");
+        }
+    }
+}

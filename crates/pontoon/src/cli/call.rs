@@ -11,7 +11,7 @@ use pontoon_wire::{Era, Message, Revision, Slot, method, quoted};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::terminal::{begin, fail, say, tell, with_spawner};
+use super::terminal::{Interruption, begin, fail, say, tell, with_spawner};
 use super::tools::{learn, tools, unknown};
 use crate::app::Single;
 use crate::back::children::{chain, own_info};
@@ -36,6 +36,10 @@ pub fn run(
         Err(code) => return code,
     };
     with_spawner(starting, async |spawner| {
+        let mut interruption = match Interruption::begin() {
+            Ok(interruption) => interruption,
+            Err(error) => return fail(&error.to_string()),
+        };
         let single = match Single::new(&config, server, &spawner) {
             Ok(Some(single)) => single,
             Ok(None) => return unknown(&config, server),
@@ -47,7 +51,6 @@ pub fn run(
             let request = request(&catalog, tool, arguments)?;
             make_call(entry, &catalog, request, &pairs(answers)?).await
         };
-        let interrupted = async { drop(tokio::signal::ctrl_c().await) };
         let code = tokio::select! {
             answer = answer => match answer {
                 Ok((answer, receipt)) => {
@@ -59,7 +62,7 @@ pub fn run(
                 }
                 Err(why) => fail(&why),
             },
-            () = interrupted => fail("interrupted; the server was told to stop"),
+            code = interruption.wait() => code,
         };
         single.close().await;
         code

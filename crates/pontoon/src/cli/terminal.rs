@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use pontoon_supervise::{Ladder, Spawner, Starting, give_memory_back, harden_worker};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{Config, Options, Remarks, Source};
 
@@ -63,6 +64,34 @@ pub fn begin(options: &Options) -> Result<(Config, Starting), ExitCode> {
     let starting =
         starting.map_err(|error| fail(&format!("cannot start the helper process: {error}")))?;
     Ok((config, starting))
+}
+
+/// A wish to end the command, noticed from now on.
+pub struct Interruption([Signal; 3]);
+
+impl Interruption {
+    /// Begins to notice.
+    ///
+    /// # Errors
+    ///
+    /// When the system does not let us.
+    pub fn begin() -> io::Result<Self> {
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let [interrupt, terminate, hangup] = kinds.map(signal);
+        Ok(Self([interrupt?, terminate?, hangup?]))
+    }
+
+    /// Waits for it. Gives the status that shells expect of a program that a signal ended.
+    pub async fn wait(&mut self) -> ExitCode {
+        let [interrupt, terminate, hangup] = &mut self.0;
+        let (code, what) = tokio::select! {
+            _ = interrupt.recv() => (130, "interrupted"),
+            _ = terminate.recv() => (143, "terminated"),
+            _ = hangup.recv() => (129, "the terminal is gone"),
+        };
+        tell(&format!("error: {what}; the server was told to stop"));
+        ExitCode::from(code)
+    }
 }
 
 /// Runs `work` with a spawner, and stops all children after it.

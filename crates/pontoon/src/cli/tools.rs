@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pontoon_wire::{Era, method};
 use serde_json::Value;
 
-use super::terminal::{begin, fail, say, with_spawner};
+use super::terminal::{Interruption, begin, fail, say, with_spawner};
 use crate::app::Single;
 use crate::back::children::chain;
 use crate::config::{Config, Options};
@@ -19,14 +19,21 @@ pub fn run(server: &str, options: &Options, as_json: bool) -> ExitCode {
         Err(code) => return code,
     };
     with_spawner(starting, async |spawner| {
+        let mut interruption = match Interruption::begin() {
+            Ok(interruption) => interruption,
+            Err(error) => return fail(&error.to_string()),
+        };
         let single = match Single::new(&config, server, &spawner) {
             Ok(Some(single)) => single,
             Ok(None) => return unknown(&config, server),
             Err(error) => return fail(&chain(&error)),
         };
-        let code = match learn(&single.entry).await {
-            Ok(catalog) => print(&catalog, as_json),
-            Err(why) => fail(&why),
+        let code = tokio::select! {
+            learnt = learn(&single.entry) => match learnt {
+                Ok(catalog) => print(&catalog, as_json),
+                Err(why) => fail(&why),
+            },
+            code = interruption.wait() => code,
         };
         single.close().await;
         code
