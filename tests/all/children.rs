@@ -427,3 +427,24 @@ fn looking_starts_no_child() {
     legacy.end();
     rig.stop();
 }
+
+#[test]
+fn a_server_that_ends_with_its_input_is_not_blamed_for_a_late_end() {
+    let place = tempfile::tempdir().unwrap();
+    let late = place.path().join("late");
+    let script =
+        format!("[ -e {} ] && {{ FIXTURE; exec sleep 600; }}; exec FIXTURE", late.display());
+    let rig = rig([shell(&script, "stateless")]);
+    // Those that told what it offers end in order; only the spawner stays.
+    let name = |exit| format!("pontoon_child_exits_total{{server=\"shell\",exit=\"{exit}\"}}");
+    let ended = || rig.metric(&name("clean")) + rig.metric(&name("abnormal"));
+    wait_until("they are gone", Duration::from_secs(20), || ended() > 1.5);
+    fs::write(&late, "").unwrap();
+    let mut client = Modern::new(&rig.endpoint("shell"));
+    assert_eq!(client.call(1, "echo", json!({"text": "x"})).tool_text().as_deref(), Some("x"));
+    wait_until("it is made to end", Duration::from_secs(20), || ended() > 2.5);
+    drop(client);
+    let healed = rig.health()["servers"]["shell"]["heals"].clone();
+    assert!(healed["H27"].is_null(), "{healed}");
+    rig.stop();
+}

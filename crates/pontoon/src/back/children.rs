@@ -3,7 +3,7 @@
 //! A call takes a [`Lease`]. Dropping it stops the child, or hands it back to its client. This file
 //! decides; the `supervise` crate acts.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ use super::pool::Using;
 use super::usage::Usage;
 use crate::call::CallError;
 use crate::client::{Client, Key, Person};
-use crate::config::{Files, Mode, ProgramError, Start};
+use crate::config::{Files, Mode, ProgramError, Start, certificates};
 use crate::observe::metrics::Limit;
 
 /// How long a child may take for its handshake, if the call itself has longer.
@@ -215,6 +215,7 @@ impl Back {
         let command = self.command(client, &place, temporary.directory())?;
         let given = place.hand_over(command.confinement.user, &temporary).await;
         given.map_err(|error| no_place("its user cannot have it", error))?;
+        let is_walled = command.confinement.files.is_some();
         let mut child = self.around.spawner.spawn(&command).await?;
         // Whatever a child of one call says is about that call; of others it cannot be known.
         let span = match self.server.mode {
@@ -244,6 +245,8 @@ impl Back {
             endings: self.around.endings.clone(),
             living: Some(Counted::new(&self.living)),
             stopping: Arc::clone(&self.stopping),
+            ends_by_itself: Arc::clone(&self.ends_by_itself),
+            is_walled,
             parked: AtomicUsize::new(0),
             _watching: None,
             complaints,
@@ -313,6 +316,11 @@ impl Back {
         let mut command = self.walls_for(&command.program).around(command, directory, &name);
         if let Some(files) = &mut command.confinement.files {
             files.write.push(tmpdir.to_owned());
+            let is_private =
+                |path: &PathBuf| self.around.private.iter().any(|it| path.starts_with(it));
+            let mut certificates = certificates(&self.environment);
+            certificates.retain(|path| path.canonicalize().is_ok_and(|real| !is_private(&real)));
+            files.read.extend(certificates);
         }
         let less = self.walls.soften(&mut command, self.around.spawner.support());
         if !less.is_empty() {

@@ -43,6 +43,9 @@ pub struct Live {
     pub(super) metrics: Arc<ServerMetrics>,
     pub(super) hygiene: Arc<Hygiene>,
     pub(super) stopping: Arc<AtomicUsize>,
+    pub(super) ends_by_itself: Arc<AtomicBool>,
+    /// Whether it is kept from files that it was not given.
+    pub(super) is_walled: bool,
     /// How it was used.
     pub usage: Usage,
     /// Whether it was a spare, and so may have died before anyone looked.
@@ -99,6 +102,8 @@ impl Drop for Live {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let left = Left {
                 is_abnormal,
+                was_alive: exit.is_none(),
+                ends_by_itself: Arc::clone(&self.ends_by_itself),
                 _living: self.living.take(),
                 place: self.place.take(),
                 _temporary: self.temporary.take(),
@@ -111,6 +116,14 @@ impl Drop for Live {
         }
     }
 }
+
+/// What programs say when a file is kept from them.
+const REFUSALS: [&str; 5] =
+    ["EACCES", "EPERM", "ermission denied", "not permitted", "PermissionError"];
+
+/// What to do about it.
+const HINT: &str = "(its isolation keeps it from files that are not its own; if it needs some of \
+                    them, name their folder in `isolation.read`, or in `isolation.write`)";
 
 /// Counts a child for as long as this is held.
 #[derive(Debug)]
@@ -132,6 +145,10 @@ impl Drop for Counted {
 /// What a child leaves when it goes.
 struct Left {
     is_abnormal: bool,
+    /// Whether it still ran when it was asked to go.
+    was_alive: bool,
+    /// Whether one of its server has ended when its input did.
+    ends_by_itself: Arc<AtomicBool>,
     place: Option<Place>,
     _temporary: Option<Temporary>,
     complaints: Complaints,
@@ -147,7 +164,13 @@ async fn stop(child: Child, left: Left) {
     let ladder = Ladder::default();
     let asked = now();
     let exit = child.stop(&ladder).await;
-    if asked.elapsed() >= ladder.after_close {
+    let is_in_time = asked.elapsed() < ladder.after_close;
+    if left.was_alive && is_in_time {
+        left.ends_by_itself.store(true, Ordering::Relaxed);
+    }
+    // A busy machine may be late with an end, and may leave a good server too little time for it.
+    let is_made_to = matches!(exit, Exit::Signal(_)) && !is_in_time;
+    if is_made_to && !left.ends_by_itself.load(Ordering::Relaxed) {
         left.heals.note(Heal::H27);
     }
     left.metrics.child_exited(left.is_abnormal);
@@ -193,7 +216,13 @@ impl Live {
     /// What it last complained of, without what it was told in confidence.
     pub(super) fn last_words(&self) -> Vec<String> {
         let lines = self.complaints.last_lines();
-        lines.iter().map(|line| self.hygiene.value("last_words", line)).collect()
+        let mut lines: Vec<_> =
+            lines.iter().map(|line| self.hygiene.value("last_words", line)).collect();
+        let is_refused = |line: &String| REFUSALS.iter().any(|word| line.contains(word));
+        if self.is_walled && lines.iter().any(is_refused) {
+            lines.push(HINT.to_owned());
+        }
+        lines
     }
 
     /// How the child ended, if it does within this time.

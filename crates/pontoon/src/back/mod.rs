@@ -40,7 +40,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::Server;
+use crate::config::{Server, proxy_secrets};
 use crate::held::Held;
 use crate::jobs::{Links, Store, Writer};
 use crate::observe::heals::HealLog;
@@ -108,6 +108,8 @@ pub struct Back {
     living: Arc<AtomicUsize>,
     /// Those of them that are on their way out.
     stopping: Arc<AtomicUsize>,
+    /// Whether a child has ever ended when its input did.
+    ends_by_itself: Arc<AtomicBool>,
     /// Calls that wait for a person, whoever asks them.
     waiting: Arc<Semaphore>,
     /// Told when a child says that one of its lists changed.
@@ -126,7 +128,12 @@ pub struct Back {
 impl Back {
     /// The back of `server`, with no child yet. `closing` fires when the bridge stops.
     pub fn new(server: Arc<Server>, around: Surroundings, closing: CancellationToken) -> Self {
+        let environment: Vec<_> = std::env::vars_os().collect();
+        let proxies = proxy_secrets(&environment);
+        let secrets = secrets_of(&server).chain(proxies.iter().map(String::as_bytes));
         Self {
+            hygiene: Arc::new(Hygiene::new(secrets)),
+            environment,
             heals: Arc::new(HealLog::new(server.name.as_str())),
             metrics: around.metrics.server(server.name.as_str()),
             spares: spares::Spares::new(
@@ -139,14 +146,13 @@ impl Back {
                 &around.private,
             )),
             moved_walls: Mutex::default(),
-            environment: std::env::vars_os().collect(),
-            hygiene: Arc::new(Hygiene::new(secrets_of(&server))),
             pool: pool::Pool::new(Arc::clone(&server), around.budget.clone()),
             server,
             around,
             parking: parking::Parking::default(),
             living: Arc::default(),
             stopping: Arc::default(),
+            ends_by_itself: Arc::default(),
             waiting: Arc::new(Semaphore::new(parking::MAX_PARKED)),
             changed: Arc::default(),
             doubted: Notify::new(),

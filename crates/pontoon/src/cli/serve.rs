@@ -11,7 +11,7 @@ use super::terminal::{begin, fail, source, tell, with_spawner};
 use crate::app::App;
 use crate::back::children::chain;
 use crate::back::secrets_of;
-use crate::config::{Config, Mode, Options, Secret};
+use crate::config::{Config, Mode, Options, Secret, proxy_secrets};
 use crate::observe::log::{self, Hygiene, Settings};
 use crate::observe::metrics::Metrics;
 
@@ -22,10 +22,12 @@ pub fn run(options: &Options) -> ExitCode {
         Err(code) => return code,
     };
     let metrics = Arc::new(Metrics::default());
+    let environment: Vec<_> = std::env::vars_os().collect();
+    let proxies = proxy_secrets(&environment);
     let settings = Settings {
         level: config.log_level,
         folder: config.log_dir.as_deref(),
-        hygiene: Hygiene::new(secrets(&config)),
+        hygiene: Hygiene::new(secrets(&config).chain(proxies.iter().map(String::as_bytes))),
     };
     let log = match log::start(settings, &metrics) {
         Ok(log) => log,

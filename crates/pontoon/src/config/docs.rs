@@ -9,6 +9,7 @@ use super::environment::Environment;
 use super::file;
 use super::isolation::ISOLATION_KEYS;
 use super::keys::{KEYS, REFUSED_KEYS};
+use super::network::{CERTIFICATE_VARIABLES, PROXY_VARIABLES};
 use super::remarks::{Remarks, Weight};
 use super::server::{DEFAULT_VARIABLES, USUAL_VARIABLES};
 use super::settings::Settings;
@@ -102,10 +103,19 @@ fn page() -> String {
     add(format!(
         "{} of Pontoon's own environment where they are set, {} unless set otherwise, what \
          `inherit_env` names, what `env` sets, and about its start `MCPO_WORKDIR`, `MCPO_JOB_ID`, \
-         `MCPO_BASE_URL` where it is set, and `TMPDIR`. Nothing else, so that no secret is handed \
-         on by accident.\n",
+         `MCPO_BASE_URL` where it is set, and `TMPDIR`, a folder of its own with a short path.\n\n",
         listed(USUAL_VARIABLES),
         listed(&defaults)
+    ));
+    add(format!(
+        "So that programs can fetch what they need, also certificates ({}; a confined server may \
+         read the files) and proxies ({}, also in small letters). The address of a proxy may hold \
+         a password: then every server knows it, and it is kept out of the log. `env` with an empty \
+         value takes one away. Settings of package indexes (`PIP_INDEX_URL`, `NPM_CONFIG_REGISTRY`) \
+         often hold tokens and are for `inherit_env` to name.\n\nNothing else, so that no secret is \
+         handed on by accident.\n",
+        listed(CERTIFICATE_VARIABLES),
+        listed(PROXY_VARIABLES),
     ));
     page
 }

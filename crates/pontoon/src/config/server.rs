@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use super::isolation::Isolation;
 use super::lifetime::{Files, Mode, SessionKey, Warm, Workspace};
 use super::name::ServerName;
+use super::network::is_of_the_network;
 use super::program::{ProgramError, Search, is_program};
 use super::template::{Start, Template};
 
@@ -187,6 +188,7 @@ impl Server {
     ) -> Vec<(OsString, OsString)> {
         let is_inherited = |name: &str| {
             USUAL_VARIABLES.contains(&name)
+                || is_of_the_network(name)
                 || match &self.inherit_env {
                     InheritEnv::All => !name.starts_with("MCPO_") && !name.starts_with("PONTOON_"),
                     InheritEnv::Names(names) => names.iter().any(|chosen| chosen == name),
