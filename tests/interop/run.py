@@ -48,6 +48,7 @@ class Client:
     arguments: tuple = ()
     # Under which path the bridge serves its transport.
     path: str = "mcp"
+    modes: tuple = ("stateless", "stateful")
 
 
 def python(venv: str, script: str) -> list:
@@ -82,6 +83,24 @@ CLIENTS = [
         "everything",
         ("--tool", "echo", "--arguments", '{"message": "桟橋"}', "--contains", "桟橋"),
     ),
+    # Each has a server of its own: clients of one address that can answer the same share a process.
+    *(
+        Client(
+            f"roots-{name}",
+            command,
+            eras,
+            [install, "filesystem", "node22"],
+            f"filesystem-{name}",
+            arguments,
+            modes=("stateful",),
+        )
+        for name, install, command, eras, arguments in [
+            ("py-mcp1", "py-mcp1", python("py-mcp1", "roots.py"), ["legacy"], ()),
+            ("py-mcp2", "py-mcp2", python("py-mcp2", "roots.py"), ["legacy", "modern"], ()),
+            ("node-v1", "ts-v1", node("roots.mjs"), ["legacy"], ("--sdk", "v1")),
+            ("node-v2", "ts-v2", node("roots.mjs"), ["legacy", "modern"], ("--sdk", "v2")),
+        ]
+    ),
 ]
 
 
@@ -111,7 +130,7 @@ def main() -> None:
         run
         for client in CLIENTS
         for era in client.eras
-        for mode in MODES
+        for mode in client.modes
         if options.only in str(run := Run(client, era, mode))
     ]
     if not runs:
@@ -235,11 +254,17 @@ class Bridge:
             raise SystemExit("the bridge did not say where it listens:\n" + "\n".join(self.log[-20:]))
 
     def server(self, name: str) -> dict:
-        everything = CACHE / "everything/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
+        if name.startswith("filesystem-"):
+            name = "filesystem"
+        packages = "node_modules/@modelcontextprotocol"
+        filesystem = CACHE / "filesystem" / packages / "server-filesystem/dist/index.js"
+        everything = CACHE / "everything" / packages / "server-everything/dist/index.js"
         program, *arguments = {
             "fixture": [self.fixture],
             "time": [CACHE / "py-time/bin/python", "-X", f"mark={self.mark}", "-m", "mcp_server_time"],
             "everything": [CACHE / "node22/bin/node", f"--title={self.mark}", everything, "stdio"],
+            # Without folders: its client has to lend them.
+            "filesystem": [CACHE / "node22/bin/node", f"--title={self.mark}", filesystem],
         }[name]
         return {"command": str(program), "args": [str(argument) for argument in arguments]}
 
