@@ -93,6 +93,8 @@ run_deploy() {
     python3 tests/deploy/files.py --pontoon "$target/release/pontoon"
     python3 tests/deploy/nginx.py --pontoon "$target/release/pontoon" \
         --fixture "$target/release/fixture-server"
+    python3 tests/deploy/rolling.py --pontoon "$target/release/pontoon" \
+        --fixture "$target/release/fixture-server"
 }
 
 # Debian's, which runs one of the two shipped files; PONTOON_NGINX may name a newer one, or several, for both.

@@ -61,6 +61,31 @@ fn a_draining_bridge_takes_no_new_call() {
     rig.expect_nothing_left();
 }
 
+/// A proxy never repeats what it has sent, so its connections stay until it lets go of them.
+#[test]
+fn a_proxy_may_use_the_connection_it_has_once_more() {
+    let plan = plan([fixture("stateless")]);
+    let mut rig = plan.variable("MCPO_TRUSTED_PROXIES", "127.0.0.1").start();
+    let modern = Modern::new(&rig.endpoint("fixture"));
+    let params = json!({"name": "echo", "arguments": {"text": "x"}});
+    let request: Request = modern.request(&modern.message(&json!(1), "tools/call", params));
+    let mut connection = Connection::open(rig.address()).unwrap();
+    connection.send(&request.bytes()).unwrap();
+    let (first, kept) = connection.begin().unwrap().finish().unwrap();
+    assert_eq!(first.tool_text().as_deref(), Some("x"), "{}", first.text());
+    let mut connection = kept.expect("the connection stays");
+    let begun = Instant::now();
+    rig.signal(Signal::TERM);
+    wait_until("no connection is taken", SOON, || Connection::open(rig.address()).is_err());
+    connection.send(&request.bytes()).unwrap();
+    let (last, kept) = connection.begin().unwrap().finish().unwrap();
+    assert_eq!(last.tool_text().as_deref(), Some("x"), "{}", last.text());
+    assert!(kept.is_none(), "the answer says that it was the last");
+    assert!(rig.wait_for_exit(SOON).success(), "{}", rig.stderr());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    rig.expect_nothing_left();
+}
+
 #[test]
 fn open_streams_do_not_hold_the_bridge() {
     let mut rig = rig([fixture("stateful")]);

@@ -425,27 +425,39 @@ def run(options: argparse.Namespace, program: str, main: str) -> list[bool]:
     return passed + [not complaints]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def programs(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """What is to be tried, from the command line."""
     parser.add_argument("--pontoon", required=True, type=lambda path: pathlib.Path(path).resolve(strict=True))
     parser.add_argument("--fixture", required=True, type=lambda path: pathlib.Path(path).resolve(strict=True))
     named = os.environ.get("PONTOON_NGINX", shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin"))
     parser.add_argument("--nginx", nargs="*", default=named.split() if named else [], help="programs to try")
-    parser.add_argument("--only", default="", help="a part of a check's name")
     options = parser.parse_args()
     if not options.nginx:
         sys.exit("no nginx: install it (apt install nginx-light) or name it with --nginx")
-    passed = []
+    return options
+
+
+def shipped_files(options: argparse.Namespace):
+    """Every nginx with each shipped file that it can run."""
     learning = [program for program in options.nginx if version_of(program) >= LEARNS]
     for program in options.nginx:
         for shipped in ["nginx-debian.conf"] + ["nginx.conf"] * (program in learning):
-            passed += run(options, program, shipped)
+            yield program, shipped
     if not learning:
         versions = ", ".join(written(version_of(program)) for program in options.nginx)
         print(
             f"skipped: nginx.conf, which compose mounts, was not run: it needs nginx {written(LEARNS)} or newer "
             f"(sticky learn), and here is {versions}. PONTOON_NGINX may name a newer one."
         )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="a part of a check's name")
+    options = programs(parser)
+    passed = []
+    for program, shipped in shipped_files(options):
+        passed += run(options, program, shipped)
     print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
     sys.exit(0 if all(passed) else 1)
 

@@ -35,10 +35,15 @@ class Replica:
         config = directory / "servers.json"
         config.write_text(json.dumps({"mcpServers": servers}, indent=2))
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("MCPO_")}
+        self.command = [program, "serve", "--config", config, "--listen", listen]
+        self.environment = inherited | {"MCPO_STATE_DIR": str(directory / "state")} | settings
+        self.start()
+
+    def start(self) -> None:
         self.process = subprocess.Popen(
-            [program, "serve", "--config", config, "--listen", listen],
-            cwd=directory,
-            env=inherited | {"MCPO_STATE_DIR": str(directory / "state")} | settings,
+            self.command,
+            cwd=self.directory,
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -48,14 +53,21 @@ class Replica:
         )
         self.is_listening = threading.Event()
         for output in (self.process.stdout, self.process.stderr):
-            threading.Thread(target=self.read_log, args=[output], daemon=True).start()
+            threading.Thread(target=self.read_log, args=[output, self.is_listening], daemon=True).start()
 
-    def read_log(self, output: typing.TextIO) -> None:
+    def read_log(self, output: typing.TextIO, is_listening: threading.Event) -> None:
         for line in output:
             self.log.append(line.rstrip("\n"))
             if re.search(r"listening on http://", line):
-                self.is_listening.set()
-        self.is_listening.set()
+                is_listening.set()
+        is_listening.set()
+
+    def restart(self) -> list[str]:
+        """Ends it as an update does, starts it again, and waits until it says that it is ready."""
+        complaints = self.stop()
+        self.start()
+        self.wait_until_ready()
+        return complaints
 
     def wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS

@@ -25,6 +25,7 @@ use crate::front::auth::Auth;
 use crate::front::guard::Guard;
 use crate::front::http::{self, Site};
 use crate::front::identity::Identities;
+use crate::front::leave::LINGER;
 use crate::front::token::Verifier;
 use crate::held::Held;
 use crate::jobs::{Links, Store, StoreError, StoreOptions, Writer};
@@ -145,6 +146,8 @@ impl App {
             links: Arc::clone(&around.links),
             budget: around.budget.clone(),
             traces: Default::default(),
+            leaving: CancellationToken::new(),
+            proxied: TaskTracker::new(),
         });
         Ok(Self {
             site,
@@ -164,8 +167,8 @@ impl App {
         self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
     }
 
-    /// Serves until `stop`, then drains: no new calls, open ones finish, children stop. Whenever a
-    /// configuration comes, its servers are served from then on.
+    /// Serves until `stop`, then drains: no new connections, open calls finish, children stop. Whenever
+    /// a configuration comes, its servers are served from then on.
     pub async fn run(
         mut self,
         stop: impl Future<Output = ()>,
@@ -175,7 +178,7 @@ impl App {
         self.keepers.spawn(until(self.stop.clone(), self.tidy()));
         let fronts = TaskTracker::new();
         for listener in std::mem::take(&mut self.listeners) {
-            fronts.spawn(http::serve(listener, Arc::clone(&self.site), self.stop.clone()));
+            fronts.spawn(http::serve(listener, Arc::clone(&self.site)));
         }
         tokio::pin!(stop);
         loop {
@@ -185,9 +188,10 @@ impl App {
             }
         }
         tracing::info!(open_calls = self.site.sessions.tasks.len(), "stopping");
+        fronts.close();
+        self.leave_proxies().await;
         self.stop.cancel();
         self.keepers.close();
-        fronts.close();
         let sessions = &self.site.sessions;
         sessions.end_feeds();
         self.site.streams.end();
@@ -202,6 +206,17 @@ impl App {
         self.site.spawner.stop_all(&Ladder::default()).await;
         settle(&self.around).await;
         tracing::info!("stopped");
+    }
+
+    /// Says that this bridge leaves, and goes on until no proxy has a connection by which it may
+    /// still send something.
+    async fn leave_proxies(&self) {
+        let Site { leaving, proxied, sessions, streams, .. } = &*self.site;
+        leaving.cancel();
+        sessions.end_feeds();
+        streams.end();
+        proxied.close();
+        drop(tokio::time::timeout(LINGER, proxied.wait()).await);
     }
 
     /// Keeps the catalogue and the spares of a server for as long as it is served.

@@ -71,7 +71,7 @@ fn scene(site: &Site) -> Scene {
         disk: None,
         living_children: site.spawner.living(),
         uptime: site.started.elapsed(),
-        is_stopping: sessions.entries().values().any(|entry| entry.back.stop.is_cancelled()),
+        is_stopping: site.leaving.is_cancelled(),
         note: note(site),
         servers,
     }

@@ -27,6 +27,7 @@ use super::caller::Caller;
 use super::downloads;
 use super::guard::Guard;
 use super::identity::Identities;
+use super::leave;
 use super::respond::{Answer, Why, empty, error, retry_after};
 use super::sse::{self, Streams};
 use super::streamable;
@@ -78,25 +79,31 @@ pub struct Site {
     pub budget: Budget,
     /// Makes trace ids.
     pub traces: Traces,
+    /// Fires when the bridge leaves: each answer is then the last on its connection.
+    pub leaving: CancellationToken,
+    /// The connections of proxies.
+    pub proxied: TaskTracker,
 }
 
-/// Serves connections until `stop`, then lets open ones finish.
-pub async fn serve(listener: TcpListener, site: Arc<Site>, stop: CancellationToken) {
+/// Serves connections until the bridge leaves, then lets open ones finish.
+pub async fn serve(listener: TcpListener, site: Arc<Site>) {
     let connections = TaskTracker::new();
     let room = Arc::new(Semaphore::new(site.held.max_connections()));
     loop {
         let accepted = tokio::select! {
-            () = stop.cancelled() => break,
+            () = site.leaving.cancelled() => break,
             accepted = accept(&listener, &room) => accepted,
         };
         let Some((stream, peer, permit)) = accepted else { continue };
-        let (site, stop) = (Arc::clone(&site), stop.clone());
+        let site = Arc::clone(&site);
         connections.spawn(async move {
-            serve_connection(stream, peer, site, stop).await;
+            serve_connection(stream, peer, site).await;
             drop(permit);
         });
     }
-    drop(listener);
+    for (stream, peer) in leave::close(listener).await {
+        connections.spawn(serve_connection(stream, peer, Arc::clone(&site)));
+    }
     connections.close();
     connections.wait().await;
 }
@@ -117,12 +124,9 @@ async fn accept(
     }
 }
 
-async fn serve_connection(
-    stream: TcpStream,
-    peer: SocketAddr,
-    site: Arc<Site>,
-    stop: CancellationToken,
-) {
+async fn serve_connection(stream: TcpStream, peer: SocketAddr, site: Arc<Site>) {
+    let is_proxy = site.identities.is_proxy(peer.ip());
+    let _proxied = is_proxy.then(|| site.proxied.token());
     // Answers are small and awaited: they must not wait for company.
     drop(stream.set_nodelay(true));
     limit_silence(&stream);
@@ -139,7 +143,7 @@ async fn serve_connection(
     let mut connection = Again::new(connection);
     let ended = tokio::select! {
         ended = &mut connection => ended,
-        () = stop.cancelled() => {
+        () = leave::time_to_close(&site.leaving, is_proxy) => {
             connection.inner().graceful_shutdown();
             connection.await
         }
@@ -169,6 +173,9 @@ async fn traced(site: &Arc<Site>, request: Request<Incoming>, peer: IpAddr) -> A
     let mut answer = logged(site, request, peer).instrument(trace.span()).await;
     if let Ok(value) = HeaderValue::from_str(&trace.header()) {
         answer.headers_mut().insert(TRACEPARENT, value);
+    }
+    if site.leaving.is_cancelled() {
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     answer
 }

@@ -102,6 +102,11 @@ impl Identities {
         proto == Some(b"https") && self.trusted.iter().any(|block| block.contains(peer))
     }
 
+    /// Whether a trusted proxy has this address.
+    pub fn is_proxy(&self, peer: IpAddr) -> bool {
+        self.trusted.iter().any(|block| block.contains(peer))
+    }
+
     fn identify_at(
         &self,
         headers: &HeaderMap,

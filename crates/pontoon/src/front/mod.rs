@@ -13,6 +13,7 @@ pub mod file_body;
 pub mod guard;
 pub mod http;
 pub mod identity;
+pub mod leave;
 pub mod link;
 pub mod post;
 pub mod ranges;
