@@ -387,7 +387,7 @@ def systemd_accepts_it() -> str | None:
 # ---- helm ----
 
 ONE = {"secret": {"apiKey": "key"}}
-NAMED = {"secret": {"apiKeys": "a=1,b=2", "owuiJwtSecret": "jwt", "linkSecret": "link"}}
+NAMED = {"secret": {"apiKeys": "a=1,b=2", "owuiJwtSecret": "jwt", "linkSecret": "link", "sessionSecret": "session"}}
 THREE = {
     "replicas": 3,
     "secret": {"existing": "keys"},

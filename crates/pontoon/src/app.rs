@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use uuid::Uuid;
 
 use crate::back::budget::Budget;
 use crate::back::isolation::{Impossible, real};
@@ -28,6 +29,7 @@ use crate::front::identity::Identities;
 use crate::front::leave::LINGER;
 use crate::front::token::Verifier;
 use crate::held::Held;
+use crate::ids::Ids;
 use crate::jobs::{Links, Store, StoreError, StoreOptions, Writer};
 use crate::observe::metrics::Metrics;
 use crate::session::admit::Admission;
@@ -103,7 +105,9 @@ impl App {
             let bound = bound.map_err(|source| StartError::Listen { address: *address, source })?;
             listeners.push(bound);
         }
-        let around = surroundings(config, &config.jobs_dir, spawner.clone(), Arc::clone(&metrics))?;
+        let store = open_store(config, &config.jobs_dir)?;
+        let ids = shared_ids(config, &store);
+        let around = surroundings(config, store, ids, spawner.clone(), Arc::clone(&metrics))?;
         let recovered = around.store.recover();
         if recovered > 0 {
             tracing::warn!(jobs = recovered, "closed the jobs of a bridge that ended early");
@@ -123,6 +127,7 @@ impl App {
                 entries,
                 admission,
                 Arc::clone(&around.held),
+                Arc::clone(&around.ids),
                 config.ways_to_say_who(),
             )),
             streams: Default::default(),
@@ -279,24 +284,29 @@ fn collect_garbage(store: &Store, metrics: &Metrics) {
     metrics.swept(removed as u64, swept.failed.len() as u64);
 }
 
-/// What the backs of all servers share, with the jobs in `jobs_dir`.
-fn surroundings(
-    config: &Config,
-    jobs_dir: &Path,
-    spawner: Spawner,
-    metrics: Arc<Metrics>,
-) -> Result<Surroundings, StartError> {
+fn open_store(config: &Config, jobs_dir: &Path) -> Result<Store, StoreError> {
     let options = StoreOptions {
         expiry: config.file_expiry,
         store_payloads: config.store_payloads,
         min_free_bytes: config.min_free_disk,
         other_users: has_users(config),
     };
+    Store::open(jobs_dir, options)
+}
+
+/// What the backs of all servers share, with their jobs in `store`.
+fn surroundings(
+    config: &Config,
+    store: Store,
+    ids: Ids,
+    spawner: Spawner,
+    metrics: Arc<Metrics>,
+) -> Result<Surroundings, StartError> {
     let secret = config.link_secret.as_ref().map(|secret| secret.expose());
-    let store = Store::open(jobs_dir, options)?;
     Ok(Surroundings {
         spawner,
-        private: private_places(config, jobs_dir, store.scratch_place()),
+        ids: Arc::new(ids),
+        private: private_places(config, store.path(), store.scratch_place()),
         store,
         writer: Writer::start().map_err(StartError::Thread)?,
         links: Arc::new(Links::new(&config.base_url, secret, config.file_expiry)),
@@ -322,6 +332,25 @@ fn memory_budget(config: &Config) -> usize {
         usize::try_from(limit).unwrap_or(usize::MAX).max(SMALLEST_BUDGET)
     };
     config.memory_budget.unwrap_or_else(default)
+}
+
+/// What makes the ids that clients bring back: by the secret of the configuration, else by one that all
+/// bridges of the jobs directory have.
+fn shared_ids(config: &Config, store: &Store) -> Ids {
+    let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let place = format!("{node} {:?}", config.listen);
+    let now = SystemTime::now();
+    if let Some(secret) = &config.session_secret {
+        return Ids::new(secret.expose(), &place, now);
+    }
+    match store.secret_for("pontoon session secret 1") {
+        Ok(secret) => Ids::new(&secret, &place, now),
+        Err(error) => {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "no key in the jobs directory: sessions end with this bridge");
+            Ids::new(Uuid::new_v4().as_bytes(), &place, now)
+        }
+    }
 }
 
 /// Whether children run as users of their own.

@@ -138,6 +138,15 @@ impl Principal {
         }
     }
 
+    /// What tells this one from others, for ids that are good for one person only: the same text on
+    /// every replica. `None` for an address, which proves nothing: clients move.
+    pub fn mark(&self) -> Option<String> {
+        match self {
+            Self::Address(_) => None,
+            known => Some(known.to_string()),
+        }
+    }
+
     /// Whether what this one opened is for that person. An address proves nothing: clients move.
     pub fn lets_in(&self, person: &Person) -> bool {
         matches!(self, Self::Address(_)) || *self == person.principal

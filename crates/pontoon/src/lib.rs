@@ -21,6 +21,8 @@ pub mod app;
 pub mod call;
 pub mod client;
 pub mod held;
+pub mod ids;
+pub mod mac;
 pub mod outbox;
 pub mod permits;
 

@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use pontoon_supervise::{Ladder, Spawner};
 use tokio_util::sync::CancellationToken;
 
-use super::{StartError, entry, settle, surroundings};
+use super::{StartError, entry, open_store, settle, surroundings};
 use crate::back::Surroundings;
 use crate::config::{Config, Files, Server};
+use crate::ids::Ids;
 use crate::session::catalog::Entry;
 
 /// The catalogue entry of one server, for a command that uses it alone, and the folder its children
@@ -36,7 +38,10 @@ impl Single {
         };
         let server = Arc::new(Server { files, ..Server::clone(server) });
         let scratch = std::env::temp_dir().join(format!("pontoon-{}", uuid::Uuid::new_v4()));
-        let around = surroundings(config, &scratch, spawner.clone(), Arc::default())?;
+        let store = open_store(config, &scratch)?;
+        // Nobody comes back with an id.
+        let ids = Ids::new(uuid::Uuid::new_v4().as_bytes(), "", SystemTime::now());
+        let around = surroundings(config, store, ids, spawner.clone(), Arc::default())?;
         let stop = CancellationToken::new();
         let entry = entry(&server, &around, config.state_dir.as_deref(), &stop);
         Ok(Some(Self { entry, around, scratch }))

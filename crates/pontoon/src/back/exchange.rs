@@ -116,6 +116,10 @@ impl Back {
                 call.reply.error(&unknown_state());
                 None
             }
+            Some(Found::Elsewhere) => {
+                call.reply.error(&lost_state());
+                None
+            }
             // A legacy child never gave out a state, so this one is forged or out of date.
             None if state.is_some() && child_era == Era::Legacy => {
                 call.reply.error(&unknown_state());
@@ -163,6 +167,14 @@ fn refuse(reply: Reply, error: CallError, request: &Message, client: Era) {
         }
         error => reply.fail(error),
     }
+}
+
+fn lost_state() -> ErrorObject {
+    ErrorObject::new(
+        code::INVALID_PARAMS,
+        "the call that asked this was given up when its bridge was restarted, or it waits at another replica: begin \
+         anew without `requestState`",
+    )
 }
 
 fn unknown_state() -> ErrorObject {

@@ -42,6 +42,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{Server, proxy_secrets};
 use crate::held::Held;
+use crate::ids::Ids;
 use crate::jobs::{Links, Store, Writer};
 use crate::observe::heals::HealLog;
 use crate::observe::log::Hygiene;
@@ -58,6 +59,8 @@ pub struct Surroundings {
     pub writer: Writer,
     /// The addresses of files.
     pub links: Arc<Links>,
+    /// Makes the states of calls that wait.
+    pub ids: Arc<Ids>,
     /// How many children may be kept in all.
     pub budget: budget::Budget,
     /// How much memory spares may take in all.
@@ -147,9 +150,9 @@ impl Back {
             )),
             moved_walls: Mutex::default(),
             pool: pool::Pool::new(Arc::clone(&server), around.budget.clone()),
+            parking: parking::Parking::new(Arc::clone(&around.ids), server.name.clone()),
             server,
             around,
-            parking: parking::Parking::default(),
             living: Arc::default(),
             stopping: Arc::default(),
             ends_by_itself: Arc::default(),

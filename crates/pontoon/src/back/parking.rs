@@ -14,6 +14,8 @@ use super::children::{Lease, now};
 use super::live::Live;
 use crate::call::Call;
 use crate::client::{Key, Principal};
+use crate::config::ServerName;
+use crate::ids::{Ids, StatePlace};
 
 /// How long a person may think.
 pub const PATIENCE: Duration = Duration::from_secs(600);
@@ -23,8 +25,10 @@ pub const MAX_PARKED: usize = 256;
 const MAX_OF_CLIENT: usize = 32;
 
 /// The exchanges of one server that wait.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Parking {
+    ids: Arc<Ids>,
+    server: ServerName,
     places: Arc<Mutex<HashMap<(Key, String), Place>>>,
 }
 
@@ -57,6 +61,8 @@ pub enum Found {
     Child(Lease),
     /// Two children gave out this name.
     Ambiguous,
+    /// A bridge gave out this state that is not this one.
+    Elsewhere,
 }
 
 /// A place that is given up when this is dropped.
@@ -73,6 +79,11 @@ impl Drop for Ticket {
 }
 
 impl Parking {
+    /// Nothing waits yet.
+    pub fn new(ids: Arc<Ids>, server: ServerName) -> Self {
+        Self { ids, server, places: Arc::default() }
+    }
+
     /// Parks an exchange under a new state; the client's next request arrives at the receiver.
     /// `None` when too many wait already.
     pub fn park(
@@ -80,8 +91,7 @@ impl Parking {
         key: &Key,
         who: &Principal,
     ) -> Option<(String, Ticket, oneshot::Receiver<Call>)> {
-        let state =
-            format!("pontoon.{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
+        let state = self.ids.state(self.server.as_str(), &key.to_string());
         let (sender, receiver) = oneshot::channel();
         self.put(state.clone(), key, who, Parked::Exchange(sender))?;
         let name = (key.clone(), state.clone());
@@ -129,6 +139,11 @@ impl Parking {
 
     /// What this client parked under a state. A state of another client is not found.
     pub fn find(&self, state: &str, key: &Key) -> Option<Found> {
+        // What is none of ours may be the child's own.
+        let place = self.ids.read_state(state, self.server.as_str(), &key.to_string());
+        if place == Some(StatePlace::Elsewhere) {
+            return Some(Found::Elsewhere);
+        }
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let name = (key.clone(), state.to_owned());
         let place = places.get_mut(&name)?;
@@ -171,9 +186,24 @@ mod tests {
         Principal::of_user(None, name)
     }
 
+    /// The parking of a bridge that began so many seconds after 1970.
+    fn parking(began: u64) -> Parking {
+        let began = std::time::UNIX_EPOCH + Duration::from_secs(began);
+        Parking::new(Arc::new(Ids::new(b"secret", "here", began)), "s".parse().unwrap())
+    }
+
+    #[test]
+    fn a_state_of_another_bridge_is_known_as_such() {
+        let key = Key::Session("a".into());
+        let (state, _ticket, _receiver) = parking(1).park(&key, &user("a")).unwrap();
+        assert!(matches!(parking(2).find(&state, &key), Some(Found::Elsewhere)));
+        let other = Key::Session("b".into());
+        assert!(parking(2).find(&state, &other).is_none(), "it is for one client only");
+    }
+
     #[test]
     fn only_the_client_that_was_asked_finds_its_exchange_and_only_once() {
-        let parking = Parking::default();
+        let parking = parking(1);
         let alice = Key::Address(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let bob = Key::Session("bob".into());
         let (state, _ticket, _receiver) = parking.park(&alice, &user("alice")).unwrap();
@@ -185,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_ticket_gives_its_place_up() {
-        let parking = Parking::default();
+        let parking = parking(1);
         let key = Key::Session("a".into());
         let keys: Vec<_> = (0..MAX_PARKED).map(|n| Key::Session(n.to_string().into())).collect();
         let places: Vec<_> =
@@ -197,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_client_that_never_comes_back_loses_its_own_oldest_place() {
-        let parking = Parking::default();
+        let parking = parking(1);
         let key = Key::Session("a".into());
         // In another chat each time, which makes no difference.
         let chat = |n: usize| Key::Chat { key: None, user: None, chat: Some(n.to_string().into()) };

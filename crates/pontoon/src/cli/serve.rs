@@ -49,7 +49,8 @@ pub fn run(options: &Options) -> ExitCode {
 /// What is configured and must never be logged.
 pub fn secrets(config: &Config) -> impl Iterator<Item = &[u8]> {
     let keys = config.api_keys.iter().map(|key| &key.key);
-    let ours = keys.chain(&config.owui_jwt_secret).chain(&config.link_secret).map(Secret::expose);
+    let ours = keys.chain(&config.owui_jwt_secret).chain(&config.link_secret);
+    let ours = ours.chain(&config.session_secret).map(Secret::expose);
     ours.chain(config.servers.iter().flat_map(|server| secrets_of(server)))
 }
 

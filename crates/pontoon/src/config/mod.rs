@@ -100,6 +100,8 @@ pub struct Config {
     pub store_payloads: bool,
     /// What links to files are signed with, if they are to be.
     pub link_secret: Option<Secret>,
+    /// The secret by which the ids of sessions are signed, where it is not the jobs directory's own.
+    pub session_secret: Option<Secret>,
     /// With fewer bytes free than this, no new job is begun.
     pub min_free_disk: u64,
     /// How long a call waits for its turn before it is refused; may be zero.
@@ -229,6 +231,7 @@ impl Config {
             gc_interval: settings.gc_interval,
             store_payloads: settings.store_payloads,
             link_secret: settings.link_secret,
+            session_secret: settings.session_secret,
             min_free_disk: settings.min_free_disk,
             queue_wait: settings.queue_wait,
             log_dir: settings.log_dir.as_deref().map(absolute),

@@ -115,8 +115,8 @@ pub(super) fn keys(text: &str) -> Result<Vec<ApiKey>, &'static str> {
     if keys.is_empty() { Err(EXPECTED) } else { Ok(keys) }
 }
 
-/// What signs links.
-pub(super) fn link_secret(text: &str) -> Result<Secret, &'static str> {
+/// What signs links, or the ids of sessions.
+pub(super) fn signing_secret(text: &str) -> Result<Secret, &'static str> {
     if text.len() >= 16 { Ok(Secret::new(text)) } else { Err("at least 16 bytes") }
 }
 

@@ -24,8 +24,13 @@ pub(super) struct Variable {
 }
 
 /// Variables whose values are told to nobody. The same name with `_FILE` names a file with it.
-pub(super) const SECRETS: &[&str] =
-    &["MCPO_API_KEY", "MCPO_API_KEYS", "MCPO_LINK_SECRET", "MCPO_OWUI_JWT_SECRET"];
+pub(super) const SECRETS: &[&str] = &[
+    "MCPO_API_KEY",
+    "MCPO_API_KEYS",
+    "MCPO_LINK_SECRET",
+    "MCPO_OWUI_JWT_SECRET",
+    "MCPO_SESSION_SECRET",
+];
 
 /// The least that may be held for clients: a body and its answer, of the usual size.
 pub const SMALLEST_BUDGET: usize = 16 << 20;
@@ -265,7 +270,17 @@ pub(super) const VARIABLES: &[Variable] = &[
         doc: "At least 16 bytes with which links to files are signed: a link then ends with \
               `MCPO_FILE_EXPIRY`, and one without a signature is refused.",
         read: |settings, text| {
-            values::link_secret(text).map(|value| settings.link_secret = Some(value))
+            values::signing_secret(text).map(|value| settings.link_secret = Some(value))
+        },
+    },
+    Variable {
+        name: "MCPO_SESSION_SECRET",
+        default: "a key in `MCPO_JOBS_DIR`, made by the first replica",
+        doc: "At least 16 bytes with which the ids of sessions are signed, the same for all replicas, \
+              so that a session goes on at any of them and after a restart. Needed only where replicas \
+              do not share `MCPO_JOBS_DIR`.",
+        read: |settings, text| {
+            values::signing_secret(text).map(|value| settings.session_secret = Some(value))
         },
     },
     Variable {

@@ -13,6 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::file_body::FileBody;
 use super::sse_stream::SseBody;
+use crate::ids::EventIds;
 use crate::session::stream::{Connection, Event};
 
 /// A silent stream says this often that it is alive.
@@ -39,6 +40,11 @@ impl ResponseBody {
         Self::Text(Default::default())
     }
 
+    /// Whether it goes on for as long as somebody has something to say.
+    pub fn is_stream(&self) -> bool {
+        matches!(self, Self::Events(_) | Self::Sse(_))
+    }
+
     /// A text.
     pub fn text(text: &Text) -> Self {
         Self::Text(text.pieces().iter().filter(|piece| !piece.is_empty()).cloned().collect())
@@ -50,8 +56,8 @@ pub struct EventBody {
     connection: Connection,
     /// Bytes that are encoded and not yet sent.
     ready: std::collections::VecDeque<Bytes>,
-    /// Whether events carry ids, so that the client can come back.
-    is_resumable: bool,
+    /// The ids that events carry, so that the client can come back.
+    ids: Option<EventIds>,
     alive: Pin<Box<Sleep>>,
     is_over: bool,
     /// Cancels the call when the client goes away, where the era says so.
@@ -71,8 +77,8 @@ impl Drop for OnEnd {
 
 /// How a stream of events behaves.
 pub struct EventOptions {
-    /// Whether events carry ids.
-    pub is_resumable: bool,
+    /// The ids that events carry, if any.
+    pub ids: Option<EventIds>,
     /// Whether it begins with an empty event that carries an id, for clients that know what it means.
     pub is_primed: bool,
     /// Cancelled when the client goes away.
@@ -87,26 +93,29 @@ impl EventBody {
         let mut body = Self {
             connection,
             ready: Default::default(),
-            is_resumable: options.is_resumable,
+            ids: options.ids,
             alive: Box::pin(tokio::time::sleep(KEEP_ALIVE)),
             is_over: false,
             _cancel: options.cancel.map(CancellationToken::drop_guard),
             _on_end: options.on_end,
         };
-        if options.is_primed {
-            let id = format!("{}-0", body.connection.stream().number);
+        if let (true, Some(id)) = (options.is_primed, body.id_of(0)) {
             body.ready.push_back(events::priming(&id, Some(RETRY_MS)));
         }
         first.into_iter().for_each(|first| body.encode(first));
         body
     }
 
+    /// The id of the event with this number.
+    fn id_of(&self, number: u64) -> Option<String> {
+        self.ids.as_ref().map(|ids| ids.of(self.connection.stream().number, number))
+    }
+
     fn encode(&mut self, event: Event) {
         match event {
             Event::Message(number, text) => {
-                let id = format!("{}-{number}", self.connection.stream().number);
-                let id = self.is_resumable.then_some(id.as_str());
-                self.ready.extend(events::event(id, None, text.pieces()));
+                let id = self.id_of(number);
+                self.ready.extend(events::event(id.as_deref(), None, text.pieces()));
             }
             Event::End => self.is_over = true,
         }

@@ -132,7 +132,7 @@ async fn serve_connection(stream: TcpStream, peer: SocketAddr, site: Arc<Site>) 
     limit_silence(&stream);
     let service = service_fn(|request| {
         let site = Arc::clone(&site);
-        async move { Ok::<_, Infallible>(traced(&site, request, peer.ip()).await) }
+        async move { Ok::<_, Infallible>(traced(&site, request, peer.ip(), is_proxy).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -167,14 +167,21 @@ fn limit_silence(stream: &TcpStream) {
 fn limit_silence(_stream: &TcpStream) {}
 
 /// Answers a request inside its trace, and tells the trace.
-async fn traced(site: &Arc<Site>, request: Request<Incoming>, peer: IpAddr) -> Answer {
+async fn traced(
+    site: &Arc<Site>,
+    request: Request<Incoming>,
+    peer: IpAddr,
+    is_proxy: bool,
+) -> Answer {
     let parents = request.headers().get_all(TRACEPARENT).iter().map(HeaderValue::as_bytes);
     let trace = site.traces.of(parents);
     let mut answer = logged(site, request, peer).instrument(trace.span()).await;
     if let Ok(value) = HeaderValue::from_str(&trace.header()) {
         answer.headers_mut().insert(TRACEPARENT, value);
     }
-    if site.leaving.is_cancelled() {
+    // A stream that a proxy hears may still be open when the bridge leaves, and then its connection must
+    // not be used again: that has to be said now.
+    if site.leaving.is_cancelled() || (is_proxy && answer.body().is_stream()) {
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     answer

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -26,7 +27,9 @@ use super::respond::{
 };
 use crate::call::{Call, Outcome, Reply};
 use crate::client::Client;
+use crate::ids::EventPlace;
 use crate::outbox::Next;
+use crate::session::NoSession;
 use crate::session::catalog::{Entry, State};
 use crate::session::legacy::Session;
 use crate::session::stream::{Stream, outcome_text};
@@ -158,13 +161,10 @@ fn find_session(
         let text = format!("the protocol version {version:?} is not spoken here");
         return Err(Refusal::new(400, code::INVALID_REQUEST, text));
     }
-    let session = site.sessions.find(entry, id, &caller.person);
-    session.ok_or_else(|| {
-        Refusal::new(
-            404,
-            code::UNKNOWN_SESSION,
-            "the session is unknown or has ended: send `initialize` again",
-        )
+    let session = site.sessions.find(entry, id, &caller.person, SystemTime::now());
+    session.map_err(|why| match &why {
+        NoSession::Unknown => Refusal::new(404, code::UNKNOWN_SESSION, why.to_string()),
+        NoSession::Busy(busy) => Refusal::new(503, busy.to_error().code, why.to_string()),
     })
 }
 
@@ -197,8 +197,12 @@ async fn legacy_request(
         Err(_) => None,
     };
     session.keep_stream(&stream);
-    let options =
-        EventOptions { is_resumable: true, is_primed: can_poll, cancel: None, on_end: None };
+    let options = EventOptions {
+        ids: Some(session.events.clone()),
+        is_primed: can_poll,
+        cancel: None,
+        on_end: None,
+    };
     event_response(&stream, first, options)
 }
 
@@ -233,8 +237,7 @@ async fn modern_request(
         Err(_) => None,
     };
     guard.disarm();
-    let options =
-        EventOptions { is_resumable: false, is_primed: false, cancel: Some(cancel), on_end: None };
+    let options = EventOptions { ids: None, is_primed: false, cancel: Some(cancel), on_end: None };
     Ok(event_response(&stream, first, options))
 }
 
@@ -308,7 +311,10 @@ fn get(
     }
     let session = find_session(site, entry, headers, caller)?;
     session.touch();
-    let last = only(headers, LAST_EVENT)?.map(parse_event_id).transpose()?;
+    let last = match only(headers, LAST_EVENT)? {
+        Some(id) => last_event(&session, id)?,
+        None => None,
+    };
     let number = last.map_or(0, |(stream, _)| stream);
     let Some(stream) = session.stream(number) else {
         return Err(Refusal::new(
@@ -326,7 +332,8 @@ fn get(
         .connect(last.map(|(_, event)| event))
         .map_err(|late| Refusal::new(404, code::INVALID_REQUEST, late.to_string()))?;
     let is_primed = session.revision >= Revision::V2025_11_25 && last.is_none();
-    let options = EventOptions { is_resumable: true, is_primed, cancel: None, on_end };
+    let ids = Some(session.events.clone());
+    let options = EventOptions { ids, is_primed, cancel: None, on_end };
     Ok(events(EventBody::new(connection, None, options)))
 }
 
@@ -343,13 +350,23 @@ fn claim_feed(session: &Arc<Session>) -> Result<OnEnd, Refusal> {
     })))
 }
 
-fn parse_event_id(id: &str) -> Result<(u64, u64), Refusal> {
-    let numbers = id
-        .split_once('-')
-        .and_then(|(stream, event)| Some((stream.parse().ok()?, event.parse().ok()?)));
-    numbers.ok_or_else(|| {
-        Refusal::new(400, code::INVALID_REQUEST, format!("Last-Event-ID {id:?} is none of ours"))
-    })
+/// The stream and the number of the event that a client saw last; `None` if it hears the session's own
+/// stream from now on, because what it missed was kept by a bridge that is not this one.
+fn last_event(session: &Session, id: &str) -> Result<Option<(u64, u64)>, Refusal> {
+    match session.events.read(id) {
+        Some(EventPlace::Here(stream, event)) => Ok(Some((stream, event))),
+        Some(EventPlace::Elsewhere(0)) => Ok(None),
+        // Not 404, which would say that the session is over.
+        Some(EventPlace::Elsewhere(_)) => {
+            let text = "the stream of Last-Event-ID was kept by a bridge that was restarted, or by another replica, and \
+                 its events are not here: the session goes on, but whether that call was made is not known";
+            Err(Refusal::new(400, code::INVALID_REQUEST, text))
+        }
+        None => {
+            let text = format!("Last-Event-ID {id:?} is none of this session");
+            Err(Refusal::new(400, code::INVALID_REQUEST, text))
+        }
+    }
 }
 
 fn delete(

@@ -1,22 +1,20 @@
 //! The key of a jobs directory: a secret that its bridges share and no confined child can read.
 //!
-//! The folder of a session is named by it. A child has our user, so it may change what it can name;
+//! The ids of MCP sessions are signed by it, and the folder of a session is named by it. A child has our user, so it may change what it can name;
 //! with a plain hash it could work out the folder of anybody whose address or name it knows.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-use hmac::{Hmac, KeyInit, Mac};
 use rustix::fs::{AtFlags, FileType, Mode, RenameFlags, fchmod, linkat, renameat_with, unlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use sha2::Sha256;
 use uuid::Uuid;
 
 use super::beneath::{create, open_to_read};
 use super::node::Node;
 use super::root::{Root, TRASH};
+use crate::mac::MacKey;
 
 /// The name of its file.
 const NAME: &str = ".key";
@@ -25,14 +23,8 @@ const NAME: &str = ".key";
 const LENGTH: usize = 32;
 
 /// The key, read.
-#[derive(Clone)]
-pub(super) struct Key(Hmac<Sha256>);
-
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Key")
-    }
-}
+#[derive(Debug, Clone)]
+pub(super) struct Key(MacKey);
 
 impl Key {
     /// The key of this directory; the first who asks makes it.
@@ -69,18 +61,18 @@ impl Key {
         }
         let mut secret = [0; LENGTH];
         File::from(file).read_exact(&mut secret)?;
-        let key = Hmac::new_from_slice(&secret).expect("HMAC takes a key of any length");
-        Ok(Some(Self(key)))
+        Ok(Some(Self(MacKey::new(&secret))))
     }
 
     /// The name of a session's folder: 64 digits that tell nobody whose it is.
     pub(super) fn name_of(&self, server: &str, key: &str) -> String {
-        let mut mac = self.0.clone();
-        // The length stands before the part, so that no other server and key give the same bytes.
-        mac.update(&(server.len() as u64).to_be_bytes());
-        mac.update(server.as_bytes());
-        mac.update(key.as_bytes());
-        mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+        let name = self.0.begin("").part(server.as_bytes()).last(key.as_bytes()).finish();
+        name.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// A secret for another use, which tells nothing of this one.
+    pub(super) fn secret_for(&self, label: &str) -> [u8; 32] {
+        self.0.begin(label).finish()
     }
 }
 
@@ -163,6 +155,15 @@ mod tests {
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         assert!(names.iter().all(|it| *it == names[0]), "{names:?}");
+    }
+
+    #[test]
+    fn bridges_of_one_directory_have_one_secret_for_each_use() {
+        let place = tempfile::tempdir().unwrap();
+        let root = Root::make(&place.path().join("jobs"), false).unwrap();
+        let secret = |label| Key::of(&root).unwrap().secret_for(label);
+        assert_eq!(secret("a"), secret("a"));
+        assert_ne!(secret("a"), secret("b"));
     }
 
     #[test]

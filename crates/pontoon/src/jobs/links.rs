@@ -6,10 +6,10 @@
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hmac::{Hmac, KeyInit, Mac};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use sha2::Sha256;
 use uuid::Uuid;
+
+use crate::mac::{MacKey, Signing};
 
 /// What stays as it is in a path: the unreserved characters of RFC 3986, and the separator.
 const ENCODED: &AsciiSet =
@@ -19,7 +19,7 @@ const ENCODED: &AsciiSet =
 #[derive(Clone)]
 pub struct Links {
     base_url: String,
-    key: Option<Hmac<Sha256>>,
+    key: Option<MacKey>,
     expiry: Duration,
 }
 
@@ -37,8 +37,7 @@ impl Links {
     /// Links that begin with `base_url` (empty: they begin at the root of the host), signed and
     /// good for `expiry` where there is a secret.
     pub fn new(base_url: &str, secret: Option<&[u8]>, expiry: Duration) -> Self {
-        let key = secret
-            .map(|secret| Hmac::new_from_slice(secret).expect("HMAC takes a key of any length"));
+        let key = secret.map(MacKey::new);
         Self { base_url: base_url.trim_end_matches('/').to_owned(), key, expiry }
     }
 
@@ -53,7 +52,7 @@ impl Links {
         let plain = format!("{}/files/{job}/{encoded}", self.base_url);
         let Some(key) = &self.key else { return plain };
         let until = seconds(now + self.expiry);
-        let signature = signing(key, &job.to_string(), path, until).finalize().into_bytes();
+        let signature = signing(key, &job.to_string(), path, until).finish();
         let signature: String = signature.iter().map(|byte| format!("{byte:02x}")).collect();
         format!("{plain}?exp={until}&sig={signature}")
     }
@@ -64,21 +63,14 @@ impl Links {
     pub fn check(&self, job: &str, path: &str, query: Option<&str>, now: SystemTime) -> bool {
         let Some(key) = &self.key else { return true };
         let Some((until, signature)) = query.and_then(read_query) else { return false };
-        let is_ours = signing(key, job, path, until).verify_slice(&signature).is_ok();
+        let is_ours = signing(key, job, path, until).matches(&signature);
         is_ours && seconds(now) <= until
     }
 }
 
-/// The lengths stand before the parts, so that no other job and path give the same bytes.
-fn signing(key: &Hmac<Sha256>, job: &str, path: &str, until: u64) -> Hmac<Sha256> {
-    let mut mac = key.clone();
-    mac.update(b"pontoon file link 1");
-    for part in [job, path] {
-        mac.update(&(part.len() as u64).to_be_bytes());
-        mac.update(part.as_bytes());
-    }
-    mac.update(&until.to_be_bytes());
-    mac
+fn signing(key: &MacKey, job: &str, path: &str, until: u64) -> Signing {
+    let signing = key.begin("pontoon file link 1").part(job.as_bytes()).part(path.as_bytes());
+    signing.last(&until.to_be_bytes())
 }
 
 /// The two values of `exp=..&sig=..`; each once, and nothing else.

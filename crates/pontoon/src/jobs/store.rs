@@ -86,12 +86,16 @@ impl Inner {
 
     /// The name of a session's space: a key may hold an address or a user's name.
     fn name_of(&self, server: &str, key: &str) -> io::Result<String> {
+        Ok(self.key()?.name_of(server, key))
+    }
+
+    fn key(&self) -> io::Result<Key> {
         let mut known = self.key.lock().unwrap_or_else(PoisonError::into_inner);
         let secret = match known.take() {
             Some(secret) => secret,
             None => Key::of(&self.root)?,
         };
-        Ok(known.insert(secret).name_of(server, key))
+        Ok(known.insert(secret).clone())
     }
 }
 
@@ -159,6 +163,20 @@ impl Store {
             spaces: Mutex::default(),
             key: Mutex::default(),
         }))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.0.root.path()
+    }
+
+    /// A secret that all bridges of this directory have, for the use with this label.
+    ///
+    /// # Errors
+    ///
+    /// When the key of the directory cannot be read or made.
+    pub fn secret_for(&self, label: &str) -> io::Result<[u8; 32]> {
+        Ok(self.0.key()?.secret_for(label))
     }
 
     /// A new job with an empty working directory.

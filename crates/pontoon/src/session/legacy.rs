@@ -11,11 +11,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::memory::Memory;
 use super::stream::Stream;
-use crate::back::children::now;
+use crate::back::children::{now, own_info};
 use crate::back::listen::MAX_URIS;
 use crate::call::{Feed, Questions};
 use crate::client::{Client, Key, Person, Principal};
 use crate::config::ServerName;
+use crate::ids::{EventIds, Hello, Ids};
 
 /// The largest capabilities or client info that are kept, in bytes; larger ones count as none.
 const MAX_HELLO: usize = 64 * 1024;
@@ -25,6 +26,21 @@ const MAX_URI: usize = 4096;
 
 /// Streams that a session keeps for a client that may come back.
 const MAX_STREAMS: usize = 32;
+
+/// What an `initialize` request says of its client.
+pub fn hello(initialize: &Message) -> Hello {
+    let asked = initialize.string(Slot::ProtocolVersion).unwrap_or_default();
+    // Copied, so that a small value does not keep a large body alive for as long as the session.
+    let object = |slot| {
+        let raw = initialize.raw(slot).filter(|raw| raw.first() == Some(&b'{'))?;
+        (raw.len() <= MAX_HELLO).then(|| Bytes::copy_from_slice(raw))
+    };
+    Hello {
+        revision: Revision::negotiate(&asked),
+        capabilities: object(Slot::Capabilities).unwrap_or_else(|| Bytes::from_static(b"{}")),
+        info: object(Slot::ClientInfo),
+    }
+}
 
 /// One legacy client with us.
 #[derive(Debug)]
@@ -43,6 +59,8 @@ pub struct Session {
     pub is_fed: AtomicBool,
     /// Who opened it.
     pub principal: Principal,
+    /// The ids of its events.
+    pub events: EventIds,
     capabilities: Bytes,
     info: Bytes,
     next_stream: AtomicU64,
@@ -63,31 +81,27 @@ struct State {
 }
 
 impl Session {
-    /// The session that an `initialize` request opens. `all` is what its streams share with others.
-    pub fn open(
+    /// The session with this id, whose client said this. `all` is what its streams share with others.
+    pub fn new(
+        id: Arc<str>,
         server: &ServerName,
-        initialize: &Message,
+        hello: Hello,
         person: &Person,
+        ids: &Arc<Ids>,
         all: &Arc<Memory>,
     ) -> Self {
-        let asked = initialize.string(Slot::ProtocolVersion).unwrap_or_default();
-        // Copied, so that a small value does not keep a large body alive for as long as the session.
-        let object = |slot| {
-            let raw = initialize.raw(slot).filter(|raw| raw.first() == Some(&b'{'))?;
-            (raw.len() <= MAX_HELLO).then(|| Bytes::copy_from_slice(raw))
-        };
-        let empty = || Bytes::from_static(b"{}");
         let memories = [Memory::of_session(), Arc::clone(all)];
         Self {
-            id: uuid::Uuid::new_v4().to_string().into(),
+            events: EventIds { ids: Arc::clone(ids), session: Arc::clone(&id) },
+            id,
             server: server.clone(),
             principal: person.principal.clone(),
-            revision: Revision::negotiate(&asked),
+            revision: hello.revision,
             questions: Arc::default(),
             feed: Stream::new(0, Bytes::new(), memories.to_vec()),
             is_fed: AtomicBool::new(false),
-            capabilities: object(Slot::Capabilities).unwrap_or_else(empty),
-            info: object(Slot::ClientInfo).unwrap_or_else(crate::back::children::own_info),
+            capabilities: hello.capabilities,
+            info: hello.info.unwrap_or_else(own_info),
             next_stream: AtomicU64::new(1),
             memories,
             state: Mutex::new(State {
@@ -232,8 +246,10 @@ mod tests {
 
     fn session() -> Arc<Session> {
         let initialize = Message::parse(&br#"{"id":0,"method":"initialize"}"#[..]).unwrap();
-        let name = "s".parse().unwrap();
-        Arc::new(Session::open(&name, &initialize, &Person::local(), &Memory::of_all()))
+        let (name, all) = ("s".parse().unwrap(), Memory::of_all());
+        let ids = Arc::new(Ids::new(b"secret", "here", std::time::UNIX_EPOCH));
+        let hello = hello(&initialize);
+        Arc::new(Session::new("id".into(), &name, hello, &Person::local(), &ids, &all))
     }
 
     #[test]

@@ -6,13 +6,14 @@
 pub mod admit;
 pub mod answers;
 pub mod catalog;
+mod ended;
 pub mod legacy;
 pub mod memory;
 pub mod stream;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use pontoon_wire::error::{ErrorObject, code};
@@ -22,6 +23,7 @@ use tracing::Instrument;
 
 use self::admit::Admission;
 use self::catalog::{Catalog, Entry, State};
+use self::ended::Ended;
 use self::legacy::Session;
 use self::memory::Memory;
 use crate::back::children::Use;
@@ -30,6 +32,7 @@ use crate::call::{Call, CallError, plain_notification};
 use crate::client::{Client, Key, Person, Principal};
 use crate::config::Mode;
 use crate::held::Held;
+use crate::ids::Ids;
 use crate::observe::metrics::{Ending, Kind, Limit};
 
 /// Sessions without a sign of life end after this.
@@ -57,6 +60,21 @@ pub struct Sessions {
     /// The bytes that are held for clients.
     held: Arc<Held>,
     table: Mutex<HashMap<Arc<str>, Arc<Session>>>,
+    /// Makes their ids.
+    ids: Arc<Ids>,
+    /// Those that have ended and must not go on, though their ids are good.
+    ended: Mutex<Ended>,
+}
+
+/// Why a session cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum NoSession {
+    /// It is none of ours, is another's, has ended, or is too old.
+    #[error("the session is unknown or has ended: send `initialize` again")]
+    Unknown,
+    /// It could go on here, but there is no room for it.
+    #[error(transparent)]
+    Busy(CallError),
 }
 
 impl Sessions {
@@ -65,6 +83,7 @@ impl Sessions {
         entries: Entries,
         admission: Admission,
         held: Arc<Held>,
+        ids: Arc<Ids>,
         ways_to_say_who: String,
     ) -> Self {
         Self {
@@ -75,6 +94,8 @@ impl Sessions {
             memory: Memory::of_all(),
             held,
             table: Mutex::default(),
+            ids,
+            ended: Mutex::default(),
         }
     }
 
@@ -117,8 +138,20 @@ impl Sessions {
         let catalog = entry.catalog_for_client().await.map_err(|why| failed(entry, &why))?;
         let facts = catalog.facts(Era::Legacy).ok_or(CallError::Internal)?;
         let name = &entry.back.server.name;
-        let session = Arc::new(Session::open(name, initialize, person, &self.memory));
+        let hello = legacy::hello(initialize);
+        let id = self.ids.session(name.as_str(), &person.principal, &hello, SystemTime::now());
+        let session = Session::new(id, name, hello, person, &self.ids, &self.memory);
+        let session = self.add(Arc::new(session))?;
+        let result = answers::initialize(facts, session.revision, &entry.back.server);
+        Ok((session, result))
+    }
+
+    /// Takes a session in, if there is room for it; gives the one that has its id.
+    fn add(&self, session: Arc<Session>) -> Result<Arc<Session>, CallError> {
         let mut table = self.lock();
+        if let Some(known) = table.get(&session.id) {
+            return Ok(Arc::clone(known));
+        }
         let mut evicted = None;
         if table.len() >= MAX_SESSIONS / 2 {
             let own = table.values().filter(|known| known.principal == session.principal).count();
@@ -137,23 +170,66 @@ impl Sessions {
         }
         table.insert(Arc::clone(&session.id), Arc::clone(&session));
         drop(table);
-        evicted.iter().for_each(|session| self.end(session));
-        let result = answers::initialize(facts, session.revision, &entry.back.server);
-        Ok((session, result))
+        evicted.iter().for_each(|session| self.let_go(session));
+        Ok(session)
     }
 
-    /// The session with this id, if it is one of this server's and of this person's.
-    pub fn find(&self, entry: &Entry, id: &str, person: &Person) -> Option<Arc<Session>> {
-        let session = self.lock().get(id).cloned()?;
-        let is_theirs =
-            session.server == entry.back.server.name && session.principal.lets_in(person);
-        is_theirs.then_some(session)
+    /// The session with this id, if it is one of this server's and of this person's. One that another
+    /// bridge opened, or this one before it was started again, goes on here: its id has what it takes.
+    ///
+    /// # Errors
+    ///
+    /// [`NoSession`] says why not.
+    pub fn find(
+        &self,
+        entry: &Entry,
+        id: &str,
+        person: &Person,
+        now: SystemTime,
+    ) -> Result<Arc<Session>, NoSession> {
+        let name = &entry.back.server.name;
+        // A forged id ends here: nothing is looked up for it.
+        let facts = self.ids.read_session(id, name.as_str(), &person.principal);
+        let facts = facts.ok_or(NoSession::Unknown)?;
+        if let Some(session) = self.lock().get(id) {
+            return Ok(Arc::clone(session));
+        }
+        let hello = facts.to_go_on(now).filter(|_| !self.has_ended(id));
+        let hello = hello.ok_or(NoSession::Unknown)?;
+        let session = Session::new(id.into(), name, hello, person, &self.ids, &self.memory);
+        let session = self.add(Arc::new(session)).map_err(NoSession::Busy)?;
+        tracing::info!(server = %name, "a session goes on that was opened elsewhere");
+        Ok(session)
     }
 
     /// Ends a session at its client's wish.
     pub fn close(&self, session: &Session) {
         self.lock().remove(&session.id);
+        self.bury(session);
         self.end(session);
+    }
+
+    /// Lets go of a session that its client has not used for long, or that has to make room. With a
+    /// process for each request the client loses nothing, so it may go on when it is back. Else
+    /// the process that kept its state goes with it, and it has to open another.
+    fn let_go(&self, session: &Session) {
+        let entries = self.entries();
+        let entry = entries.get(session.server.as_str());
+        if entry.is_none_or(|entry| entry.back.server.mode != Mode::Stateless) {
+            self.bury(session);
+        }
+        self.end(session);
+    }
+
+    /// Sees that the id of a session is not good here any more.
+    fn bury(&self, session: &Session) {
+        let short = self.ids.short(&session.id);
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).add(short);
+    }
+
+    fn has_ended(&self, id: &str) -> bool {
+        let short = self.ids.short(id);
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).contains(short)
     }
 
     /// Ends a session: its calls, its streams, and the children that are its own.
@@ -183,7 +259,7 @@ impl Sessions {
             stale.iter().for_each(|session| drop(table.remove(&session.id)));
             stale
         };
-        stale.iter().for_each(|session| self.end(session));
+        stale.iter().for_each(|session| self.let_go(session));
         self.memory.sweep(Instant::now());
         self.entries().values().for_each(|entry| entry.back.sweep());
     }

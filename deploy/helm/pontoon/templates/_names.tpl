@@ -21,7 +21,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{/* The variables that come from the Secret. */}}
 {{- define "pontoon.secrets" -}}
-["MCPO_API_KEY", "MCPO_API_KEYS", "MCPO_OWUI_JWT_SECRET", "MCPO_LINK_SECRET"]
+["MCPO_API_KEY", "MCPO_API_KEYS", "MCPO_OWUI_JWT_SECRET", "MCPO_LINK_SECRET", "MCPO_SESSION_SECRET"]
 {{- end -}}
 
 {{/* "true" when nginx stands before the bridges. */}}
