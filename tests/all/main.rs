@@ -25,6 +25,7 @@ mod metrics;
 mod questions;
 mod refusals;
 mod reload;
+mod restart;
 mod sessions;
 mod shutdown;
 mod soak;

@@ -231,14 +231,17 @@ class Session:
         } | (self.own if headers is None else headers)
         return self.client.send("POST", self.path, json.dumps(message).encode(), headers)
 
-    def text(self, tool: str, arguments: dict | None = None) -> str:
+    def call(self, tool: str, arguments: dict | None = None) -> dict:
         params = {"name": tool, "arguments": arguments or {}}
         with self.post({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}) as response:
             data = response.read()
             answer = parse_answer(response.headers.get_content_type(), data)
         if answer is None or "result" not in answer:
             raise CallFailed(response.status, data.decode(errors="replace"))
-        return answer["result"]["content"][0]["text"]
+        return answer["result"]
+
+    def text(self, tool: str, arguments: dict | None = None) -> str:
+        return self.call(tool, arguments)["content"][0]["text"]
 
     def delete(self) -> int:
         with self.client.send("DELETE", self.path, None, self.own) as response:

@@ -4,7 +4,8 @@
     tests/deploy/rolling.py --pontoon target/release/pontoon --fixture target/release/fixture-server
 
 Each replica is ended by SIGTERM and started again as soon as it is gone; the next follows as soon as `/ready`
-says so. No call to a `stateless` server may fail. `nginx-debian.conf` is run by every nginx from 1.22 on,
+says so. No call to a `stateless` server may fail, and no session of the older protocol may be lost. A chat with a
+`stateful` server is told once what it lost, and goes on. `nginx-debian.conf` is run by every nginx from 1.22 on,
 `nginx.conf` as well from 1.29.6 on. Ends with `N passed, N failed`.
 """
 
@@ -19,10 +20,14 @@ import uuid
 
 from nginx import Scene, chat, programs, shipped_files, written
 from front import version_of
-from replicas import CallFailed
+from replicas import CallFailed, Session
 
 ROUNDS = 5
 CALLERS = 6
+SESSIONS = 4
+# Conversations with a `stateful` server that pause during the restarts, and that do not.
+QUIET = 6
+BUSY = 2
 # Calls that are answered before the next round begins.
 BETWEEN = 200
 
@@ -86,6 +91,68 @@ def modern_calls(scene: Scene):
             yield
 
 
+def one_session(scene: Scene):
+    """Opened before the first restart, used until after the last one."""
+    with scene.client(headers=chat()) as client:
+        session = Session(client, "stateless")
+        while True:
+            stamp = str(uuid.uuid4())
+            said = session.text("echo", {"text": stamp})
+            assert said == stamp, f"an answer of another call: {said}"
+            yield
+
+
+def turns(scene: Scene):
+    """A session for each turn on a new connection, as Open WebUI has it for older servers."""
+    while True:
+        with scene.client(headers=chat()) as client:
+            session = Session(client, "stateless")
+            assert session.text("echo", {"text": "a turn"}) == "a turn"
+            status = session.delete()
+            assert status == 200, f"the session ended with HTTP {status}"
+        yield
+
+
+class Counting:
+    """A conversation with a `stateful` server, which counts its calls in memory."""
+
+    def __init__(self, scene: Scene, is_legacy: bool) -> None:
+        # Without a chat the session itself is the conversation.
+        self.client = scene.client(headers={"X-Session-Id": str(uuid.uuid4())} if is_legacy else chat())
+        self.session = Session(self.client, "stateful") if is_legacy else None
+        self.count = 0
+        self.losses = 0
+
+    def call(self) -> None:
+        """One call: it counts on, or says that the count is lost."""
+        result = self.session.call("tally") if self.session else self.client.call("stateful", "tally")
+        text = result["content"][0]["text"]
+        if result.get("isError"):
+            assert "what it had in memory is lost" in text, text
+            assert self.count > 0, "told twice, or there was nothing to lose"
+            self.count = 0
+            self.losses += 1
+        else:
+            assert text == str(self.count + 1), f"counted to {self.count}, and the next is {text}: lost without a word"
+            self.count += 1
+
+
+def busy_count(scene: Scene):
+    counting = Counting(scene, is_legacy=False)
+    with counting.client:
+        while True:
+            counting.call()
+            yield
+
+
+def count_a_little(quiet: list[Counting], losses: int) -> None:
+    """Three calls in each conversation: of those before a restart, the first says what was lost."""
+    for counting in quiet:
+        for _ in range(3):
+            counting.call()
+        assert counting.losses == losses, f"{counting.losses} losses were told after {losses} restarts"
+
+
 def downloads(scene: Scene):
     """A file that one replica made, from any of them."""
     with scene.client(headers=chat()) as client:
@@ -109,17 +176,25 @@ def run(options: argparse.Namespace, program: str, main: str) -> bool:
         scene = Scene(options, program, main, pathlib.Path(directory))
         load = Load(scene)
         load.add("modern call", CALLERS, modern_calls)
+        load.add("call in one session", SESSIONS, one_session)
+        load.add("turn", 2, turns)
         load.add("download", 1, downloads)
+        load.add("stateful call", BUSY, busy_count)
         failures = []
         try:
             scene.start()
+            quiet = [Counting(scene, is_legacy=number % 2 == 1) for number in range(QUIET)]
+            count_a_little(quiet, 0)
             load.start()
             for number in range(1, options.rounds + 1):
                 load.wait_for(BETWEEN)
                 began, before = time.monotonic(), sum(load.calls.values())
                 failures += roll(scene)
+                count_a_little(quiet, number)
                 calls = sum(load.calls.values()) - before
                 print(f"     round {number}: {calls} calls in {time.monotonic() - began:.1f} s", flush=True)
+        except (CallFailed, OSError, AssertionError) as error:
+            failures.append(f"{type(error).__name__}: {error}")
         finally:
             load.stop()
             failures += load.failures + scene.stop()

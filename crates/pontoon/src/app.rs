@@ -207,6 +207,7 @@ impl App {
         // Answers that are ready may still be on their way out.
         drop(tokio::time::timeout(Duration::from_secs(5), fronts.wait()).await);
         self.keepers.wait().await;
+        self.around.store.leave();
         sessions.entries().values().for_each(|entry| entry.back.drain());
         self.site.spawner.stop_all(&Ladder::default()).await;
         settle(&self.around).await;

@@ -18,12 +18,13 @@ use super::Back;
 use super::handshake::{HandshakeError, Opening, shake_hands};
 use super::link::{Link, LinkOptions};
 use super::live::{Counted, Live, Waits};
-use super::place::Place;
+use super::place::{Place, blocking};
 use super::pool::Using;
 use super::usage::Usage;
 use crate::call::CallError;
 use crate::client::{Client, Key, Person};
 use crate::config::{Files, Mode, ProgramError, Start, certificates};
+use crate::jobs::{Held, JobError};
 use crate::observe::metrics::Limit;
 
 /// How long a child may take for its handshake, if the call itself has longer.
@@ -154,13 +155,39 @@ impl Back {
         opening: &Opening,
         client: &Client,
     ) -> Result<Live, CallError> {
-        let live = Box::pin(self.start_for(opening, client)).await?;
+        let place = self.place_for(client).await?;
+        let held = self.hold_state(&place).await?;
+        let mut live = Box::pin(self.start_at(place, opening, client)).await?;
+        live.held = held;
         live.feed(client);
         Ok(live)
     }
 
+    /// Says that a process keeps state in this place from now on; an error if one did that ended with
+    /// its bridge, or that another replica has.
+    async fn hold_state(&self, place: &Place) -> Result<Option<Held>, CallError> {
+        let Place::Space(space) = place else { return Ok(None) };
+        let space = Arc::clone(space);
+        let held = blocking(move || {
+            space.hold().map_err(|source| JobError::Io { what: "open a session", source })
+        });
+        match held.await.map_err(|error| self.around.no_place(&error))? {
+            Some(held) => Ok(Some(held)),
+            None => Err(self.state_lost("its bridge was restarted, or another replica has it")),
+        }
+    }
+
     async fn start_for(&self, opening: &Opening, client: &Client) -> Result<Live, CallError> {
         let place = self.place_for(client).await?;
+        self.start_at(place, opening, client).await
+    }
+
+    async fn start_at(
+        &self,
+        place: Place,
+        opening: &Opening,
+        client: &Client,
+    ) -> Result<Live, CallError> {
         let live = self.start(opening, client, place, Audience::Client).await;
         let live = live.map_err(|error| self.tell(&error))?;
         self.begin(&live, client);
@@ -259,6 +286,7 @@ impl Back {
             before: None,
             place: Some(place),
             temporary: Some(temporary),
+            held: None,
         };
         if let Opening::Legacy { revision, capabilities, info } = opening {
             if audience == Audience::Client {

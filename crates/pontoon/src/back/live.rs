@@ -21,7 +21,7 @@ use super::questions::can_answer;
 use super::usage::Usage;
 use crate::call::Feed;
 use crate::client::Client;
-use crate::jobs::Snapshot;
+use crate::jobs::{Held, Snapshot};
 use crate::observe::heals::HealLog;
 use crate::observe::log::Hygiene;
 use crate::observe::metrics::ServerMetrics;
@@ -64,6 +64,8 @@ pub struct Live {
     pub(super) place: Option<Place>,
     /// Its temporary files; taken when it is stopped.
     pub(super) temporary: Option<Temporary>,
+    /// The state that it keeps in memory for its conversation; taken when it is stopped.
+    pub(super) held: Option<Held>,
     /// Calls of this child that wait for a person.
     pub(super) parked: AtomicUsize,
     /// Tells the catalogue when a list changes.
@@ -107,6 +109,7 @@ impl Drop for Live {
                 _living: self.living.take(),
                 place: self.place.take(),
                 _temporary: self.temporary.take(),
+                held: self.held.take(),
                 complaints: self.complaints.clone(),
                 heals: Arc::clone(&self.heals),
                 metrics: Arc::clone(&self.metrics),
@@ -151,6 +154,7 @@ struct Left {
     ends_by_itself: Arc<AtomicBool>,
     place: Option<Place>,
     _temporary: Option<Temporary>,
+    held: Option<Held>,
     complaints: Complaints,
     heals: Arc<HealLog>,
     metrics: Arc<ServerMetrics>,
@@ -160,7 +164,11 @@ struct Left {
 
 /// Stops a child, notes if its input's end was not enough (H27), and puts its last words beside its
 /// files.
-async fn stop(child: Child, left: Left) {
+async fn stop(child: Child, mut left: Left) {
+    if let Some(held) = left.held.take() {
+        // It blocks on the disk.
+        tokio::task::spawn_blocking(move || drop(held));
+    }
     let ladder = Ladder::default();
     let asked = now();
     let exit = child.stop(&ladder).await;

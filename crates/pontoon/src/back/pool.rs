@@ -388,14 +388,18 @@ impl Back {
             }
             is_fit
         });
-        let Some(how) = lost else { return Ok(()) };
+        lost.map_or(Ok(()), |how| Err(self.state_lost(&how)))
+    }
+
+    /// What a client hears of the process that kept its state, which has ended like this.
+    pub(super) fn state_lost(&self, how: &str) -> CallError {
         tracing::warn!(server = %self.server.name, how, "a kept child ended; its client is told");
-        Err(CallError::StateLost(format!(
+        CallError::StateLost(format!(
             "the process of the server `{}` that kept the state of this conversation has ended ({how}), and what it \
              had in memory is lost. This call was not made. Call again to go on with a new process: open or make \
              again what you need first",
             self.server.name
-        )))
+        ))
     }
 
     /// Room for one more kept child of this client.

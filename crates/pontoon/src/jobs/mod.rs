@@ -4,6 +4,7 @@
 //! {jobs}/{uuid}/                 one call: its records, and files/ with what it made
 //! {jobs}/.sessions/{hash}/files  the working directory of a session, over its calls
 //! {jobs}/.sessions/{hash}/server.log  what its processes said, and how they ended
+//! {jobs}/.sessions/{hash}/holder      the bridge whose process keeps state in memory
 //! {jobs}/.t/                     temporary files of children
 //! {jobs}/.instances, .journal, .trash, .key
 //! ```
@@ -18,6 +19,7 @@ mod beneath;
 mod deliver;
 mod disk;
 mod download;
+mod holder;
 mod instance;
 mod job;
 mod journal;
@@ -45,6 +47,7 @@ mod writer;
 
 pub use disk::{JobError, is_full};
 pub use download::{Download, NotServed};
+pub use holder::Held;
 pub use job::{Adopted, Ending, Job};
 pub use journal::Entry;
 pub use links::Links;

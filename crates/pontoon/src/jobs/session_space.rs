@@ -15,6 +15,7 @@ use tracing::warn;
 
 use super::beneath::{make_folder, open_folder};
 use super::deliver::give;
+use super::holder::{Bridge, Holders};
 use super::job::FILES;
 use super::log;
 use super::looks::{Found, Looks, take_found};
@@ -36,6 +37,8 @@ pub struct SessionSpace {
     name: String,
     files: PathBuf,
     looks: Arc<Looks>,
+    /// Which processes keep state in memory for it.
+    pub(super) holders: Holders,
     /// Held by whoever writes `server.log`.
     log: Mutex<()>,
 }
@@ -54,12 +57,18 @@ pub(super) fn is_space_name(name: &str) -> bool {
 
 impl SessionSpace {
     /// The space with this name, made if it is missing, and what is remembered of it.
-    pub(super) fn make(root: &Arc<Root>, name: &str, looks: &Arc<Looks>) -> io::Result<Self> {
+    pub(super) fn make(
+        root: &Arc<Root>,
+        name: &str,
+        looks: &Arc<Looks>,
+        bridge: &Arc<Bridge>,
+    ) -> io::Result<Self> {
         let space = Self {
             root: Arc::clone(root),
             name: name.to_owned(),
             files: root.path().join(SESSIONS).join(name).join(FILES),
             looks: Arc::clone(looks),
+            holders: Holders::new(bridge),
             log: Mutex::default(),
         };
         looks.resume(space.time());
@@ -134,12 +143,20 @@ impl SessionSpace {
         let lines = [lines, &[end]].concat();
         // Two that end at once would each lose what the other wrote.
         let _alone = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let folder = self.root.folder(SESSIONS);
-        let folder = folder.and_then(|sessions| open_folder(&sessions, self.name.as_bytes()));
-        if let Err(error) = folder.and_then(|folder| log::append(&folder, &lines)) {
+        if let Err(error) = self.folder().and_then(|folder| log::append(&folder, &lines)) {
             let error = &error as &dyn std::error::Error;
             warn!(session = self.name, error, "what the child said is not recorded");
         }
+        self.changed();
+    }
+
+    /// The directory that has ours beside the child's own.
+    pub(super) fn folder(&self) -> io::Result<OwnedFd> {
+        open_folder(self.root.folder(SESSIONS)?, self.name.as_bytes())
+    }
+
+    /// Notes that we changed something in it: no other bridge did.
+    pub(super) fn changed(&self) {
         self.looks.set_mark(self.time());
     }
 
@@ -365,7 +382,9 @@ mod tests {
         let (store, _place) = store();
         let bounds = Bounds { entries: 20, ..Bounds::default() };
         let (root, looks) = (&store.0.root, Arc::new(Looks::within(bounds)));
-        let space = Arc::new(SessionSpace::make(root, &"a".repeat(64), &looks).unwrap());
+        let bridge = Bridge::new(uuid::Uuid::nil());
+        let space = SessionSpace::make(root, &"a".repeat(64), &looks, &bridge).unwrap();
+        let space = Arc::new(space);
         fs::create_dir(space.files().join("out")).unwrap();
         fs::write(space.files().join("out/known"), "1").unwrap();
         // Folders come after what lies beside them.

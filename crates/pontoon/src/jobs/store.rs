@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::disk::{Disk, JobError};
 use super::download::{self, Download, NotServed};
+use super::holder::Bridge;
 use super::instance::Instance;
 use super::job::Job;
 use super::journal::{Entry, Journal};
@@ -61,6 +62,8 @@ pub(super) struct Inner {
     pub(super) instance: Option<Instance>,
     /// Temporary files of children; `None` in a visitor.
     pub(super) scratches: Option<Arc<Scratches>>,
+    /// The same, for those who keep state in memory.
+    bridge: Arc<Bridge>,
     /// When the last sweep was, by the wall and by the clock that nobody sets.
     pub(super) last_sweep: Mutex<Option<(SystemTime, Instant)>>,
     pub(super) last_usage: Mutex<Option<(Instant, Usage)>>,
@@ -153,6 +156,7 @@ impl Store {
             root,
             scratches,
             journal: instance.as_ref().map(|instance| Journal::new(instance.id())),
+            bridge: Bridge::new(instance.as_ref().map_or_else(Uuid::new_v4, Instance::id)),
             instance,
             last_sweep: Mutex::default(),
             last_usage: Mutex::default(),
@@ -220,7 +224,8 @@ impl Store {
             None => {
                 self.0.disk.check(&self.0.root)?;
                 let looks = spaces.looks(&name).unwrap_or_default();
-                let space = SessionSpace::make(&self.0.root, &name, &looks).map_err(explain)?;
+                let space = SessionSpace::make(&self.0.root, &name, &looks, &self.0.bridge);
+                let space = space.map_err(explain)?;
                 let space = Arc::new(space);
                 spaces.add(&space, &looks);
                 space
@@ -229,6 +234,12 @@ impl Store {
         drop(spaces);
         space.prepare().map_err(explain)?;
         Ok(space)
+    }
+
+    /// Says that this bridge ends: what its processes keep in memory is lost from now on, and told to
+    /// those who come back for it.
+    pub fn leave(&self) {
+        self.0.bridge.leave();
     }
 
     /// The file `name` (decoded, below `files/`) of the job with this id, opened for a download.
