@@ -1,6 +1,7 @@
 //! Restarts and replicas: which sessions go on, and what is told of what was lost.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use pontoon_tests::client::{Endpoint, Legacy, Modern, Request, Response, Speaker};
 use pontoon_tests::rig::{Rig, Server};
@@ -217,6 +218,37 @@ fn a_stateful_server_says_once_what_a_restart_cost() {
             rig.stop_with_sessions(1);
         }
     }
+}
+
+/// Two replicas each have a process for the conversation, and only one of them knows how it stands.
+#[test]
+fn a_conversation_that_comes_back_to_a_replica_is_not_served_what_was_before() {
+    let (_place, jobs) = shared();
+    let chat = [("X-OpenWebUI-User-Id", "ada"), ("X-OpenWebUI-Chat-Id", "c1")];
+    let replica = || {
+        plan([fixture("stateful")])
+            .variable("MCPO_JOBS_DIR", jobs.to_str().unwrap())
+            .variable("MCPO_TRUSTED_PROXIES", "127.0.0.1")
+            .start()
+    };
+    let rigs = [replica(), replica()];
+    let mut clients = rigs.each_ref().map(|rig| Modern::with(&rig.endpoint("fixture"), &chat));
+    let mut tally = |at: usize| clients[at].call(1, "tally", json!({})).tool_text().unwrap();
+    assert_eq!(tally(0), "1");
+    for at in [1, 0, 1] {
+        let told = tally(at);
+        assert!(told.contains("another replica has it"), "{told}");
+        assert_eq!(tally(at), "1");
+        // Only a process that was left alone for a moment may be outdated.
+        let begun = Instant::now();
+        let mut count = 1;
+        while begun.elapsed() < Duration::from_millis(100) {
+            count += 1;
+            assert_eq!(tally(at), count.to_string());
+        }
+    }
+    drop(clients);
+    rigs.into_iter().for_each(Rig::stop);
 }
 
 /// What was let go of in order is nothing to be told of.

@@ -138,11 +138,12 @@ class Counting:
 
 
 def busy_count(scene: Scene):
+    """On a new connection each time, so by any process of nginx: each has connections of its own."""
     counting = Counting(scene, is_legacy=False)
-    with counting.client:
-        while True:
+    while True:
+        with scene.client(headers=counting.client.headers) as counting.client:
             counting.call()
-            yield
+        yield
 
 
 def count_a_little(quiet: list[Counting], losses: int) -> None:

@@ -207,7 +207,6 @@ impl App {
         // Answers that are ready may still be on their way out.
         drop(tokio::time::timeout(Duration::from_secs(5), fronts.wait()).await);
         self.keepers.wait().await;
-        self.around.store.leave();
         sessions.entries().values().for_each(|entry| entry.back.drain());
         self.site.spawner.stop_all(&Ladder::default()).await;
         settle(&self.around).await;
@@ -219,6 +218,8 @@ impl App {
     async fn leave_proxies(&self) {
         let Site { leaving, proxied, sessions, streams, .. } = &*self.site;
         leaving.cancel();
+        // Before a proxy tries another replica: that one waits for us then.
+        self.around.store.leave();
         sessions.end_feeds();
         streams.end();
         proxied.close();

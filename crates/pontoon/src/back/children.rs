@@ -24,11 +24,15 @@ use super::usage::Usage;
 use crate::call::CallError;
 use crate::client::{Client, Key, Person};
 use crate::config::{Files, Mode, ProgramError, Start, certificates};
-use crate::jobs::{Held, JobError};
+use crate::jobs::{Claim, Held, JobError};
 use crate::observe::metrics::Limit;
 
 /// How long a child may take for its handshake, if the call itself has longer.
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(60);
+
+/// How long a replica that is about to end may still be asked for the state of a conversation: as
+/// long as proxies may use their connections to it, and a second more.
+const HANDOVER: Duration = Duration::from_secs(4);
 
 /// Why a child could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -167,13 +171,22 @@ impl Back {
     /// its bridge, or that another replica has.
     async fn hold_state(&self, place: &Place) -> Result<Option<Held>, CallError> {
         let Place::Space(space) = place else { return Ok(None) };
-        let space = Arc::clone(space);
-        let held = blocking(move || {
-            space.hold().map_err(|source| JobError::Io { what: "open a session", source })
-        });
-        match held.await.map_err(|error| self.around.no_place(&error))? {
-            Some(held) => Ok(Some(held)),
-            None => Err(self.state_lost("its bridge was restarted, or another replica has it")),
+        let give_up = now() + HANDOVER;
+        loop {
+            let (space, is_patient) = (Arc::clone(space), now() < give_up);
+            let claim = blocking(move || {
+                let claim = space.hold(is_patient);
+                claim.map_err(|source| JobError::Io { what: "open a session", source })
+            });
+            match claim.await.map_err(|error| self.around.no_place(&error))? {
+                Claim::Held(held) => return Ok(Some(held)),
+                Claim::Elsewhere => return Err(CallError::Stopping),
+                Claim::Leaving => tokio::time::sleep(Duration::from_millis(50)).await,
+                Claim::Lost => {
+                    let how = "its bridge was restarted, or another replica has it";
+                    return Err(self.state_lost(how));
+                }
+            }
         }
     }
 

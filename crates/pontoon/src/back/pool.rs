@@ -19,11 +19,15 @@ use super::live::{Live, Waits};
 use crate::call::CallError;
 use crate::client::{Client, Key, Principal};
 use crate::config::{Mode, Server};
+use crate::jobs::Held;
 use crate::observe::metrics::Limit;
 use crate::permits::Permit;
 
 /// Up to this many conversations are remembered that have yet to hear that their child had to go.
 const MAX_UNTOLD: usize = 4096;
+
+/// A conversation that comes back sooner has not been at another replica.
+const LEFT_ALONE: Duration = Duration::from_millis(50);
 
 /// The kept children of one server.
 #[derive(Debug)]
@@ -170,6 +174,22 @@ fn choose(calls: &[Option<usize>], max_children: usize, max_in_flight: usize) ->
     }
 }
 
+/// Lets go of children whose conversation has gone on at another replica since their last call: what
+/// they have in memory is not how it stands.
+async fn forget_outdated(children: &mut Vec<Arc<Live>>) {
+    let now = now();
+    let was_left_alone = |live: &Arc<Live>| {
+        live.usage.in_flight() == 0 && live.usage.ages(now).1 >= LEFT_ALONE && live.held.is_some()
+    };
+    // They have one folder, and all of them are outdated or none is.
+    let Some(live) = children.iter().find(|live| was_left_alone(live)).cloned() else { return };
+    let looking =
+        tokio::task::spawn_blocking(move || live.held.as_ref().is_some_and(Held::is_outdated));
+    if looking.await.unwrap_or(false) {
+        children.clear();
+    }
+}
+
 /// Lets go of the newest idle children that are more than there may be: those that were started
 /// while others waited for a person.
 fn trim(children: &mut Vec<Arc<Live>>, client: &Client, max_children: usize) {
@@ -312,6 +332,7 @@ impl Back {
             {
                 let mut children = slot.children.lock().await;
                 self.bury(&mut children).await?;
+                forget_outdated(&mut children).await;
                 trim(&mut children, client, max_children);
                 let calls: Vec<_> = children
                     .iter()

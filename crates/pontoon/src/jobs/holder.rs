@@ -20,21 +20,28 @@ use super::session_space::SessionSpace;
 /// The name of the file.
 const NAME: &str = "holder";
 
+/// What is in it after a loss was told.
+const TOLD: &str = "told";
+
 /// A bridge, as those who hold state for it know it.
 #[derive(Debug)]
 pub(super) struct Bridge {
-    id: Uuid,
+    id: String,
     is_leaving: AtomicBool,
 }
 
 impl Bridge {
     pub(super) fn new(id: Uuid) -> Arc<Self> {
-        Arc::new(Self { id, is_leaving: AtomicBool::new(false) })
+        Arc::new(Self { id: id.to_string(), is_leaving: AtomicBool::new(false) })
     }
 
     /// From now on what is let go of is lost.
     pub(super) fn leave(&self) {
         self.is_leaving.store(true, Ordering::Release);
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Acquire)
     }
 }
 
@@ -47,7 +54,7 @@ pub(super) struct Holders {
 
 impl Holders {
     pub(super) fn new(bridge: &Arc<Bridge>) -> Self {
-        Self { bridge: Arc::clone(bridge), count: Mutex::new(0) }
+        Self { bridge: Arc::clone(bridge), count: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, usize> {
@@ -59,37 +66,65 @@ impl Holders {
 #[derive(Debug)]
 pub struct Held(Arc<SessionSpace>);
 
+/// Whether a process may keep state.
+#[derive(Debug)]
+pub enum Claim {
+    /// It may.
+    Held(Held),
+    /// A process of another bridge did, and what it kept is lost. That is said once: who asks again may
+    /// go on.
+    Lost,
+    /// A bridge does that is about to end, and may still be asked for it until then.
+    Leaving,
+    /// Another bridge does, and this one is about to end.
+    Elsewhere,
+}
+
 impl SessionSpace {
-    /// Says that a process keeps state here from now on. `None` if a process of a bridge did that is
-    /// not this one: what it kept is lost. That is said once; who asks again may go on.
+    /// Says that a process keeps state here from now on, if it may. Unless `is_patient`, a bridge
+    /// that is about to end counts as gone.
     ///
     /// # Errors
     ///
     /// When the directory cannot be read.
-    pub fn hold(self: &Arc<Self>) -> io::Result<Option<Held>> {
+    pub fn hold(self: &Arc<Self>, is_patient: bool) -> io::Result<Claim> {
+        let Holders { bridge, .. } = &self.holders;
         let mut count = self.holders.lock();
-        if *count == 0 {
-            let folder = self.folder()?;
-            let before = read(&folder)?;
-            if before.is_some() {
-                remove(&folder)?;
+        let folder = self.folder()?;
+        match read(&folder)?.as_deref() {
+            Some(holder) if holder == bridge.id => {}
+            None | Some(TOLD) => self.write(&folder, &bridge.id),
+            Some(_) if bridge.is_leaving() => return Ok(Claim::Elsewhere),
+            Some(holder) if is_patient && self.is_leaving(holder) => return Ok(Claim::Leaving),
+            Some(_) => {
+                self.write(&folder, TOLD);
+                return Ok(Claim::Lost);
             }
-            if before.is_some_and(|before| before != self.holders.bridge.id.to_string()) {
-                return Ok(None);
-            }
-            let written = create(&folder, NAME).map_err(io::Error::from);
-            let id = self.holders.bridge.id.to_string();
-            if let Err(error) = written.and_then(|file| File::from(file).write_all(id.as_bytes())) {
-                let error = &error as &dyn std::error::Error;
-                warn!(
-                    session = self.name(),
-                    error, "if this bridge ends, nobody is told what was lost"
-                );
-            }
-            self.changed();
         }
         *count += 1;
-        Ok(Some(Held(Arc::clone(self))))
+        Ok(Claim::Held(Held(Arc::clone(self))))
+    }
+
+    fn write(&self, folder: &OwnedFd, holder: &str) {
+        let written = remove(folder).and_then(|()| {
+            let file = create(folder, NAME)?;
+            File::from(file).write_all(holder.as_bytes())
+        });
+        if let Err(error) = written {
+            let error = &error as &dyn std::error::Error;
+            warn!(session = self.name(), error, "what is lost here may not be told, or twice");
+        }
+        self.changed();
+    }
+}
+
+impl Held {
+    /// Whether the conversation has gone on at another replica meanwhile, or was told to.
+    pub fn is_outdated(&self) -> bool {
+        let Self(space) = self;
+        let holder = space.folder().and_then(|folder| read(&folder));
+        // If the folder was removed, no other replica did that.
+        matches!(holder, Ok(Some(holder)) if holder != space.holders.bridge.id)
     }
 }
 
@@ -98,18 +133,21 @@ impl Drop for Held {
         let Self(space) = self;
         let mut count = space.holders.lock();
         *count -= 1;
-        if *count > 0 || space.holders.bridge.is_leaving.load(Ordering::Acquire) {
+        if *count > 0 || space.holders.bridge.is_leaving() {
             return;
         }
-        let ours = space.holders.bridge.id.to_string();
         let removed = space.folder().and_then(|folder| match read(&folder)? {
-            Some(holder) if holder == ours => remove(&folder),
+            Some(holder) if holder == space.holders.bridge.id => remove(&folder),
             // The conversation went on at another replica.
             _ => Ok(()),
         });
-        if let Err(error) = removed {
-            let error = &error as &dyn std::error::Error;
-            warn!(session = space.name(), error, "a loss may be told that was none");
+        match removed {
+            // It was removed as a whole, perhaps by somebody who cleans up.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                let error = &error as &dyn std::error::Error;
+                warn!(session = space.name(), error, "a loss may be told that was none");
+            }
+            _ => {}
         }
         space.changed();
     }
@@ -145,47 +183,81 @@ mod tests {
     }
 
     fn store(place: &Path) -> Store {
-        Store::open(
-            &place.join("jobs"),
-            StoreOptions { min_free_bytes: 0, ..StoreOptions::default() },
-        )
-        .unwrap()
+        let options = StoreOptions { min_free_bytes: 0, ..StoreOptions::default() };
+        Store::open(&place.join("jobs"), options).unwrap()
+    }
+
+    fn hold(store: &Store) -> Claim {
+        space(store).hold(true).unwrap()
+    }
+
+    fn held(store: &Store) -> Held {
+        match hold(store) {
+            Claim::Held(held) => held,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
     fn what_was_let_go_of_in_order_is_no_loss() {
         let place = tempfile::tempdir().unwrap();
         let (first, second) = (store(place.path()), store(place.path()));
-        let held = space(&first).hold().unwrap().expect("nobody had state before");
-        let again = space(&first).hold().unwrap().expect("it is our own");
-        drop(held);
-        drop(again);
-        assert!(space(&second).hold().unwrap().is_some());
+        let ours = [held(&first), held(&first)];
+        assert!(!ours.iter().any(Held::is_outdated));
+        drop(ours);
+        held(&second);
     }
 
     #[test]
     fn what_ended_with_its_bridge_is_told_once() {
         let place = tempfile::tempdir().unwrap();
         let first = store(place.path());
-        let held = space(&first).hold().unwrap();
+        let lost = held(&first);
         first.leave();
-        drop((held, first));
+        drop((lost, first));
         let second = store(place.path());
-        assert!(space(&second).hold().unwrap().is_none());
-        let held = space(&second).hold().unwrap().expect("it was told");
-        assert!(space(&second).hold().unwrap().is_some());
-        drop(held);
+        assert!(matches!(hold(&second), Claim::Lost));
+        let _ours = [held(&second), held(&second)];
+    }
+
+    /// It may still be asked, by connections that are open.
+    #[test]
+    fn a_bridge_that_leaves_keeps_what_it_has_until_it_is_gone() {
+        let place = tempfile::tempdir().unwrap();
+        let (first, second) = (store(place.path()), store(place.path()));
+        let ours = held(&first);
+        first.leave();
+        assert!(matches!(hold(&second), Claim::Leaving));
+        assert!(!ours.is_outdated());
+        drop((ours, first));
+        assert!(matches!(hold(&second), Claim::Lost));
+        let third = store(place.path());
+        let _theirs = held(&second);
+        third.leave();
+        assert!(matches!(hold(&third), Claim::Elsewhere), "it takes nothing over any more");
     }
 
     #[test]
-    fn what_another_replica_keeps_is_left_to_it() {
+    fn patience_ends() {
         let place = tempfile::tempdir().unwrap();
         let (first, second) = (store(place.path()), store(place.path()));
-        let one = space(&first).hold().unwrap();
-        assert!(space(&second).hold().unwrap().is_none());
-        let two = space(&second).hold().unwrap();
-        drop(one);
-        assert!(space(&first).hold().unwrap().is_none(), "the second one still keeps it");
-        drop(two);
+        let ours = held(&first);
+        first.leave();
+        assert!(matches!(space(&second).hold(false).unwrap(), Claim::Lost));
+        assert!(ours.is_outdated());
+    }
+
+    #[test]
+    fn a_conversation_that_went_on_elsewhere_is_told_when_it_comes_back() {
+        let place = tempfile::tempdir().unwrap();
+        let (first, second) = (store(place.path()), store(place.path()));
+        let old = held(&first);
+        assert!(matches!(hold(&second), Claim::Lost));
+        assert!(old.is_outdated(), "it was told");
+        let theirs = held(&second);
+        assert!(matches!(hold(&first), Claim::Lost));
+        let ours = held(&first);
+        drop((old, theirs));
+        assert!(!ours.is_outdated(), "what others let go of is theirs");
     }
 }

@@ -1,7 +1,7 @@
 //! Which bridges are alive on this jobs directory: each holds a lock that ends with it.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime};
 
@@ -10,13 +10,16 @@ use rustix::io::Errno;
 use tracing::{debug, warn};
 use uuid::Uuid;
 
-use super::beneath::{create, names_in};
+use super::beneath::{create, names_in, open_to_read};
 use super::node::Node;
 use super::root::{INSTANCES, Root};
 use super::session_space::NOW;
 
 /// Without a heartbeat for this long, nobody uses a thing: the heart beats ten times as often.
 pub(super) const QUIET: Duration = Duration::from_secs(300);
+
+/// What is in the lock of a bridge that is about to end.
+const LEAVING: &[u8] = b"leaving";
 
 /// A lock is called after its bridge.
 const ENDING: &str = ".lock";
@@ -59,6 +62,13 @@ impl Instance {
         self.id
     }
 
+    /// Tells the others that this bridge is about to end.
+    pub(super) fn leave(&self) {
+        if let Err(error) = (&self.lock).write_all(LEAVING) {
+            debug!(%error, "the other bridges do not know that this one leaves");
+        }
+    }
+
     /// The heartbeat of the bridge itself.
     pub(super) fn touch(&self) {
         if let Err(error) = futimens(&self.lock, &NOW) {
@@ -71,6 +81,22 @@ impl Drop for Instance {
     fn drop(&mut self) {
         let _gone = unlinkat(&self.folder, format!("{}{ENDING}", self.id), AtFlags::empty());
     }
+}
+
+/// Whether the bridge with this id is about to end, but has not yet.
+pub(super) fn is_leaving(root: &Root, id: &str) -> bool {
+    let look = || {
+        let folder = root.folder(INSTANCES)?;
+        let lock = open_to_read(&folder, format!("{id}{ENDING}").as_bytes())?;
+        // One that has ended holds no lock any more.
+        if flock(&lock, FlockOperation::NonBlockingLockShared).is_ok() {
+            return Ok(false);
+        }
+        let mut said = Vec::new();
+        File::from(lock).take(LEAVING.len() as u64).read_to_end(&mut said)?;
+        io::Result::Ok(said == LEAVING)
+    };
+    look().unwrap_or(false)
 }
 
 /// A bridge that is alive, besides us.

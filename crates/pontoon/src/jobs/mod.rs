@@ -47,7 +47,7 @@ mod writer;
 
 pub use disk::{JobError, is_full};
 pub use download::{Download, NotServed};
-pub use holder::Held;
+pub use holder::{Claim, Held};
 pub use job::{Adopted, Ending, Job};
 pub use journal::Entry;
 pub use links::Links;

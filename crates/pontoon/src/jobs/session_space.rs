@@ -16,6 +16,7 @@ use tracing::warn;
 use super::beneath::{make_folder, open_folder};
 use super::deliver::give;
 use super::holder::{Bridge, Holders};
+use super::instance;
 use super::job::FILES;
 use super::log;
 use super::looks::{Found, Looks, take_found};
@@ -153,6 +154,11 @@ impl SessionSpace {
     /// The directory that has ours beside the child's own.
     pub(super) fn folder(&self) -> io::Result<OwnedFd> {
         open_folder(self.root.folder(SESSIONS)?, self.name.as_bytes())
+    }
+
+    /// Whether the bridge with this id is about to end.
+    pub(super) fn is_leaving(&self, bridge: &str) -> bool {
+        instance::is_leaving(&self.root, bridge)
     }
 
     /// Notes that we changed something in it: no other bridge did.

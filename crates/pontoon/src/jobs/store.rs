@@ -240,6 +240,7 @@ impl Store {
     /// those who come back for it.
     pub fn leave(&self) {
         self.0.bridge.leave();
+        self.0.instance.iter().for_each(Instance::leave);
     }
 
     /// The file `name` (decoded, below `files/`) of the job with this id, opened for a download.
