@@ -28,7 +28,7 @@ use crate::front::http::{self, Site};
 use crate::front::identity::Identities;
 use crate::front::leave::LINGER;
 use crate::front::token::Verifier;
-use crate::held::Held;
+use crate::held_bytes::HeldBytes;
 use crate::ids::Ids;
 use crate::jobs::{Links, Store, StoreError, StoreOptions, Writer};
 use crate::observe::metrics::Metrics;
@@ -320,7 +320,7 @@ fn surroundings(
         // Each call leaves a child that takes its time to end, and on a busy machine longer.
         max_stopping: (2 * config.max_concurrent).max(64),
         max_message: config.max_message,
-        held: Held::new(memory_budget(config)),
+        held: HeldBytes::new(memory_budget(config)),
         queue_wait: config.queue_wait,
         base_url: config.base_url.as_str().into(),
         file_expiry: config.file_expiry,

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::client::Client;
-use crate::held::Held;
+use crate::held_bytes::HeldBytes;
 use crate::observe::metrics::{Ending, Kind, ServerMetrics};
 use crate::observe::refusals::Refusal;
 use crate::outbox::{Item, Outbox};
@@ -193,7 +193,7 @@ pub struct Reply {
     permits: Option<Arc<Permits>>,
     tally: Option<Tally>,
     /// Where the answer is counted for its client, who has not taken it yet.
-    held: Option<Arc<Held>>,
+    held: Option<Arc<HeldBytes>>,
     questions: Option<Arc<Questions>>,
     /// The questions asked on the way.
     asked: Mutex<Vec<String>>,
@@ -228,7 +228,7 @@ impl Reply {
     }
 
     /// Counts the answer until the client has taken it.
-    pub fn count_bytes(&mut self, held: &Arc<Held>) {
+    pub fn count_bytes(&mut self, held: &Arc<HeldBytes>) {
         self.held = Some(Arc::clone(held));
     }
 

@@ -289,7 +289,7 @@ mod tests {
     }
 
     fn user(name: &str) -> Principal {
-        Principal::User(name.into())
+        Principal::of_user(None, name)
     }
 
     fn address(last: u8) -> Principal {

@@ -22,7 +22,7 @@ use tracing::{Instrument, Span};
 use super::mailbox::{Heard, Mailbox};
 use super::questions::can_answer;
 use super::reader::Reader;
-use crate::held::Held;
+use crate::held_bytes::HeldBytes;
 use crate::observe::heals::HealLog;
 
 /// How much may wait to be written to a server that does not read: calls, and everything else.
@@ -44,7 +44,7 @@ pub struct LinkOptions {
     /// The longest message taken from the server.
     pub max_message: usize,
     /// Where long messages of the server are counted.
-    pub held: Arc<Held>,
+    pub held: Arc<HeldBytes>,
     /// Whether everything asked here comes from one client, so that a question of the server may go
     /// to any of its calls.
     pub one_client: bool,
@@ -218,7 +218,7 @@ impl Link {
     }
 
     /// Lets these questions wait for the next call.
-    pub fn hold(&self, questions: Vec<Message>) {
+    pub fn hold(&self, questions: &[Message]) {
         let mut inner = self.shared.lock();
         questions.iter().for_each(|question| self.shared.hold_or_refuse(&mut inner, question));
         self.shared.flush(inner);
@@ -588,7 +588,7 @@ mod tests {
         let options = LinkOptions {
             heal: HealMode::Repair,
             max_message: 1024,
-            held: Held::new(1 << 20),
+            held: HeldBytes::new(1 << 20),
             one_client: true,
             heals: Arc::new(HealLog::new("demo")),
             span: Span::none(),

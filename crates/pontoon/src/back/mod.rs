@@ -41,7 +41,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Server, proxy_secrets};
-use crate::held::Held;
+use crate::held_bytes::HeldBytes;
 use crate::ids::Ids;
 use crate::jobs::{Links, Store, Writer};
 use crate::observe::heals::HealLog;
@@ -76,7 +76,7 @@ pub struct Surroundings {
     /// The largest message of a server.
     pub max_message: usize,
     /// The bytes that are held for clients.
-    pub held: Arc<Held>,
+    pub held: Arc<HeldBytes>,
     /// How long a call may wait for its turn.
     pub queue_wait: Duration,
     /// What links to files begin with.

@@ -158,7 +158,7 @@ impl Exchange<'_> {
     ) -> Step {
         let mut questions = vec![question];
         if self.gather(&mut questions, asked, &reply).await || cancel.is_cancelled() {
-            self.lease.link.hold(questions);
+            self.lease.link.hold(&questions);
             return Step::GoOn(cancel, reply);
         }
         let _waits = self.lease.park();

@@ -16,7 +16,7 @@ use tokio::io::AsyncReadExt;
 
 use super::link::{GHOST, Inner, LinkOptions, Shared};
 use super::mailbox::Heard;
-use crate::held::{Full, Hold, SMALL};
+use crate::held_bytes::{Full, Hold, SMALL};
 
 /// From this length on a line is worth a wider pipe.
 const LONG_LINE: usize = 256 * 1024;

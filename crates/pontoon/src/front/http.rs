@@ -33,7 +33,7 @@ use super::sse::{self, Streams};
 use super::streamable;
 use crate::back::budget::Budget;
 use crate::client::Principal;
-use crate::held::{Full, Held, Hold, RETRY_SECONDS};
+use crate::held_bytes::{Full, HeldBytes, Hold, RETRY_SECONDS};
 use crate::jobs::{Links, Store};
 use crate::observe::health::Sight;
 use crate::observe::metrics::{Limit, Metrics};
@@ -58,7 +58,7 @@ pub struct Site {
     /// The largest body taken.
     pub max_body: usize,
     /// The bytes that are held for clients.
-    pub held: Arc<Held>,
+    pub held: Arc<HeldBytes>,
     /// When the bridge started.
     pub started: std::time::Instant,
     /// How many children live, the bridge's helper not counted.

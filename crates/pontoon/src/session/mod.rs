@@ -31,7 +31,7 @@ use crate::back::listen::{Filter, end};
 use crate::call::{Call, CallError, plain_notification};
 use crate::client::{Client, Key, Person, Principal};
 use crate::config::Mode;
-use crate::held::Held;
+use crate::held_bytes::HeldBytes;
 use crate::ids::Ids;
 use crate::observe::metrics::{Ending, Kind, Limit};
 
@@ -58,7 +58,7 @@ pub struct Sessions {
     /// What the streams of all sessions keep.
     memory: Arc<Memory>,
     /// The bytes that are held for clients.
-    held: Arc<Held>,
+    held: Arc<HeldBytes>,
     table: Mutex<HashMap<Arc<str>, Arc<Session>>>,
     /// Makes their ids.
     ids: Arc<Ids>,
@@ -82,7 +82,7 @@ impl Sessions {
     pub fn new(
         entries: Entries,
         admission: Admission,
-        held: Arc<Held>,
+        held: Arc<HeldBytes>,
         ids: Arc<Ids>,
         ways_to_say_who: String,
     ) -> Self {

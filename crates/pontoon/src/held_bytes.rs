@@ -27,7 +27,7 @@ const LEAST_SHARE: usize = 16 * 1024 * 1024;
 
 /// The budget.
 #[derive(Debug)]
-pub struct Held {
+pub struct HeldBytes {
     limit: usize,
     used: AtomicUsize,
     clients: Mutex<HashMap<Principal, usize>>,
@@ -60,7 +60,7 @@ impl Full {
     }
 }
 
-impl Held {
+impl HeldBytes {
     /// A budget of this many bytes.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { limit, used: AtomicUsize::new(0), clients: Mutex::default() })
@@ -145,7 +145,7 @@ impl Held {
 /// A piece of an answer, counted for its client.
 struct Charged {
     piece: Bytes,
-    held: Arc<Held>,
+    held: Arc<HeldBytes>,
     client: Principal,
 }
 
@@ -164,7 +164,7 @@ impl AsRef<[u8]> for Charged {
 /// Bytes that are counted until this is dropped.
 #[derive(Debug)]
 pub struct Hold {
-    held: Arc<Held>,
+    held: Arc<HeldBytes>,
     client: Option<Principal>,
     bytes: usize,
 }
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn bytes_are_counted_before_they_are_there_and_until_they_are_gone() {
-        let held = Held::new(10 * MIB);
+        let held = HeldBytes::new(10 * MIB);
         let mut hold = held.hold(None);
         hold.grow_to(SMALL).unwrap();
         assert_eq!(held.used().0, 0, "what is small is free");
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn one_client_has_its_share_and_others_have_the_rest() {
-        let held = Held::new(80 * MIB);
+        let held = HeldBytes::new(80 * MIB);
         let (mut first, mut second) = (held.hold(Some(&user("a"))), held.hold(Some(&user("a"))));
         first.grow_to(10 * MIB).unwrap();
         assert_eq!(second.grow_to(10 * MIB + 1), Err(Full::Share));
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_waits_is_held_against_a_client_until_it_is_gone() {
-        let held = Held::new(64 * MIB);
+        let held = HeldBytes::new(64 * MIB);
         let answer = || Text::from(Bytes::from(vec![b'x'; 17 * MIB]));
         let waiting = held.charge(&user("a"), answer());
         assert_eq!(waiting.len(), 17 * MIB);
@@ -292,8 +292,8 @@ mod tests {
 
     #[test]
     fn a_small_budget_has_fewer_connections() {
-        assert_eq!(Held::new(1 << 40).max_connections(), 10_000);
-        assert_eq!(Held::new(128 * MIB).max_connections(), 2048);
-        assert_eq!(Held::new(0).max_connections(), 128);
+        assert_eq!(HeldBytes::new(1 << 40).max_connections(), 10_000);
+        assert_eq!(HeldBytes::new(128 * MIB).max_connections(), 2048);
+        assert_eq!(HeldBytes::new(0).max_connections(), 128);
     }
 }
