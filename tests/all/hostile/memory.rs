@@ -132,6 +132,7 @@ fn what_is_kept_for_clients_that_may_come_back_is_bounded() {
     assert_grows_less(&rig, 130, || {
         for _ in 0..12 {
             let session = Legacy::open(&endpoint);
+            let mut firsts = Vec::new();
             for id in 0..5 {
                 let params = json!({"name": "big", "arguments": {"bytes": 3 * MIB}});
                 let message = session.message(&json!(id), "tools/call", params);
@@ -140,19 +141,24 @@ fn what_is_kept_for_clients_that_may_come_back_is_bounded() {
                 let response = request.send(endpoint.address).unwrap();
                 assert!(response.head.is_stream(), "only a stream is kept");
                 assert!(response.body.len() as u64 > MIB, "the answer came");
+                let first = response
+                    .text()
+                    .lines()
+                    .find_map(|it| it.strip_prefix("id: ").map(str::to_owned));
+                firsts.push(first.expect("events have ids"));
             }
-            sessions.push(session);
+            sessions.push((session, firsts));
         }
     });
-    let statuses = |session: &Legacy| {
-        ["1-0", "5-0"].map(|id| {
+    let statuses = |(session, firsts): &(Legacy, Vec<String>)| {
+        [&firsts[0], &firsts[4]].map(|id| {
             let stream = session.listen(Some(id));
             (stream.head.status, stream.finish().unwrap().0.body.len() as u64 > MIB)
         })
     };
     assert_eq!(statuses(&sessions[0]), [(404, false), (404, false)], "others needed the room");
     assert_eq!(statuses(&sessions[11]), [(404, false), (200, true)], "its own need the room");
-    sessions.into_iter().for_each(Legacy::end);
+    sessions.into_iter().for_each(|(session, _)| session.end());
     rig.stop();
 }
 

@@ -46,6 +46,8 @@ fn each_chat_is_a_user_of_its_own_and_stays_it() {
         rig.wait_for_children(0);
         assert_eq!(chats.map(|chat| user(&rig, chat)).to_vec(), users);
         assert_eq!(rig.health()["servers"]["rude"]["isolation"], "user");
+        // A process that ends with its bridge takes its state along, and that would be told.
+        rig.wait_for_children(0);
         rig.stop();
         // And with another bridge.
         let rig = place.plan([rude()]).start();
@@ -120,11 +122,13 @@ fn a_workspace_goes_along_when_its_server_becomes_another_user() {
         if level == "user" && !is_root() {
             continue;
         }
-        let rude = place.rude(level).with("mode", "stateful");
+        let rude = place.rude(level).with("mode", "stateful").with("idle_timeout", 1);
         let rig = place.plan([rude]).start();
         let name = format!("of-{level}");
         attempt(&rig, ADA, &[&["create", &name]]);
         check(&rig, ADA, &[(&["write", "of-basic"], "ok"), (&["write", &name], "ok")]);
+        // A process that ends with its bridge takes its state along, and that would be told.
+        rig.wait_for_children(0);
         rig.stop();
     }
 }

@@ -166,8 +166,8 @@ struct Left {
 /// files.
 async fn stop(child: Child, mut left: Left) {
     if let Some(held) = left.held.take() {
-        // It blocks on the disk.
-        tokio::task::spawn_blocking(move || drop(held));
+        // It blocks on the disk. Once the child is gone, nothing says any more that it has state.
+        drop(tokio::task::spawn_blocking(move || drop(held)).await);
     }
     let ladder = Ladder::default();
     let asked = now();
