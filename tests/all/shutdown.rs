@@ -119,7 +119,8 @@ fn a_bridge_can_be_stopped_while_it_learns() {
     let mut slow = rude("hang", "stateful").that_may_fail();
     slow.args.extend(["--when".to_owned(), "start".to_owned()]);
     let mut rig = rig([slow]);
-    rig.wait_for_children(1);
+    // One for each era.
+    rig.wait_for_children(2);
     rig.signal(Signal::TERM);
     assert!(rig.wait_for_exit(SOON).success(), "{}", rig.stderr());
     rig.expect_nothing_left();
