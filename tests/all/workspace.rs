@@ -295,6 +295,48 @@ fn what_belongs_to_a_person_reaches_that_persons_process_alone() {
     }
 }
 
+/// The tool of `tools/list` that tells for whom it was made.
+fn own_tool(client: &mut impl Speaker) -> String {
+    let answer = client.ask(1, "tools/list", json!({})).answer();
+    let tools = answer["result"]["tools"].as_array().unwrap_or_else(|| panic!("{answer}"));
+    let mut names = tools.iter().filter_map(|tool| tool["name"].as_str());
+    names.find(|name| name.starts_with("of_")).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn what_a_server_offers_a_person_is_asked_once_and_told_to_that_person_alone() {
+    for mode in ["stateless", "stateful"] {
+        let script = "echo x >> \"$STARTS\"; exec FIXTURE --label=\"$WHO\"";
+        let count = tempfile::NamedTempFile::new().unwrap();
+        let env = json!({"WHO": "${user:id}${header:X-Key}", "STARTS": count.path()});
+        let server = shell(script, mode).with("env", env);
+        let rig = behind_proxy(server).start();
+        let starts = || std::fs::read_to_string(count.path()).unwrap().lines().count();
+        let learnt = starts();
+        let modern = |headers| Modern::with(&rig.endpoint("shell"), headers);
+        let people: [(Headers<'_>, &str); 3] = [
+            (&[(USER, "ada"), (CHAT, "c1")], "of_ada"),
+            (&[(USER, "ben"), (CHAT, "c1")], "of_ben"),
+            (&[(USER, "ada"), (CHAT, "c1"), (KEY, "2")], "of_ada2"),
+        ];
+        for round in 0..3 {
+            for (headers, own) in people {
+                assert_eq!(own_tool(&mut modern(headers)), own, "{mode} {round}");
+            }
+        }
+        // Another chat of the person needs no process of its own for it, but another era is asked.
+        assert_eq!(own_tool(&mut modern(&[(USER, "ada"), (CHAT, "c2")])), "of_ada");
+        assert_eq!(starts() - learnt, people.len(), "{mode}: a process for each person");
+        for _ in 0..2 {
+            let mut session = Legacy::open_with(&rig.endpoint("shell"), ADA);
+            assert_eq!(own_tool(&mut session), "of_ada");
+            session.end();
+        }
+        assert_eq!(starts() - learnt, people.len() + 1, "{mode}");
+        rig.stop();
+    }
+}
+
 #[test]
 fn one_conversation_with_two_credentials_is_two_processes() {
     let rig = behind_proxy(personal("stateful")).start();

@@ -5,6 +5,7 @@
 //! call, however it ends, gives it back.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -197,7 +198,20 @@ pub struct Reply {
     questions: Option<Arc<Questions>>,
     /// The questions asked on the way.
     asked: Mutex<Vec<String>>,
+    /// Sees the result before the client does.
+    on_result: Option<OnResult>,
     is_done: bool,
+}
+
+/// Something that sees a result, a JSON text.
+struct OnResult(Box<SeeResult>);
+
+type SeeResult = dyn FnOnce(&[u8]) + Send + Sync;
+
+impl fmt::Debug for OnResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnResult")
+    }
 }
 
 impl Reply {
@@ -212,6 +226,7 @@ impl Reply {
             held: None,
             questions,
             asked: Mutex::default(),
+            on_result: None,
             is_done: false,
         }
     }
@@ -230,6 +245,11 @@ impl Reply {
     /// Counts the answer until the client has taken it.
     pub fn count_bytes(&mut self, held: &Arc<HeldBytes>) {
         self.held = Some(Arc::clone(held));
+    }
+
+    /// Lets `see` see the result, if the server gives one.
+    pub fn on_result(&mut self, see: impl FnOnce(&[u8]) + Send + Sync + 'static) {
+        self.on_result = Some(OnResult(Box::new(see)));
     }
 
     /// Lets the call hold a permit until it ends.
@@ -283,6 +303,9 @@ impl Reply {
     pub fn answer_with(mut self, answer: &Message, receipt: Option<Receipt>) {
         let code =
             answer.raw(Slot::ErrorCode).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok());
+        if let (Some(see), Some(result)) = (self.on_result.take(), answer.raw(Slot::Result)) {
+            (see.0)(result);
+        }
         let rewrite = Rewrite::new(answer.clone());
         let rewrite = match answer.has(Slot::Id) {
             true => rewrite.replace(Slot::Id, self.id.clone()),
@@ -446,8 +469,8 @@ impl Questions {
     }
 }
 
-impl std::fmt::Debug for Questions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Questions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Questions")
     }
 }

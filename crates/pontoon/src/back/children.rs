@@ -371,7 +371,7 @@ impl Back {
     }
 
     /// A hash of what the server's processes get from the person who calls; `None` if nothing.
-    pub(super) fn person_hash(&self, client: &Client) -> Option<[u8; 32]> {
+    pub fn person_hash(&self, client: &Client) -> Option<[u8; 32]> {
         let person = &client.person;
         self.server.person_hash(&Start {
             user: &|fact| person.fact(fact).map(str::to_owned),

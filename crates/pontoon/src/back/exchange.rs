@@ -196,6 +196,7 @@ pub(super) struct Exchange<'b> {
 }
 
 /// Where an exchange stands after something was heard.
+#[allow(clippy::large_enum_variant, reason = "made and taken apart at once, never kept")]
 pub(super) enum Step {
     /// Go on listening, with the same or a new way home.
     GoOn(CancellationToken, Reply),

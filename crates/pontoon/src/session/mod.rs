@@ -9,6 +9,7 @@ pub mod catalog;
 mod ended;
 pub mod legacy;
 pub mod memory;
+pub mod personal;
 pub mod stream;
 
 use std::collections::HashMap;
@@ -26,6 +27,7 @@ use self::catalog::{Catalog, Entry, State};
 use self::ended::Ended;
 use self::legacy::Session;
 use self::memory::Memory;
+use self::personal::PersonalLists;
 use crate::back::children::Use;
 use crate::back::listen::{Filter, end};
 use crate::call::{Call, CallError, plain_notification};
@@ -53,6 +55,8 @@ pub struct Sessions {
     pub admission: Admission,
     /// How a front end is to say who asks, told where it did not.
     pub ways_to_say_who: String,
+    /// The lists of servers that differ by who calls.
+    personal: Arc<PersonalLists>,
     /// The calls under way, for an orderly stop.
     pub tasks: TaskTracker,
     /// What the streams of all sessions keep.
@@ -90,6 +94,7 @@ impl Sessions {
             entries: RwLock::new(Arc::new(entries)),
             admission,
             ways_to_say_who,
+            personal: Arc::default(),
             tasks: TaskTracker::new(),
             memory: Memory::of_all(),
             held,
@@ -306,6 +311,12 @@ impl Sessions {
         let call = match &session {
             Some(session) => answer_legacy(catalog, entry, session, call),
             None => answer_modern(catalog, entry, call),
+        };
+        let Some(call) = call else { return };
+        let is_personal = entry.back.server.is_personal();
+        let call = match is_personal {
+            true => self.personal.answer(catalog, entry, call),
+            false => Some(call),
         };
         let Some(mut call) = call else { return };
         if let Some(refusal) = disabled(entry, &call.request) {
