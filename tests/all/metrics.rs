@@ -16,7 +16,7 @@ use crate::{binaries, fixture, fixture_of, on_a_small_disk, plan, rig, rude, she
 const SOON: Duration = Duration::from_secs(20);
 
 /// Every family there is. One that is new needs a test here.
-const FAMILIES: [&str; 41] = [
+const FAMILIES: [&str; 43] = [
     "pontoon_build_info",
     "pontoon_child_exits_total",
     "pontoon_child_start_duration_seconds",
@@ -31,6 +31,8 @@ const FAMILIES: [&str; 41] = [
     "pontoon_downloads_total",
     "pontoon_errors_total",
     "pontoon_heals_total",
+    "pontoon_held_bytes",
+    "pontoon_held_bytes_limit",
     "pontoon_idle_timeouts_total",
     "pontoon_isolation_info",
     "pontoon_jobs_bytes",

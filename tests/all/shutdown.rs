@@ -3,13 +3,15 @@
 use std::time::{Duration, Instant};
 
 use pontoon_tests::client::{Connection, Legacy, Modern, Request, Speaker};
-use pontoon_tests::rig::wait_until;
+use pontoon_tests::rig::{Rig, processes, send_signal, wait_until};
 use rustix::process::Signal;
 use serde_json::json;
 
 use crate::{fixture, plan, rig, rude};
 
 const SOON: Duration = Duration::from_secs(5);
+/// A stop in which nothing answers any more: each wait of it has an end.
+const LONG: Duration = Duration::from_secs(60);
 
 #[test]
 fn open_calls_finish_before_the_bridge_ends() {
@@ -146,5 +148,46 @@ fn a_call_that_may_not_go_on_yet_is_told_that_the_bridge_stops() {
     assert!(text.contains("the bridge is stopping"), "{answer}");
     drop(other.begin().unwrap().finish().unwrap());
     assert!(rig.wait_for_exit(SOON).success(), "{}", rig.stderr());
+    rig.expect_nothing_left();
+}
+
+/// The process that starts servers for the bridge.
+fn helper(rig: &Rig) -> u32 {
+    let helper = rig.descendants().into_iter().find(|process| process.parent == rig.pid());
+    helper.expect("a helper").pid
+}
+
+#[test]
+fn a_bridge_whose_helper_was_killed_says_so_and_ends() {
+    let mut rig = rig([fixture("stateful")]);
+    let client = Modern::new(&rig.endpoint("fixture"));
+    let open = client.send_call(1, "wait", json!({"ms": 60_000}));
+    rig.wait_for_gauge("running", 1);
+    send_signal(helper(&rig), Signal::KILL).unwrap();
+    let told = open.begin().unwrap().finish().unwrap().0;
+    assert_eq!(told.status(), 502, "{}", told.text());
+    let status = rig.wait_for_exit(LONG);
+    assert_eq!(status.code(), Some(1), "a supervisor starts it again for that");
+    let said = "the helper process that starts servers has ended, and all servers with it";
+    assert!(rig.stderr().contains(said), "{}", rig.stderr());
+    assert!(rig.log().lines().any(|line| line.contains("ERROR") && line.contains(said)));
+    rig.expect_nothing_left();
+}
+
+#[test]
+fn a_start_that_hangs_ends_with_the_time_of_its_call() {
+    let mut rig = rig([fixture("stateless").with("timeout", 1)]);
+    let helper = helper(&rig);
+    send_signal(helper, Signal::STOP).unwrap();
+    let mut client = Modern::new(&rig.endpoint("fixture"));
+    let response = client.call(1, "echo", json!({"text": "x"}));
+    assert_eq!(response.status(), 504, "{}", response.text());
+    assert!(response.error_text().contains("its process was not ready"), "{}", response.text());
+    drop(client);
+    // Nor does it keep the bridge for ever.
+    rig.signal(Signal::TERM);
+    rig.wait_for_exit(LONG);
+    send_signal(helper, Signal::CONT).unwrap();
+    wait_until("the helper ends all and itself", SOON, || processes::read(helper).is_none());
     rig.expect_nothing_left();
 }

@@ -297,7 +297,8 @@ fn collect(jobs: &Jobs) {
 
 /// Everything in the jobs directory but its own folders, when they are empty, and its key.
 fn files_below(jobs: &Path) -> Vec<PathBuf> {
-    let own = [".sessions", ".instances", ".trash", ".journal", ".key"].map(|it| jobs.join(it));
+    let own =
+        [".sessions", ".instances", ".trash", ".journal", ".key", ".t"].map(|it| jobs.join(it));
     let (mut found, mut next) = (Vec::new(), vec![jobs.to_owned()]);
     while let Some(folder) = next.pop() {
         for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {

@@ -41,6 +41,9 @@ pub use single::Single;
 /// How long open calls may go on after the first signal.
 const GRACE: Duration = Duration::from_secs(30);
 
+/// How long children may take to end: the whole ladder, and a little more.
+const STOPPING: Duration = Duration::from_secs(20);
+
 /// How often stale sessions are looked for.
 const SWEEP: Duration = Duration::from_secs(5);
 
@@ -86,6 +89,13 @@ pub enum StartError {
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
 }
+
+/// The process that starts children has ended.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the helper process that starts servers has ended, and all servers with it; start the bridge again"
+)]
+pub struct SpawnerLost;
 
 impl App {
     /// Builds the bridge and begins to listen.
@@ -174,11 +184,17 @@ impl App {
 
     /// Serves until `stop`, then drains: no new connections, open calls finish, children stop. Whenever
     /// a configuration comes, its servers are served from then on.
+    ///
+    /// # Errors
+    ///
+    /// [`SpawnerLost`] when the process that starts children has ended. Another one cannot be forked from a
+    /// program with threads, and all children ended with it; so the bridge ends too, in order, for
+    /// whatever started it to start it again.
     pub async fn run(
         mut self,
         stop: impl Future<Output = ()>,
         mut changes: mpsc::Receiver<Config>,
-    ) {
+    ) -> Result<(), SpawnerLost> {
         self.site.sessions.entries().values().for_each(|entry| self.keep(entry));
         self.keepers.spawn(until(self.stop.clone(), self.tidy()));
         let fronts = TaskTracker::new();
@@ -189,8 +205,13 @@ impl App {
         loop {
             tokio::select! {
                 () = &mut stop => break,
+                () = self.site.spawner.gone() => break,
                 Some(config) = changes.recv() => self.reload(&config),
             }
+        }
+        let lost = self.site.spawner.is_gone().then_some(SpawnerLost);
+        if let Some(lost) = &lost {
+            tracing::error!(error = lost as &dyn std::error::Error, "the bridge ends");
         }
         tracing::info!(open_calls = self.site.sessions.tasks.len(), "stopping");
         fronts.close();
@@ -208,9 +229,18 @@ impl App {
         drop(tokio::time::timeout(Duration::from_secs(5), fronts.wait()).await);
         self.keepers.wait().await;
         sessions.entries().values().for_each(|entry| entry.back.drain());
-        self.site.spawner.stop_all(&Ladder::default()).await;
+        // A spawner that was stopped does nothing; it ends all children when it goes on and finds us gone.
+        let ladder = Ladder::default();
+        let stopping = self.site.spawner.stop_all(&ladder);
+        if tokio::time::timeout(STOPPING, stopping).await.is_err() {
+            tracing::error!(
+                living = self.site.spawner.living(),
+                "stopped waiting for children to end"
+            );
+        }
         settle(&self.around).await;
         tracing::info!("stopped");
+        lost.map_or(Ok(()), Err)
     }
 
     /// Says that this bridge leaves, and goes on until no proxy has a connection by which it may

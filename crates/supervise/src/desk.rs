@@ -29,6 +29,8 @@ pub(crate) struct Desk {
     outbox_waits: Notify,
     roster: Mutex<Roster>,
     pub(crate) living: watch::Sender<usize>,
+    /// Whether the spawner has ended.
+    pub(crate) is_gone: watch::Sender<bool>,
     pub(crate) starting: Arc<Semaphore>,
 }
 
@@ -79,6 +81,7 @@ impl Desk {
             outbox_waits: Notify::new(),
             roster: Mutex::new(Roster { next: 1, entries: HashMap::new(), is_open: true }),
             living: watch::Sender::new(0),
+            is_gone: watch::Sender::new(false),
             starting: Arc::new(Semaphore::new(STARTING_AT_ONCE)),
         })
     }
@@ -233,6 +236,7 @@ impl Desk {
         roster.is_open = false;
         roster.entries.clear();
         self.count(&roster);
+        self.is_gone.send_replace(true);
     }
 }
 

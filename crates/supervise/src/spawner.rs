@@ -139,6 +139,17 @@ impl Spawner {
         self.handles.desk.pid
     }
 
+    /// Whether the spawner process has ended: no child can be started then, and all have ended.
+    pub fn is_gone(&self) -> bool {
+        *self.handles.desk.is_gone.borrow()
+    }
+
+    /// Returns when the spawner process has ended. Cancel safe.
+    pub async fn gone(&self) {
+        // The sender is in the desk, which we hold.
+        let _ = self.handles.desk.is_gone.subscribe().wait_for(|is_gone| *is_gone).await;
+    }
+
     /// What this system can keep a child to.
     pub fn support(&self) -> &Support {
         &self.handles.support

@@ -143,7 +143,7 @@ fn what_a_killed_bridge_left_goes_with_the_next_start() {
         };
         let (killed, beside) = (start(), start());
         let (left, _) = temporary(&killed, "fixture", ADA);
-        let (used, _) = temporary(&beside, "fixture", ADA);
+        let (used, _) = temporary(&beside, "fixture", BEN);
         killed.kill_9();
         assert!(left.exists(), "or this shows nothing");
         let next = start();

@@ -36,7 +36,8 @@ impl Back {
         let Call { request, client, mut cancel, reply } = call;
         let lease = match parked {
             Some(lease) => lease,
-            None => match self.lease_unless(&cancel, Use::Call, &client, child_era).await {
+            None => match self.lease_unless(&cancel, Use::Call, &request, &client, child_era).await
+            {
                 Some(Ok(lease)) => lease,
                 Some(Err(error)) => return refuse(reply, error, &request, client.era()),
                 None => return reply.forget(),
@@ -51,7 +52,7 @@ impl Back {
         let (client, request) = (Arc::clone(&exchange.client), exchange.request.clone());
         let Some(unsent) = exchange.run(cancel, reply, may_retry).await else { return };
         (cancel, reply) = unsent;
-        match self.lease_unless(&cancel, Use::Again, &client, child_era).await {
+        match self.lease_unless(&cancel, Use::Again, &request, &client, child_era).await {
             Some(Ok(lease)) => {
                 if let Some((exchange, reply)) = self.exchange(lease, request, client, reply).await
                 {
@@ -84,18 +85,34 @@ impl Back {
         }
     }
 
-    /// A child for the call, or nothing if it is cancelled first.
+    /// A child for the call, or nothing if it is cancelled first. That takes no longer than the call may.
     async fn lease_unless(
         &self,
         cancel: &CancellationToken,
         wanted_for: Use,
+        request: &Message,
         client: &Client,
         child_era: Era,
     ) -> Option<Result<Lease, CallError>> {
+        let timeout = self.timeout_of(request);
         tokio::select! {
+            // A child that is there is used without a timer being set.
+            biased;
             () = cancel.cancelled() => None,
             lease = self.lease(wanted_for, client, child_era) => Some(lease),
+            () = tokio::time::sleep(timeout) => Some(Err(CallError::TimedOut {
+                server: self.server.name.to_string(),
+                seconds: timeout.as_secs(),
+                note: ": its process was not ready for it".to_owned(),
+            })),
         }
+    }
+
+    /// How long this call may take.
+    pub(super) fn timeout_of(&self, request: &Message) -> Duration {
+        let tool = request.string(Slot::Name);
+        let is_tool = request.method() == method::CALL_TOOL;
+        self.server.timeout_of(tool.as_deref().filter(|_| is_tool))
     }
 
     /// What the call goes on with, by the state or task it names: `None` if that has taken it over.
@@ -310,9 +327,7 @@ impl Exchange<'_> {
 
     /// How long the call may take.
     pub(super) fn timeout(&self) -> Duration {
-        let tool = self.request.string(Slot::Name);
-        let is_tool = self.request.method() == method::CALL_TOOL;
-        self.back.server.timeout_of(tool.as_deref().filter(|_| is_tool))
+        self.back.timeout_of(&self.request)
     }
 
     /// Fails the call, and says so in its record, which its client is told of.

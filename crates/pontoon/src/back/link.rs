@@ -11,16 +11,14 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use pontoon_supervise::{ChildInput, ChildOutput};
-use pontoon_wire::error::{ErrorObject, code};
-use pontoon_wire::heal::{Heal, HealMode};
-use pontoon_wire::peer::{Event, OurId};
-use pontoon_wire::{Era, Message, Peer, Rewrite, Slot, Text, method};
+use pontoon_wire::heal::HealMode;
+use pontoon_wire::peer::OurId;
+use pontoon_wire::{Era, Message, Peer, Rewrite, Text};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
 use super::mailbox::{Heard, Mailbox};
-use super::questions::can_answer;
 use super::reader::Reader;
 use crate::held_bytes::HeldBytes;
 use crate::observe::heals::HealLog;
@@ -32,9 +30,6 @@ const MAX_OTHER_BYTES: usize = 1024 * 1024;
 /// A call that was cancelled may still be at work in the server for a while. So long nothing that
 /// the server says can be taken for another call's, on a child that several clients share.
 pub(super) const GHOST: Duration = Duration::from_secs(10);
-
-/// So many questions may wait for the next call.
-const MAX_HELD: usize = 16;
 
 /// How a link behaves.
 #[derive(Debug, Clone)]
@@ -66,7 +61,7 @@ pub(super) struct Shared {
     /// Tells the task that there is something to write, an earlier deadline, or nothing more to say.
     pub(super) wake: Notify,
     pub(super) gone: CancellationToken,
-    one_client: bool,
+    pub(super) one_client: bool,
     pub(super) heals: Arc<HealLog>,
 }
 
@@ -83,14 +78,14 @@ pub(super) struct Inner {
     next_listener: u64,
     pub(super) asker: Option<Asker>,
     /// Who will be asked with the next call, if anybody: capabilities and era.
-    audience: Option<(Bytes, Era)>,
+    pub(super) audience: Option<(Bytes, Era)>,
     /// Questions for then.
-    held: Vec<Message>,
+    pub(super) held: Vec<Message>,
     /// Whether a call was ever made.
-    has_served: bool,
+    pub(super) has_served: bool,
     /// When the task will look at the deadlines next.
     pub(super) armed: Option<Instant>,
-    lists_changed: bool,
+    pub(super) lists_changed: bool,
     pub(super) is_gone: bool,
 }
 
@@ -384,101 +379,12 @@ impl Shared {
             self.wake.notify_one();
         }
     }
-
-    pub(super) fn handle(&self, inner: &mut Inner, message: Message) {
-        if !inner.held.is_empty() && message.method() == method::CANCELLED {
-            // The server has stopped waiting.
-            let id = message.raw(Slot::RequestId);
-            inner.held.retain(|question| question.raw(Slot::Id) != id);
-        }
-        let Some(event) = inner.peer.handle(message) else { return };
-        match event {
-            Event::Answer(waiting, answer) => waiting.mailbox.push(Heard::Answer(answer)),
-            Event::Ended(waiting) => waiting.mailbox.push(Heard::Ended),
-            Event::TimedOut(waiting, note) => waiting.mailbox.push(Heard::TimedOut(note)),
-            Event::Note(id, note) => {
-                if let Some(waiting) = inner.peer.waiting(id) {
-                    waiting.mailbox.push(Heard::Note(note));
-                }
-            }
-            Event::Ask(question) => self.handle_question(inner, &question),
-            Event::Loose(message) => self.handle_loose(inner, &message),
-        }
-    }
-
-    /// A question goes to the only call it can belong to; one client may hear it on any of its calls.
-    fn handle_question(&self, inner: &mut Inner, question: &Message) {
-        let id = String::from_utf8_lossy(question.raw(Slot::Id).unwrap_or_default()).into_owned();
-        if question.method() == method::PING {
-            let pong = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}");
-            return inner.say(Bytes::from(pong).into());
-        }
-        if let Some(mailbox) = inner.only_call(self.one_client)
-            && mailbox.offer(Heard::Question(question.clone()))
-        {
-            return;
-        }
-        self.handle_loose_question(inner, question);
-    }
-
-    /// A question that belongs to no call goes to the client's session, if it has one.
-    fn handle_loose_question(&self, inner: &mut Inner, question: &Message) {
-        match &inner.asker {
-            Some(asker) if asker(question) => {}
-            Some(_) => self.refuse(inner, question),
-            None => self.hold_or_refuse(inner, question),
-        }
-    }
-
-    /// A question waits for the next call, if it can only be for the client that makes it.
-    fn hold_or_refuse(&self, inner: &mut Inner, question: &Message) {
-        let is_theirs = self.one_client || !inner.has_served;
-        let can_answer = inner
-            .audience
-            .as_ref()
-            .is_some_and(|(able, era)| can_answer(able, *era, &question.method()));
-        if is_theirs && can_answer && inner.held.len() < MAX_HELD {
-            return inner.held.push(question.clone());
-        }
-        self.refuse(inner, question);
-    }
-
-    fn refuse(&self, inner: &mut Inner, question: &Message) {
-        let id = String::from_utf8_lossy(question.raw(Slot::Id).unwrap_or_default()).into_owned();
-        if question.method() == method::LIST_ROOTS {
-            // Servers ask this right after the handshake, whoever is there.
-            let none = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"roots\":[]}}}}");
-            return inner.say(Bytes::from(none).into());
-        }
-        let why = "no call of a client is open that this question can belong to";
-        let refusal = ErrorObject::new(code::METHOD_NOT_FOUND, why).answer(&id);
-        inner.say(Bytes::from(refusal).into());
-        inner.peer.heals().note(Heal::H22);
-    }
-
-    fn handle_loose(&self, inner: &mut Inner, message: &Message) {
-        let method = message.method();
-        if method == method::LOG
-            && let Some(mailbox) = inner.only_call(false)
-        {
-            mailbox.push(Heard::Log(message.clone()));
-            return;
-        }
-        if method == RELEASE_STREAM {
-            if let Some(mailbox) = inner.only_call(false) {
-                mailbox.push(Heard::Release);
-            }
-            return;
-        }
-        inner.lists_changed |= method.ends_with("/list_changed");
-        inner.listeners.iter().for_each(|(_, listener)| listener(message));
-    }
 }
 
 impl Inner {
     /// The mailbox of the only open call, or of the newest when they are all one client's. What
     /// could also be about a call that waits or was cancelled belongs to nobody.
-    fn only_call(&mut self, one_client: bool) -> Option<Arc<Mailbox>> {
+    pub(super) fn only_call(&mut self, one_client: bool) -> Option<Arc<Mailbox>> {
         let is_haunted = self.ghost_until.is_some_and(|until| until > Instant::now());
         let mut only: Option<Arc<Mailbox>> = None;
         for (_, waiting) in self.peer.all_waiting() {
@@ -511,7 +417,7 @@ impl Inner {
     }
 
     /// Queues something that is no call, unless the server reads nothing.
-    fn say(&mut self, message: Text) {
+    pub(super) fn say(&mut self, message: Text) {
         if self.outgoing_bytes <= MAX_OTHER_BYTES {
             self.peer.say(message);
         }

@@ -11,6 +11,7 @@ pub mod exchange;
 pub mod handshake;
 mod held;
 mod hidden;
+mod incoming;
 pub mod isolation;
 pub mod link;
 pub mod listen;

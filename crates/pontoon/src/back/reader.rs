@@ -157,7 +157,10 @@ impl Reader {
                     self.shared.handle(inner, hold.ride_with(message));
                 }
                 Found::Message(message) => self.shared.handle(inner, message),
-                Found::Noise(noise) => self.log_noise(&noise),
+                Found::Noise(noise) => {
+                    self.log_noise(&noise);
+                    inner.lose_answer_in(&noise);
+                }
             }
         }
     }
@@ -186,7 +189,13 @@ impl Drop for Reader {
         let shared = Arc::clone(&self.shared);
         let mut inner = shared.lock();
         self.doctor.finish(self.lines.finish(), inner.peer.heals());
-        self.handle_found(&mut inner);
+        while let Some(found) = self.doctor.next_found() {
+            match found {
+                Found::Message(message) => self.shared.handle(&mut inner, message),
+                // Half a message says less than how the server ended, which its calls are told.
+                Found::Noise(noise) => self.log_noise(&noise),
+            }
+        }
         self.shared.heals.add(inner.peer.heals());
         inner.is_gone = true;
         inner.input = None;

@@ -41,8 +41,10 @@ pub fn run(options: &Options) -> ExitCode {
         };
         greet(&config, &app);
         let changes = changes(options, &config, app.metrics(), log.secrets());
-        app.run(stop_signal(), changes).await;
-        ExitCode::SUCCESS
+        match app.run(stop_signal(), changes).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(lost) => fail(&lost.to_string()),
+        }
     })
 }
 

@@ -71,6 +71,7 @@ fn scene(site: &Site) -> Scene {
         disk: None,
         living_children: site.spawner.living(),
         uptime: site.started.elapsed(),
+        is_spawner_gone: site.spawner.is_gone(),
         is_stopping: site.leaving.is_cancelled(),
         note: note(site),
         servers,

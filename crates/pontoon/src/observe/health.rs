@@ -42,7 +42,9 @@ pub fn health(scene: &Scene, now: SystemTime, sight: Sight) -> (u16, Value) {
 pub fn ready(scene: &Scene) -> (u16, Value) {
     let is_learning = scene.servers.iter().any(|it| it.state == ServerState::Learning);
     // Anyone may ask, so no more than this is told.
-    let reason = if scene.is_stopping {
+    let reason = if scene.is_spawner_gone {
+        SPAWNER_GONE
+    } else if scene.is_stopping {
         "the bridge is stopping"
     } else if is_learning {
         "servers are still being learnt"
@@ -54,8 +56,10 @@ pub fn ready(scene: &Scene) -> (u16, Value) {
 
 /// Nothing can be used.
 fn is_down(scene: &Scene) -> bool {
-    !scene.servers.is_empty() && scene.servers.iter().all(has_failed)
+    scene.is_spawner_gone || !scene.servers.is_empty() && scene.servers.iter().all(has_failed)
 }
+
+const SPAWNER_GONE: &str = "the helper process that starts servers has ended";
 
 fn has_failed(server: &ServerScene) -> bool {
     matches!(server.state, ServerState::Failed(_))
@@ -82,6 +86,9 @@ fn reasons(scene: &Scene) -> Vec<String> {
         Some(disk) if disk.is_high() => reasons
             .push(format!("the disk of the jobs directory is {} % full", disk.used_percent())),
         _ => {}
+    }
+    if scene.is_spawner_gone {
+        reasons.push(SPAWNER_GONE.to_owned());
     }
     if scene.is_stopping {
         reasons.push("the bridge is stopping".to_owned());
@@ -192,6 +199,7 @@ mod tests {
             disk: Some(DiskScene { free: 20, total: 100, min_free: 5, ..DiskScene::default() }),
             living_children: 9,
             uptime: Duration::from_secs(61),
+            is_spawner_gone: false,
             is_stopping: false,
             note: None,
         }
@@ -237,6 +245,13 @@ mod tests {
         check(&Scene { servers, ..scene() }, 200, "degraded", &["`b` does not work"]);
         let servers = vec![failed_server("a"), failed_server("b")];
         check(&Scene { servers, ..scene() }, 503, "down", &["`a`", "`b`"]);
+    }
+
+    #[test]
+    fn without_the_helper_process_it_is_down_and_not_ready() {
+        let scene = Scene { is_spawner_gone: true, ..scene() };
+        check(&scene, 503, "down", &["helper process"]);
+        assert_eq!(ready(&scene).0, 503);
     }
 
     #[test]

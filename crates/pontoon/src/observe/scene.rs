@@ -28,6 +28,8 @@ pub struct Scene {
     pub living_children: usize,
     /// How long the bridge has run.
     pub uptime: Duration,
+    /// Whether the process that starts children has ended.
+    pub is_spawner_gone: bool,
     /// Whether the bridge is about to stop.
     pub is_stopping: bool,
     /// What is worth knowing and no fault.

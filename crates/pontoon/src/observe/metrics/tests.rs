@@ -151,6 +151,7 @@ fn what_is_there_is_told() {
         living_children: 4,
         uptime: Duration::from_millis(2500),
         note: None,
+        is_spawner_gone: false,
         is_stopping: false,
     };
     let version = format!("pontoon_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
