@@ -80,7 +80,7 @@ pub struct Limits {
 pub(crate) const MAX_PACKED_BYTES: usize = 8 << 20;
 
 /// How many numbers a packed command begins with.
-const NUMBERS: usize = 15;
+const NUMBERS: usize = 17;
 
 /// Stands for a number that is not set. As a limit it would mean the same.
 const NONE: u64 = u64::MAX;
@@ -120,6 +120,8 @@ pub(crate) fn pack(command: &Command, bytes: &mut Vec<u8>) -> Result<(), Unpacka
         args.len() as u64,
         rules.map_or(0, |rules| rules.read.len()) as u64,
         rules.map_or(0, |rules| rules.write.len()) as u64,
+        rules.map_or(0, |rules| rules.read_if_there.len()) as u64,
+        rules.map_or(0, |rules| rules.write_if_there.len()) as u64,
     ];
     bytes.extend(numbers.iter().flat_map(|number| number.to_ne_bytes()));
     push_string(bytes, &[program.as_os_str()])?;
@@ -127,7 +129,7 @@ pub(crate) fn pack(command: &Command, bytes: &mut Vec<u8>) -> Result<(), Unpacka
     for argument in args {
         push_string(bytes, &[argument])?;
     }
-    for path in rules.iter().flat_map(|rules| rules.read.iter().chain(&rules.write)) {
+    for path in rules.iter().flat_map(|rules| rules.paths()) {
         push_string(bytes, &[path.as_os_str()])?;
     }
     for (name, value) in env {
@@ -172,6 +174,8 @@ pub(crate) struct Packed<'a> {
 pub(crate) struct PackedFiles<'a> {
     pub(crate) read: Vec<&'a CStr>,
     pub(crate) write: Vec<&'a CStr>,
+    pub(crate) read_if_there: Vec<&'a CStr>,
+    pub(crate) write_if_there: Vec<&'a CStr>,
 }
 
 impl<'a> Packed<'a> {
@@ -200,12 +204,19 @@ impl<'a> Packed<'a> {
         };
         let has_cgroup = number()? == 1;
         let cpu_percent = some(number()?).and_then(|percent| u32::try_from(percent).ok());
-        let (arguments, read, write) = (number()?, number()?, number()?);
+        let arguments = number()?;
+        let [read, write] = [number()?, number()?];
+        let [read_if_there, write_if_there] = [number()?, number()?];
         let mut strings =
             |count| (0..count).map(|_| next_string(&mut bytes)).collect::<Option<Vec<&CStr>>>();
         let (program, directory) = (strings(1)?[0], strings(1)?[0]);
         let args = strings(arguments)?;
-        let (read, write) = (strings(read)?, strings(write)?);
+        let files = PackedFiles {
+            read: strings(read)?,
+            write: strings(write)?,
+            read_if_there: strings(read_if_there)?,
+            write_if_there: strings(write_if_there)?,
+        };
         let mut env = Vec::new();
         while !bytes.is_empty() {
             env.push(next_string(&mut bytes)?);
@@ -218,7 +229,7 @@ impl<'a> Packed<'a> {
             env,
             limits,
             confinement: Confinement { files: None, deny_calls, network, user, cgroup },
-            files: has_files.then_some(PackedFiles { read, write }),
+            files: has_files.then_some(files),
         })
     }
 
@@ -261,6 +272,8 @@ mod tests {
                 files: Some(FileRules {
                     read: vec!["/usr".into(), "/opt".into()],
                     write: vec!["/srv".into()],
+                    read_if_there: vec!["/perhaps".into()],
+                    write_if_there: vec!["/or".into(), "/not".into()],
                 }),
                 deny_calls: true,
                 network: Network::None,
@@ -278,6 +291,8 @@ mod tests {
         assert_eq!(packed.limits, command.limits);
         let files = packed.files.unwrap();
         assert_eq!((files.read, files.write), (vec![c"/usr", c"/opt"], vec![c"/srv"]));
+        let if_there = (files.read_if_there, files.write_if_there);
+        assert_eq!(if_there, (vec![c"/perhaps"], vec![c"/or", c"/not"]));
         assert_eq!(packed.confinement, Confinement { files: None, ..command.confinement });
     }
 

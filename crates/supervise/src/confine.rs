@@ -198,10 +198,11 @@ mod linux {
         let Some(files) = command.files.as_ref().filter(|_| support.own_mounts) else {
             return Ok(());
         };
+        let own_places = files.write.iter().chain(&files.write_if_there).copied();
         let own_proc = || if support.own_proc { mounts::mount_proc() } else { Ok(()) };
         mounts::keep_inside()
             .and_then(|()| own_proc())
-            .and_then(|()| mounts::keep_read_only_but(&files.write))
+            .and_then(|()| mounts::keep_read_only_but(own_places))
             .map_err(failed(Restriction::Files))
     }
 

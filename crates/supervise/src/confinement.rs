@@ -38,7 +38,7 @@ impl Confinement {
 /// The files a child may reach: each path and all below it. Symbolic links give nothing: what
 /// counts is where a file really is.
 ///
-/// Every path must exist when the child starts. It may always read its own `/proc/self`, and what
+/// Every path of `read` and `write` must exist when the child starts. It may always read its own `/proc/self`, and what
 /// it starts may do so too where the spawner can mount (as root). Elsewhere what it starts cannot;
 /// adding `/proc` changes that at the price of showing it the command lines of all processes,
 /// though never their environment or memory.
@@ -52,6 +52,10 @@ pub struct FileRules {
     pub read: Vec<PathBuf>,
     /// What it may also write, create, remove, truncate, and rename within.
     pub write: Vec<PathBuf>,
+    /// The same as `read`, for what may be gone when the child starts.
+    pub read_if_there: Vec<PathBuf>,
+    /// The same as `write`, for what may be gone when the child starts.
+    pub write_if_there: Vec<PathBuf>,
 }
 
 impl FileRules {
@@ -68,7 +72,13 @@ impl FileRules {
         let mut read = existing(&SYSTEM_READ);
         read.extend(existing(&SYSTEM_ETC));
         read.extend(existing(&SYSTEM_FACTS));
-        Self { read, write: existing(&SYSTEM_WRITE) }
+        Self { read, write: existing(&SYSTEM_WRITE), ..Self::default() }
+    }
+
+    /// All paths, in the order in which they are packed.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        let Self { read, write, read_if_there, write_if_there } = self;
+        read.iter().chain(write).chain(read_if_there).chain(write_if_there)
     }
 }
 
@@ -252,7 +262,7 @@ mod tests {
 
     #[test]
     fn the_system_has_programs_and_no_secrets() {
-        let FileRules { read, write } = FileRules::system();
+        let FileRules { read, write, .. } = FileRules::system();
         assert!(read.contains(&"/usr".into()), "{read:?}");
         assert!(write.contains(&"/dev/null".into()), "{write:?}");
         for path in ["/", "/etc", "/home", "/root", "/tmp", "/var", "/run", "/proc", "/dev"] {

@@ -137,9 +137,13 @@ fn what_a_killed_bridge_left_goes_with_the_next_start() {
     for length in [0, 90] {
         let place = Place::new();
         let jobs = jobs(&place, length).display().to_string();
+        // Of these bridges alone: any other that starts would sweep here, too.
+        let own = tempfile::Builder::new().prefix("t").rand_bytes(4).tempdir().unwrap();
+        let tmp = own.path().display().to_string();
         let start = || {
             let kept = place.fixture("basic").with("mode", "stateful");
-            place.plan([kept]).variable("MCPO_JOBS_DIR", &jobs).start()
+            let plan = place.plan([kept]).variable("MCPO_JOBS_DIR", &jobs);
+            plan.variable("TMPDIR", &tmp).start()
         };
         let (killed, beside) = (start(), start());
         let (left, _) = temporary(&killed, "fixture", ADA);

@@ -56,7 +56,7 @@ impl Walls {
     pub fn new(server: &Server, support: &Support, private: &[PathBuf]) -> Self {
         let wanted = server.isolation.clone();
         let files = (wanted.level >= Level::Confined).then(|| {
-            let FileRules { mut read, mut write } = FileRules::system();
+            let FileRules { mut read, mut write, .. } = FileRules::system();
             read.extend(wanted.read.iter().cloned());
             read.extend(server.cwd.clone());
             if let Ok(program) = &server.program {
@@ -99,9 +99,13 @@ impl Walls {
             file_size_bytes: wanted.file_size_bytes,
         };
         let files = self.files.as_ref().map(|files| {
-            let mut rules = FileRules { read: files.read.now(), write: files.write.now() };
-            rules.write.push(home.to_owned());
-            rules
+            let Files { read, write } = files;
+            FileRules {
+                read: read.named.clone(),
+                write: write.named.iter().cloned().chain([home.to_owned()]).collect(),
+                read_if_there: read.beside.clone(),
+                write_if_there: write.beside.clone(),
+            }
         });
         command.confinement = Confinement {
             deny_calls: files.is_some(),

@@ -131,6 +131,14 @@ pub(crate) fn keep_to(
             allowed.map_err(|error| (Step::FilePath(place), error))?;
         }
     }
+    let read = files.read_if_there.iter().map(|path| (*path, READ));
+    let write = files.write_if_there.iter().map(|path| (*path, WRITE));
+    for (path, rights) in read.chain(write) {
+        match allow(ruleset, path, rights & handled) {
+            Ok(()) | Err(libc::ENOENT) => {}
+            Err(error) => return Err((FILES, error)),
+        }
+    }
     let proc = if all_of_proc { c"/proc" } else { c"/proc/self" };
     allow(ruleset, proc, READ & handled).map_err(|error| (FILES, error))?;
     // SAFETY: no memory is involved; the descriptor is ours, and closed on exec like all others.

@@ -19,7 +19,7 @@ use libc::{c_char, c_int, c_long, c_uint};
 use crate::unix::errno;
 
 /// More places to write than this are refused.
-const MOST_PLACES: usize = 64;
+const MOST_PLACES: usize = 1024;
 
 /// From <linux/mount.h>.
 #[repr(C)]
@@ -55,15 +55,18 @@ pub(crate) fn mount_proc() -> Result<(), c_int> {
 
 /// Makes everything read-only but these places and what is below them. Devices can still be written
 /// to. Runs between fork and exec.
-pub(crate) fn keep_read_only_but(places: &[&CStr]) -> Result<(), c_int> {
+pub(crate) fn keep_read_only_but<'p>(
+    places: impl Iterator<Item = &'p CStr> + Clone,
+) -> Result<(), c_int> {
     let mut kept = [-1; MOST_PLACES];
-    let kept = kept.get_mut(..places.len()).ok_or(libc::E2BIG)?;
+    let count = places.clone().count();
+    let kept = kept.get_mut(..count).ok_or(libc::E2BIG)?;
     // Taken out of the tree first, they stay as they are.
-    for (place, kept) in places.iter().zip(&mut *kept) {
+    for (place, kept) in places.clone().zip(&mut *kept) {
         *kept = clone_tree(place)?;
     }
     set_read_only()?;
-    for (place, kept) in places.iter().zip(kept) {
+    for (place, kept) in places.zip(kept) {
         put_tree(*kept, place)?;
     }
     Ok(())

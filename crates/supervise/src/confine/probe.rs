@@ -96,7 +96,7 @@ fn try_here(mouth: &OwnedFd, filters: &Filters, maps: &UserMaps) {
         if is_root && mounts::mount_proc().is_ok() {
             say(OWN_PROC);
         }
-        if mounts::keep_read_only_but(&[]).is_ok() {
+        if mounts::keep_read_only_but(std::iter::empty()).is_ok() {
             say(OWN_MOUNTS);
         }
     }

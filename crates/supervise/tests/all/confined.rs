@@ -18,6 +18,7 @@ tests! {
     no_file_outside_can_be_emptied
     devices_cannot_be_made
     a_path_that_is_missing_is_named
+    a_path_that_may_be_gone_is_not_missed
     a_program_outside_of_its_files_does_not_start
     dangerous_calls_are_refused
     what_others_do_with_their_files_cannot_be_watched
@@ -151,6 +152,27 @@ async fn a_path_that_is_missing_is_named(spawner: Spawner) {
             assert!(matches!(error, SpawnError::Impossible { .. }), "{error}");
         }
     }
+}
+
+async fn a_path_that_may_be_gone_is_not_missed(spawner: Spawner) {
+    let place = Place::new();
+    let mut rules = place.rules();
+    rules.read_if_there = vec!["/no/such/place".into(), place.secret.clone()];
+    let beside = place.secret.parent().unwrap().join("open");
+    fs::create_dir(&beside).unwrap();
+    rules.write_if_there = vec!["/no/such/place".into(), beside.clone()];
+    let confinement = Confinement { files: Some(rules), ..Confinement::default() };
+    let new = beside.join("new").display().to_string();
+    check(
+        &spawner,
+        &confinement,
+        &[
+            (&["read", &place.secret()], "ok"),
+            (&["write", &place.secret()], "EACCES|EROFS"),
+            (&["create", &new], "ok"),
+        ],
+    )
+    .await;
 }
 
 async fn a_program_outside_of_its_files_does_not_start(spawner: Spawner) {
