@@ -20,6 +20,7 @@ mod isolation;
 mod jobs;
 mod learning;
 mod limits;
+mod links;
 mod logs;
 mod metrics;
 mod questions;

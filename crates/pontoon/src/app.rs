@@ -27,6 +27,7 @@ use crate::front::guard::Guard;
 use crate::front::http::{self, Site};
 use crate::front::identity::Identities;
 use crate::front::leave::LINGER;
+use crate::front::origin::Origins;
 use crate::front::token::Verifier;
 use crate::held_bytes::HeldBytes;
 use crate::ids::Ids;
@@ -156,6 +157,7 @@ impl App {
                     .clone()
                     .map(|secret| Verifier { secret, max_age: config.owui_jwt_max_age }),
             ),
+            origins: Origins::new(&config.base_url),
             store: around.store.clone(),
             min_free_disk: config.min_free_disk,
             links: Arc::clone(&around.links),

@@ -51,8 +51,37 @@ pub struct Person {
     pub headers: Vec<(String, String)>,
     /// Where it calls from, as far as that is known.
     pub address: IpAddr,
-    /// Where this client reaches us, such as `http://127.0.0.1:8080`.
-    pub origin: Option<Arc<str>>,
+    /// Where this client reaches us.
+    pub origin: Origin,
+}
+
+/// Where a client reaches us, such as `http://127.0.0.1:8080`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// An address that a browser can open as well.
+    Public(Arc<str>),
+    /// An address that may be good for this client alone, such as a name in a network of containers.
+    Inside(Arc<str>),
+    /// Nothing is known of it.
+    Unknown,
+}
+
+impl Origin {
+    /// What links for people begin with; empty where they can only begin at the root of a host.
+    pub fn base(&self) -> &str {
+        match self {
+            Self::Public(address) => address,
+            Self::Inside(_) | Self::Unknown => "",
+        }
+    }
+
+    /// What addresses for the client itself begin with, which are always absolute.
+    pub fn address(&self) -> &str {
+        match self {
+            Self::Public(address) | Self::Inside(address) => address,
+            Self::Unknown => "http://localhost",
+        }
+    }
 }
 
 impl Person {
@@ -63,7 +92,7 @@ impl Person {
             user: Vec::new(),
             headers: Vec::new(),
             address: IpAddr::V6(Ipv6Addr::LOCALHOST),
-            origin: None,
+            origin: Origin::Unknown,
         })
     }
 

@@ -112,7 +112,11 @@ fn owned(headers: &[(&str, &str)]) -> Headers {
 }
 
 fn add(request: Request, headers: &Headers) -> Request {
-    headers.iter().fold(request, |request, (name, value)| request.header(name, value))
+    headers.iter().fold(request, |request, (name, value)| match name.eq_ignore_ascii_case("host") {
+        // There must be one and no more.
+        true => request.with(name, value),
+        false => request.header(name, value),
+    })
 }
 
 impl Legacy {

@@ -167,14 +167,10 @@ impl Record<'_> {
     }
 
     fn offer(&self, job: &Job, made: &Made, client: &Client, now: SystemTime) -> Offer {
-        let url = self.back.around.links.url(job.id(), &made.path, now);
-        // A client wants an absolute address. Without one of ours, it is where it reached us.
-        let uri = match url.starts_with('/') {
-            true => {
-                format!("{}{url}", client.person.origin.as_deref().unwrap_or("http://localhost"))
-            }
-            false => url.clone(),
-        };
+        let (links, origin) = (&self.back.around.links, &client.person.origin);
+        let job = job.id().to_string();
+        let url = links.url(origin.base(), &job, &made.path, now);
+        let uri = links.url(origin.address(), &job, &made.path, now);
         Offer { name: made.path.clone(), size: made.size, mime: made.mime, url, uri }
     }
 

@@ -3,13 +3,13 @@
 //! Each may be fine by itself; here is told what lets strangers in, what loses files, and what
 //! cannot mean what its author thinks.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 
+use super::reach::review_links;
 use super::remarks::{Place, Remarks, Weight};
 use super::secret::ApiKey;
 use super::settings::Settings;
-use super::values::host_of;
 use super::{Options, absolute};
 
 /// A key shorter than this can be guessed.
@@ -23,7 +23,9 @@ pub(super) fn review(options: &Options, settings: &Settings, remarks: &mut Remar
     review_listening(options, settings, remarks);
     review_keys(options, settings, remarks);
     review_proxies(settings, remarks);
-    review_base_url(settings, remarks);
+    if !options.is_silent {
+        review_links(settings, remarks);
+    }
     review_folders(settings, remarks);
 }
 
@@ -117,23 +119,6 @@ fn review_proxies(settings: &Settings, remarks: &mut Remarks) {
                        to be any user; set MCPO_OWUI_JWT_SECRET or an API key, or give servers \
                        \"isolation\": {\"network\": \"none\"}";
         remarks.add(Weight::Warning, Place::Environment, "MCPO_TRUSTED_PROXIES", message);
-    }
-}
-
-/// A name that only a container network or this machine knows is no use in somebody's browser.
-fn review_base_url(settings: &Settings, remarks: &mut Remarks) {
-    let Some(host) = host_of(&settings.base_url) else { return };
-    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    let is_here = match address {
-        Ok(address) => address.to_canonical().is_loopback(),
-        Err(_) => !host.contains('.'),
-    };
-    if is_here {
-        let message = format!(
-            "browsers elsewhere cannot reach `{host}`, and links to files begin with it; write \
-             the name that people use, or leave it empty"
-        );
-        remarks.add(Weight::Warning, Place::Environment, "MCPO_BASE_URL", message);
     }
 }
 
@@ -263,24 +248,6 @@ mod tests {
             check(&[("MCPO_TRUSTED_PROXIES", trusted), ("MCPO_API_KEY", "12345678")], &[]);
         }
         check(&[("MCPO_TRUSTED_PROXIES", "192.0.2.1, fd00::/8")], &[]);
-    }
-
-    #[test]
-    fn a_base_url_that_browsers_cannot_reach_warns() {
-        for (url, host) in [
-            ("http://nginx", "nginx"),
-            ("http://localhost:8080/x", "localhost"),
-            ("http://127.0.0.1:8080", "127.0.0.1"),
-            ("http://[::1]", "[::1]"),
-        ] {
-            let told = format!(
-                "Warning: MCPO_BASE_URL: browsers elsewhere cannot reach `{host}`, and links to \
-                 files begin with it; write the name that people use, or leave it empty"
-            );
-            check(&[("MCPO_BASE_URL", url)], &[&told]);
-        }
-        check(&[("MCPO_BASE_URL", "https://tools.example.org")], &[]);
-        check(&[("MCPO_BASE_URL", "http://10.0.0.1")], &[]);
     }
 
     #[test]

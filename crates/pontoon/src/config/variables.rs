@@ -260,8 +260,10 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "MCPO_BASE_URL",
         default: "empty",
         doc: "What links to files begin with, as a browser reaches Pontoon: such as \
-              `https://tools.example.org`. Without it, links in texts and headers begin with \
-              `/files`, and the `uri` of a block with the scheme and host that the client called.",
+              `https://tools.example.org`. Without it, links begin with the host that a direct \
+              client called, or with what a proxy of `MCPO_TRUSTED_PROXIES` forwards \
+              (`X-Forwarded-Host`, `-Proto`, `-Port`, `-Prefix`, or `Forwarded`); with `/files` \
+              where a browser knows neither, and then the start warns.",
         read: |settings, text| values::base_url(text).map(|value| settings.base_url = value),
     },
     Variable {

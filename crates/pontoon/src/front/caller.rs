@@ -7,11 +7,10 @@
 use std::sync::Arc;
 
 use hyper::HeaderMap;
-use hyper::header::HOST;
 use uuid::Uuid;
 
 use super::identity::Identity;
-use crate::client::{Key, Person, Principal};
+use crate::client::{Key, Origin, Person, Principal};
 use crate::config::{KeyName, Server, SessionKey};
 
 /// Headers that are never handed to a server: they are for us, or for a proxy.
@@ -32,7 +31,7 @@ impl Caller {
         identity: Identity,
         headers: &HeaderMap,
         ours: &[&str],
-        is_secure: bool,
+        origin: Origin,
         server: &Server,
     ) -> Self {
         let principal = match (&identity.user, &identity.key) {
@@ -57,14 +56,12 @@ impl Caller {
                 .collect(),
             false => Vec::new(),
         };
-        let scheme = if is_secure { "https" } else { "http" };
-        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
         let person = Arc::new(Person {
             principal,
             user,
             headers: headers_for(server),
             address: identity.address,
-            origin: host.map(|host| format!("{scheme}://{host}").into()),
+            origin,
         });
         Self { identity, person }
     }
@@ -142,7 +139,7 @@ mod tests {
 
     fn key(identity: Identity, session: Option<&str>, rule: SessionKey) -> String {
         let server = server(rule, Workspace::Session);
-        let caller = Caller::new(identity, &HeaderMap::new(), &[], false, &server);
+        let caller = Caller::new(identity, &HeaderMap::new(), &[], Origin::Unknown, &server);
         let session = session.map(Arc::from);
         caller.key(session.as_ref(), &server).to_string()
     }
@@ -206,7 +203,7 @@ mod tests {
         let person = Identity { key: Some(KeyName::Named("me".into())), ..unnamed() };
         assert_eq!(key(person, None, SessionKey::Auto), hash);
         let stateless = server(SessionKey::Auto, Workspace::Job);
-        let caller = Caller::new(unnamed(), &HeaderMap::new(), &[], false, &stateless);
+        let caller = Caller::new(unnamed(), &HeaderMap::new(), &[], Origin::Unknown, &stateless);
         assert_eq!(caller.key(None, &stateless).to_string(), hash);
     }
 

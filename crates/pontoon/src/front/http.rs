@@ -28,6 +28,7 @@ use super::downloads;
 use super::guard::Guard;
 use super::identity::Identities;
 use super::leave;
+use super::origin::Origins;
 use super::respond::{Answer, Why, empty, error, retry_after};
 use super::sse::{self, Streams};
 use super::streamable;
@@ -69,6 +70,8 @@ pub struct Site {
     pub auth: Auth,
     /// How requests are identified.
     pub identities: Identities,
+    /// Where clients reach us.
+    pub origins: Origins,
     /// Where jobs are.
     pub store: Store,
     /// With less than this free, no new job is made.
@@ -349,10 +352,10 @@ fn caller(
     site.metrics.request_from(identity.address);
     let entry = site.sessions.entries().get(server).cloned();
     let entry = entry.ok_or_else(|| (who(), Box::new(unknown_server(site, server))))?;
-    let is_secure = site.identities.is_secure(headers, peer);
+    let origin = site.origins.of(headers, site.identities.is_trusted(peer));
     // Without a key of ours, people are told apart by what they show there.
     let ours = pass.map_or(&["authorization"][..], |pass| pass.headers);
-    let caller = Caller::new(identity, headers, ours, is_secure, &entry.back.server);
+    let caller = Caller::new(identity, headers, ours, origin, &entry.back.server);
     Ok((entry, caller))
 }
 

@@ -92,14 +92,13 @@ impl Identities {
 
     /// Where a request comes from, as far as that is known.
     pub fn address(&self, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
-        let is_trusted = |address| self.trusted.iter().any(|block| block.contains(address));
+        let is_trusted = |address| self.is_trusted(address);
         client_address(headers, peer, is_trusted).map_or(peer, |client| client.address)
     }
 
-    /// Whether the client itself speaks TLS, to a trusted proxy that says so.
-    pub fn is_secure(&self, headers: &HeaderMap, peer: IpAddr) -> bool {
-        let proto = headers.get("x-forwarded-proto").map(|value| value.as_bytes());
-        proto == Some(b"https") && self.trusted.iter().any(|block| block.contains(peer))
+    /// Whether a peer is believed about those it speaks for.
+    pub fn is_trusted(&self, peer: IpAddr) -> bool {
+        self.trusted.iter().any(|block| block.contains(peer))
     }
 
     /// Whether a trusted proxy has this address.
@@ -114,7 +113,7 @@ impl Identities {
         key: Option<&KeyName>,
         now: SystemTime,
     ) -> Result<Identity, Refused> {
-        let is_trusted = |address| self.trusted.iter().any(|block| block.contains(address));
+        let is_trusted = |address| self.is_trusted(address);
         let client = client_address(headers, peer, is_trusted)?;
         let (user, chat) = match is_trusted(peer) || key.is_some() {
             true => self.user_and_chat(headers, now)?,

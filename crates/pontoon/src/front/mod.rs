@@ -15,6 +15,7 @@ pub mod http;
 pub mod identity;
 pub mod leave;
 pub mod link;
+pub mod origin;
 pub mod post;
 pub mod ranges;
 pub mod respond;

@@ -7,7 +7,6 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use uuid::Uuid;
 
 use crate::mac::{MacKey, Signing};
 
@@ -34,8 +33,8 @@ impl fmt::Debug for Links {
 }
 
 impl Links {
-    /// Links that begin with `base_url` (empty: they begin at the root of the host), signed and
-    /// good for `expiry` where there is a secret.
+    /// Links that begin with `base_url` (empty: with where a client reaches us), signed and good for
+    /// `expiry` where there is a secret.
     pub fn new(base_url: &str, secret: Option<&[u8]>, expiry: Duration) -> Self {
         let key = secret.map(MacKey::new);
         Self { base_url: base_url.trim_end_matches('/').to_owned(), key, expiry }
@@ -46,13 +45,15 @@ impl Links {
         self.key.is_some()
     }
 
-    /// The address of a file of a job.
-    pub fn url(&self, job: Uuid, path: &str, now: SystemTime) -> String {
+    /// The address of a file of a job, for a client that reaches us at `origin`; our own base comes
+    /// before that.
+    pub fn url(&self, origin: &str, job: &str, path: &str, now: SystemTime) -> String {
         let encoded = utf8_percent_encode(path, ENCODED);
-        let plain = format!("{}/files/{job}/{encoded}", self.base_url);
+        let base = if self.base_url.is_empty() { origin } else { &self.base_url };
+        let plain = format!("{base}/files/{job}/{encoded}");
         let Some(key) = &self.key else { return plain };
         let until = seconds(now + self.expiry);
-        let signature = signing(key, &job.to_string(), path, until).finish();
+        let signature = signing(key, job, path, until).finish();
         let signature: String = signature.iter().map(|byte| format!("{byte:02x}")).collect();
         format!("{plain}?exp={until}&sig={signature}")
     }
@@ -115,7 +116,7 @@ fn seconds(time: SystemTime) -> u64 {
 mod tests {
     use super::*;
 
-    const JOB: Uuid = Uuid::from_u128(0x1234_5678_9abc_4def_8123_4567_89ab_cdef);
+    const JOB: &str = "12345678-9abc-4def-8123-456789abcdef";
     const HOUR: Duration = Duration::from_secs(3600);
 
     fn now() -> SystemTime {
@@ -128,27 +129,39 @@ mod tests {
 
     /// The query of a signed link to `path`.
     fn query(path: &str) -> String {
-        signed().url(JOB, path, now()).split_once('?').unwrap().1.to_owned()
+        signed().url("", JOB, path, now()).split_once('?').unwrap().1.to_owned()
     }
 
     fn check(path: &str, query: &str, after: Duration, good: bool) {
         let links = signed();
-        let found = links.check(&JOB.to_string(), path, Some(query), now() + after);
+        let found = links.check(JOB, path, Some(query), now() + after);
         assert_eq!(found, good, "{path:?} with {query:?}");
     }
 
     #[test]
     fn a_link_without_a_base_begins_at_the_root() {
         let links = Links::new("", None, HOUR);
-        let url = links.url(JOB, "売上/a b%?#.txt", now());
+        let url = links.url("", JOB, "売上/a b%?#.txt", now());
         assert_eq!(url, format!("/files/{JOB}/%E5%A3%B2%E4%B8%8A/a%20b%25%3F%23.txt"));
         assert!(!links.is_signed());
-        assert!(links.check(&JOB.to_string(), "anything", None, now()));
+        assert!(links.check(JOB, "anything", None, now()));
+    }
+
+    #[test]
+    fn the_base_comes_before_where_a_client_reaches_us() {
+        let check = |base: &str, origin: &str, expected: &str| {
+            let url = Links::new(base, None, HOUR).url(origin, JOB, "a", now());
+            assert_eq!(url, format!("{expected}/files/{JOB}/a"));
+        };
+        check("", "", "");
+        check("", "http://host:1", "http://host:1");
+        check("https://base/x/", "http://host:1", "https://base/x");
+        check("https://base", "", "https://base");
     }
 
     #[test]
     fn a_signed_link_holds_until_it_ends() {
-        let url = signed().url(JOB, "a.txt", now());
+        let url = signed().url("", JOB, "a.txt", now());
         assert!(
             url.starts_with(&format!("https://tools.example.org/files/{JOB}/a.txt?exp=18000036"))
         );
@@ -161,10 +174,10 @@ mod tests {
     #[test]
     fn a_signed_link_is_good_for_its_file_only() {
         check("b.txt", &query("a.txt"), Duration::ZERO, false);
-        let other = Uuid::from_u128(1).to_string();
-        assert!(!signed().check(&other, "a.txt", Some(&query("a.txt")), now()));
-        assert!(!signed().check(&JOB.to_string(), "a.txt", None, now()));
-        let stranger = Links::new("", Some(b"another secret"), HOUR).url(JOB, "a.txt", now());
+        let other = "00000000-0000-0000-0000-000000000001";
+        assert!(!signed().check(other, "a.txt", Some(&query("a.txt")), now()));
+        assert!(!signed().check(JOB, "a.txt", None, now()));
+        let stranger = Links::new("", Some(b"another secret"), HOUR).url("", JOB, "a.txt", now());
         check("a.txt", stranger.split_once('?').unwrap().1, Duration::ZERO, false);
     }
 

@@ -1,0 +1,128 @@
+//! Where links lead: from the host a client used, from what a trusted proxy forwards, and to the newest
+//! version of a file.
+
+use pontoon_tests::client::{Modern, Request, Response, Speaker};
+use pontoon_tests::rig::{Plan, Rig, wait_until};
+use serde_json::json;
+
+use crate::{fixture, plan};
+
+type Headers<'a> = &'a [(&'a str, &'a str)];
+
+/// What a call that writes `a.txt` is answered.
+fn write(rig: &Rig, headers: Headers<'_>, text: &str) -> Response {
+    let mut client = Modern::with(&rig.endpoint("fixture"), headers);
+    let response = client.call(1, "write_file", json!({"name": "a.txt", "text": text}));
+    assert!(response.tool_text().is_some(), "{}", response.text());
+    response
+}
+
+/// The texts of the `resource` blocks of an answer.
+fn notes(response: &Response) -> Vec<String> {
+    let content = response.answer()["result"]["content"].clone();
+    let blocks = content.as_array().cloned().unwrap_or_default();
+    let texts = blocks.iter().filter_map(|block| block["resource"]["text"].as_str());
+    texts.map(str::to_owned).collect()
+}
+
+/// The addresses in the Markdown links of an answer.
+fn addresses(response: &Response) -> Vec<String> {
+    let notes = notes(response).join("\n");
+    let links = notes.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    links.map(str::to_owned).collect()
+}
+
+/// What stands before `/files/` in the first link for people, and in the `uri` for the client.
+fn bases(response: &Response) -> (String, String) {
+    let base = |url: &str| url[..url.find("/files/").unwrap_or_else(|| panic!("{url}"))].to_owned();
+    let answer = response.answer();
+    let blocks = answer["result"]["content"].as_array().unwrap();
+    let link = blocks.iter().find(|block| block["type"] == "resource_link").unwrap();
+    let header = response.head.header("link").unwrap().trim_start_matches('<').to_owned();
+    let told = base(&addresses(response)[0]);
+    assert_eq!(base(&header), told, "the header says the same");
+    (told, base(link["uri"].as_str().unwrap()))
+}
+
+/// What is found at an address that begins with `base`.
+fn open(rig: &Rig, url: &str, base: &str) -> Response {
+    let path = url.strip_prefix(base).unwrap_or_else(|| panic!("{url}"));
+    Request::new("GET", path).send(rig.address()).unwrap()
+}
+
+fn behind_proxy() -> Plan {
+    plan([fixture("stateless")]).variable("MCPO_TRUSTED_PROXIES", "127.0.0.0/8")
+}
+
+#[test]
+fn a_direct_client_gets_links_from_the_host_it_used() {
+    let rig =
+        plan([fixture("stateless")]).variable("MCPO_ALLOWED_HOSTS", "tools.example.org").start();
+    let forged: Headers<'_> = &[
+        ("X-Forwarded-Host", "evil.example"),
+        ("X-Forwarded-Proto", "https"),
+        ("X-Forwarded-Port", "1"),
+        ("X-Forwarded-Prefix", "/evil"),
+        ("Forwarded", "host=evil.example;proto=https"),
+    ];
+    let port = rig.address().port();
+    for host in
+        [format!("127.0.0.1:{port}"), format!("localhost:{port}"), "Tools.Example.org".into()]
+    {
+        let base = format!("http://{}", host.to_lowercase());
+        for others in [&[][..], forged] {
+            let headers = [&[("Host", host.as_str())], others].concat();
+            let response = write(&rig, &headers, "mine");
+            assert_eq!(bases(&response), (base.clone(), base.clone()), "{headers:?}");
+            let [url, ..] = &addresses(&response)[..] else { panic!("{}", response.text()) };
+            assert_eq!(open(&rig, url, &base).text(), "mine");
+        }
+    }
+    // The guard knows these hosts, but in a link they would be nonsense.
+    let response = write(&rig, &[("Host", "localhost:+80")], "mine");
+    assert_eq!(bases(&response).0, "");
+    rig.stop();
+}
+
+#[test]
+fn behind_a_trusted_proxy_links_begin_with_what_it_forwards() {
+    let rig = behind_proxy().start();
+    let check = |headers: Headers<'_>, expected: &str| {
+        assert_eq!(bases(&write(&rig, headers, "x")).0, expected, "{headers:?}");
+    };
+    let host = ("X-Forwarded-Host", "tools.example.org");
+    check(&[host], "http://tools.example.org");
+    check(&[host, ("X-Forwarded-Proto", "https")], "https://tools.example.org");
+    check(&[host, ("X-Forwarded-Port", "8443")], "http://tools.example.org:8443");
+    check(&[host, ("X-Forwarded-Prefix", "/bridge/")], "http://tools.example.org/bridge");
+    check(
+        &[("Forwarded", "for=1.2.3.4;host=\"a.example:81\";proto=https")],
+        "https://a.example:81",
+    );
+    // The last word is the nearest proxy's; what stands before came from outside.
+    check(&[("X-Forwarded-Host", "evil.example, tools.example.org")], "http://tools.example.org");
+    check(&[("X-Forwarded-Host", "evil.example\"/x")], "");
+    // A name that only containers know opens in no browser, and nothing was said of another.
+    check(&[("X-Forwarded-Host", "nginx")], "");
+    check(&[], "");
+    let uri = bases(&write(&rig, &[("X-Forwarded-Host", "nginx")], "x")).1;
+    assert_eq!(uri, "http://nginx", "the client itself knows it");
+    let told = || rig.log().matches("links begin with /files").count();
+    wait_until("it is told", std::time::Duration::from_secs(10), || told() == 1);
+    rig.stop();
+}
+
+#[test]
+fn a_base_url_wins_over_every_host() {
+    let base = "https://tools.example.org/x";
+    for proxies in ["192.0.2.1", "127.0.0.0/8"] {
+        let plan = plan([fixture("stateless")]).variable("MCPO_TRUSTED_PROXIES", proxies);
+        let rig = plan.variable("MCPO_BASE_URL", base).start();
+        for headers in [&[][..], &[("X-Forwarded-Host", "other.example")]] {
+            let response = write(&rig, headers, "mine");
+            assert_eq!(bases(&response), (base.to_owned(), base.to_owned()));
+            assert_eq!(open(&rig, &addresses(&response)[0], base).text(), "mine");
+        }
+        rig.stop();
+    }
+}
