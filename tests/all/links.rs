@@ -5,7 +5,7 @@ use pontoon_tests::client::{Modern, Request, Response, Speaker};
 use pontoon_tests::rig::{Plan, Rig, wait_until};
 use serde_json::json;
 
-use crate::{fixture, plan};
+use crate::{fixture, plan, rig};
 
 type Headers<'a> = &'a [(&'a str, &'a str)];
 
@@ -125,4 +125,36 @@ fn a_base_url_wins_over_every_host() {
         }
         rig.stop();
     }
+}
+
+#[test]
+fn pictures_may_be_shown_by_pages_of_other_origins_and_nothing_else() {
+    let rig = rig([fixture("stateless")]);
+    let check = |name: &str, policy: &str| {
+        let mut client = Modern::new(&rig.endpoint("fixture"));
+        let response = client.call(1, "write_file", json!({"name": name, "text": "<script>"}));
+        let [url, ..] = &addresses(&response)[..] else { panic!("{}", response.text()) };
+        let path = &url[url.find("/files/").unwrap()..];
+        let found = Request::new("GET", path).send(rig.address()).unwrap();
+        let tag = found.head.header("etag").unwrap().to_owned();
+        let again = Request::new("GET", path).header("If-None-Match", &tag).send(rig.address());
+        let part = Request::new("GET", path).header("Range", "bytes=0-1").send(rig.address());
+        for (found, status) in [(&found, 200), (&again.unwrap(), 304), (&part.unwrap(), 206)] {
+            let header = |name| found.head.header(name).unwrap_or_default();
+            assert_eq!(found.status(), status);
+            assert_eq!(header("cross-origin-resource-policy"), policy, "{name} {status}");
+            assert_eq!(header("x-content-type-options"), "nosniff");
+            assert_eq!(header("content-security-policy"), "sandbox; default-src 'none'");
+        }
+        assert!(found.head.header("content-disposition").unwrap().starts_with("attachment;"));
+    };
+    for name in ["a.png", "a.PNG", "a.jpg", "a.jpeg", "a.gif", "a.webp"] {
+        check(name, "cross-origin");
+    }
+    for name in ["a.svg", "a.html", "a.png.html", "a.txt", "a.pdf", "a.mp4", "a.bmp", "png"] {
+        check(name, "same-origin");
+    }
+    let missing = rig.get("/files/0f6c1d1e-3c5b-4a5e-9d53-0a1b2c3d4e5f/a.png");
+    assert_eq!(missing.head.header("cross-origin-resource-policy"), Some("same-origin"));
+    rig.stop();
 }

@@ -1,7 +1,7 @@
 //! `/files/{job}/{path}`: what tools have made, for people to download.
 //!
-//! Whatever it is, it comes as an attachment that no browser runs as a page of ours. Which files a
-//! job offers, and whether a link is good, is decided by whoever is asked to open it.
+//! Whatever it is, it comes as an attachment that no browser runs as a page of ours. Only pictures may be
+//! shown by pages of other origins, such as that of the chat they were made in. Which files a job offers, and whether a link is good, is decided by whoever is asked to open it.
 
 use std::fmt::Write;
 use std::os::unix::fs::MetadataExt;
@@ -41,6 +41,12 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'`')
     .remove(b'|')
     .remove(b'~');
+
+/// Pictures that are nothing but pictures: an SVG may hold scripts, and is none of them.
+const PICTURES: [&str; 4] = ["image/gif", "image/jpeg", "image/png", "image/webp"];
+
+/// The header that says which pages may show an answer.
+const RESOURCE_POLICY: &str = "cross-origin-resource-policy";
 
 /// Answers a request to `/files/...`. `open` opens the file behind a link, if the link is good; it
 /// may block.
@@ -99,6 +105,9 @@ fn send(method: &Method, headers: &HeaderMap, download: Download, version: &Vers
         headers.insert(LAST_MODIFIED, value(&httpdate::fmt_http_date(modified)));
     }
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    if PICTURES.contains(&mime) {
+        headers.insert(RESOURCE_POLICY, HeaderValue::from_static("cross-origin"));
+    }
     match status {
         206 => {
             let text = format!("bytes {}-{}/{size}", part.start, part.end - 1);
@@ -148,7 +157,7 @@ fn secured(mut answer: Answer) -> Answer {
     for (name, text) in all {
         headers.insert(name, HeaderValue::from_static(text));
     }
-    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
+    headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
     answer
 }
 
