@@ -1,7 +1,7 @@
 //! Where links lead: from the host a client used, from what a trusted proxy forwards, and to the newest
 //! version of a file.
 
-use pontoon_tests::client::{Modern, Request, Response, Speaker};
+use pontoon_tests::client::{Client, ERAS, Modern, Request, Response, Speaker};
 use pontoon_tests::rig::{Plan, Rig, wait_until};
 use serde_json::json;
 
@@ -157,4 +157,33 @@ fn pictures_may_be_shown_by_pages_of_other_origins_and_nothing_else() {
     let missing = rig.get("/files/0f6c1d1e-3c5b-4a5e-9d53-0a1b2c3d4e5f/a.png");
     assert_eq!(missing.head.header("cross-origin-resource-policy"), Some("same-origin"));
     rig.stop();
+}
+
+#[test]
+fn a_link_of_the_server_itself_is_also_said_in_words() {
+    let uri = "https://reports.example.org/7";
+    let told = format!("[a report]({uri})");
+    for mode in ["stateless", "stateful"] {
+        let rig = rig([fixture(mode)]);
+        for era in ERAS {
+            let mut client = Client::new(era, &rig.endpoint("fixture"));
+            let response = client.call(1, "refer", json!({"uri": uri, "text": "made"}));
+            let notes = notes(&response).join("\n");
+            assert!(notes.contains(&told), "{mode} {era:?}: {}", response.text());
+            assert_eq!(response.text().matches("\"type\":\"resource_link\"").count(), 1);
+            client.end();
+        }
+        let mut client = Modern::new(&rig.endpoint("fixture"));
+        let response = client.call(1, "refer", json!({"uri": uri, "text": format!("at {uri}")}));
+        assert_eq!(notes(&response), [""; 0], "its text says it already");
+        drop(client);
+        rig.stop();
+    }
+    for files in ["header", "off"] {
+        let rig = rig([fixture("stateless").with("files", files)]);
+        let mut client = Modern::new(&rig.endpoint("fixture"));
+        let response = client.call(1, "refer", json!({"uri": uri, "text": "made"}));
+        assert_eq!(notes(&response), [""; 0], "{files}: the answer is as it was");
+        rig.stop();
+    }
 }

@@ -91,7 +91,7 @@ pub fn with_files(
 }
 
 /// A name as the text of a Markdown link.
-fn label(name: &str) -> String {
+pub(super) fn label(name: &str) -> String {
     name.replace('\\', "\\\\").replace('[', "\\[").replace(']', "\\]")
 }
 

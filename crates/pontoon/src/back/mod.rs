@@ -17,6 +17,7 @@ pub mod link;
 pub mod listen;
 pub mod live;
 pub mod mailbox;
+mod mentions;
 pub mod parking;
 pub mod place;
 pub mod pool;

@@ -16,6 +16,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::Back;
 use super::answer::{self, Offer};
 use super::children::Lease;
+use super::mentions::with_mentions;
 use super::place::{OwnJob, Place, blocking};
 use crate::call::{CallError, Receipt};
 use crate::client::Client;
@@ -148,6 +149,10 @@ impl Record<'_> {
         }
         let Adopted { mut made, too_large } = self.made(before, &answer).await?;
         made.extend(self.embedded(&answer).await?);
+        let answer = match self.back.server.files {
+            Files::Append => with_mentions(answer),
+            Files::Header | Files::Off => answer,
+        };
         let Some(job) = self.job() else { return Ok((answer, None, made)) };
         let now = SystemTime::now();
         let told = made.iter().take(MAX_OFFERS);

@@ -89,6 +89,20 @@ pub(super) fn tools() -> Vec<Tool> {
             slow,
             write_file,
         ),
+        tool(
+            "refer",
+            "Gives a link.",
+            form(&[("uri", string()), ("text", string())]),
+            quick,
+            |call| {
+                let arguments =
+                    string_of(call, "uri").and_then(|uri| Ok((uri, string_of(call, "text")?)));
+                with(arguments, |(uri, said)| {
+                    let link = json!({ "type": "resource_link", "uri": uri, "name": "a report" });
+                    Ok(json!({ "content": [{ "type": "text", "text": said }, link] }))
+                })
+            },
+        ),
         tool("crash", "Dies.", nothing(), quick, |_| {
             let _ = writeln!(io::stderr(), "fixture-server: crashing because it was asked to");
             std::process::exit(3);
