@@ -187,3 +187,53 @@ fn a_link_of_the_server_itself_is_also_said_in_words() {
         rig.stop();
     }
 }
+
+const ADA: Headers<'static> = &[("X-OpenWebUI-User-Id", "ada"), ("X-OpenWebUI-Chat-Id", "c1")];
+const BEN: Headers<'static> = &[("X-OpenWebUI-User-Id", "ben"), ("X-OpenWebUI-Chat-Id", "c1")];
+
+#[test]
+fn the_newest_version_of_a_file_of_a_chat_has_a_link_that_stays() {
+    for (mode, is_signed) in [("stateless", false), ("stateless", true), ("stateful", false)] {
+        let server = fixture(mode).with("workspace", "session");
+        let mut plan = plan([server]).variable("MCPO_TRUSTED_PROXIES", "127.0.0.0/8");
+        if is_signed {
+            plan = plan.variable("MCPO_LINK_SECRET", "a secret for links, long enough");
+        }
+        let rig = plan.start();
+        let links = |headers: Headers<'_>, text: &str| -> [String; 2] {
+            let found = addresses(&write(&rig, headers, text));
+            found.try_into().unwrap_or_else(|found| panic!("{found:?}"))
+        };
+        let [snapshot, newest] = links(ADA, "first");
+        let get = |path: &str| open(&rig, path, "");
+        assert_eq!(get(&newest).text(), "first");
+        let [later, again] = links(ADA, "second");
+        assert_eq!(get(&snapshot).text(), "first", "{mode}: a snapshot stays as it is");
+        assert_eq!(get(&later).text(), "second");
+        assert_eq!((get(&newest).text(), get(&again).text()), ("second".into(), "second".into()));
+        let path = |link: &str| link.split('?').next().unwrap().to_owned();
+        assert_eq!(path(&newest), path(&again), "{mode}: it is the same link");
+        let [_, other] = links(BEN, "of ben");
+        assert_ne!(path(&other), path(&newest));
+        // It opens this file and no other, and nothing beside the files.
+        let folder = newest.strip_suffix(newest.rsplit('/').next().unwrap()).unwrap();
+        for name in ["b.txt", "..%2fserver.log", "../server.log", "../files/a.txt", ".", ""] {
+            assert_eq!(get(&format!("{folder}{name}")).status(), 404, "{name}");
+        }
+        if is_signed {
+            assert_eq!(get(&path(&newest)).status(), 404, "without its signature");
+            let query = newest.split_once('?').unwrap().1;
+            assert_eq!(get(&format!("{}?{query}", path(&other))).status(), 404);
+        }
+        for entry in std::fs::read_dir(rig.directory().join("jobs/.sessions")).unwrap() {
+            std::fs::remove_dir_all(entry.unwrap().path()).unwrap();
+        }
+        assert_eq!(get(&newest).status(), 404, "{mode}: gone with its folder");
+        assert_eq!(get(&snapshot).status(), 200);
+        rig.stop();
+    }
+    // Where each call has a folder of its own there is no newer version.
+    let rig = behind_proxy().start();
+    assert_eq!(addresses(&write(&rig, ADA, "x")).len(), 1);
+    rig.stop();
+}

@@ -25,6 +25,8 @@ pub struct Offer {
     pub url: String,
     /// Where the client itself fetches it: an absolute address.
     pub uri: String,
+    /// Where a person fetches what later calls of the conversation make of it.
+    pub newest: Option<String>,
 }
 
 /// The answer with the files named in it; so many more there are that are not, and these were too
@@ -48,6 +50,9 @@ pub fn with_files(
         let (size, url) = (readable(offer.size), &offer.url);
         // Writing to a string cannot fail.
         let _ = write!(text, "\n- [{}]({url}) ({size}, until {expires})", label(&offer.name));
+        if let Some(newest) = &offer.newest {
+            let _ = write!(text, ", or [always its newest version]({newest})");
+        }
     }
     if more > 0 {
         let _ = write!(text, "\n- and {more} more, which are not named here");
@@ -228,6 +233,7 @@ mod tests {
             mime: "text/plain",
             url: format!("/files/j/{name}"),
             uri: format!("http://h/files/j/{name}"),
+            newest: None,
         }
     }
 
@@ -248,6 +254,16 @@ mod tests {
             r#"{{"id":1,"result":{{"content":[{{"type":"text","text":"x"}} ,{BLOCK},{LINK}],"n":1.0}}}}"#
         );
         check(answer, Revision::V2025_06_18, &expected);
+    }
+
+    #[test]
+    fn the_newest_version_stands_beside_the_file() {
+        let answer = Message::parse(&br#"{"id":1,"result":{"content":[]}}"#[..]).unwrap();
+        let offer = Offer { newest: Some("/files/n/a.txt".to_owned()), ..offer("a.txt") };
+        let answer = with_files(answer, &[offer], 0, &[], "tomorrow", Revision::V2025_03_26);
+        let told = "until tomorrow), or [always its newest version](/files/n/a.txt)\"";
+        let text = String::from_utf8(answer.text().to_vec()).unwrap();
+        assert!(text.contains(told), "{text}");
     }
 
     #[test]

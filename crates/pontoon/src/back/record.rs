@@ -148,6 +148,7 @@ impl Record<'_> {
             return Ok((answer, self.receipt(), Vec::new()));
         }
         let Adopted { mut made, too_large } = self.made(before, &answer).await?;
+        let in_workspace = made.len();
         made.extend(self.embedded(&answer).await?);
         let answer = match self.back.server.files {
             Files::Append => with_mentions(answer),
@@ -155,8 +156,14 @@ impl Record<'_> {
         };
         let Some(job) = self.job() else { return Ok((answer, None, made)) };
         let now = SystemTime::now();
-        let told = made.iter().take(MAX_OFFERS);
-        let offers: Vec<_> = told.map(|made| self.offer(&job, made, client, now)).collect();
+        let told = made.iter().take(MAX_OFFERS).enumerate();
+        let offers: Vec<_> = told
+            .map(|(index, made)| {
+                let newest = || self.newest(&made.path, client, now);
+                let newest = (index < in_workspace).then(newest).flatten();
+                Offer { newest, ..self.offer(&job, made, client, now) }
+            })
+            .collect();
         let more = made.len() - offers.len();
         let files = offers.iter().map(|offer| (offer.name.clone(), offer.url.clone())).collect();
         let receipt = Receipt { job: job.id(), files };
@@ -176,7 +183,15 @@ impl Record<'_> {
         let job = job.id().to_string();
         let url = links.url(origin.base(), &job, &made.path, now);
         let uri = links.url(origin.address(), &job, &made.path, now);
-        Offer { name: made.path.clone(), size: made.size, mime: made.mime, url, uri }
+        Offer { name: made.path.clone(), size: made.size, mime: made.mime, url, uri, newest: None }
+    }
+
+    /// Where the newest version of a file is, if the call worked where its conversation keeps its files.
+    fn newest(&self, path: &str, client: &Client, now: SystemTime) -> Option<String> {
+        let Site::Space(visit) = &self.site else { return None };
+        let around = &self.back.around;
+        let id = around.store.newest(visit.space(), path).ok()?;
+        Some(around.links.url(client.person.origin.base(), &id, path, now))
     }
 
     /// The files that are new or changed since the call began, in its job.

@@ -9,10 +9,13 @@ use uuid::Uuid;
 
 use super::beneath::{open_folder, open_to_read};
 use super::job::FILES;
+use super::key::TOKEN;
 use super::names::{is_served, media_type};
 use super::node::Node;
 use super::record::with_date;
-use super::root::Root;
+use super::root::{Root, SESSIONS};
+use super::session_space::is_space_name;
+use super::store::Inner;
 
 /// A file to be sent. Its size is what it was when it was opened.
 #[derive(Debug)]
@@ -34,12 +37,24 @@ pub struct Download {
 #[error("there is no such file")]
 pub struct NotServed;
 
-/// Opens the file `path` below `files/` of a job.
-pub(super) fn open(root: &Root, job: &str, path: &str) -> Result<Download, NotServed> {
-    if !is_job_name(job) || !is_served(path) {
+/// Opens the file `path` below `files/` of a job, or of a session's directory.
+pub(super) fn open(store: &Inner, job: &str, path: &str) -> Result<Download, NotServed> {
+    let folder = match session_of(store, job, path) {
+        Some(session) => format!("{SESSIONS}/{session}/{FILES}"),
+        None if is_job_name(job) => format!("{job}/{FILES}"),
+        None => return Err(NotServed),
+    };
+    if !is_served(path) {
         return Err(NotServed);
     }
-    open_plain(root, job, path).ok().flatten().ok_or(NotServed)
+    open_plain(&store.root, &folder, path).ok().flatten().ok_or(NotServed)
+}
+
+/// The session whose file `path` this id opens: its name, and the token of the file behind it.
+fn session_of<'i>(store: &Inner, id: &'i str, path: &str) -> Option<&'i str> {
+    let (session, token) = id.split_at_checked(id.len().checked_sub(TOKEN)?)?;
+    let is_ours = is_space_name(session) && store.key().ok()?.opens(token, session, path);
+    is_ours.then_some(session)
 }
 
 /// Whether this is the id of a job in the one form we write it.
@@ -47,8 +62,8 @@ pub(super) fn is_job_name(name: &str) -> bool {
     Uuid::try_parse(name).is_ok_and(|id| id.get_version_num() == 4 && id.to_string() == name)
 }
 
-fn open_plain(root: &Root, job: &str, path: &str) -> io::Result<Option<Download>> {
-    let files = open_folder(root.fd(), format!("{job}/{FILES}").as_bytes())?;
+fn open_plain(root: &Root, folder: &str, path: &str) -> io::Result<Option<Download>> {
+    let files = open_folder(root.fd(), folder.as_bytes())?;
     let child = Node::of(&files)?.owner;
     let file = open_to_read(&files, path.as_bytes())?;
     let node = Node::of(&file)?;
@@ -132,6 +147,39 @@ mod tests {
         let download = scene.store.open_file(&job, "folder/deeper/b.csv").unwrap();
         assert_eq!((download.size, download.name.as_str()), (16, "b.csv"));
         assert_eq!(download.mime, "text/csv; charset=utf-8");
+    }
+
+    #[test]
+    fn the_newest_version_of_a_file_is_opened_by_its_own_token_only() {
+        let scene = scene();
+        let space = scene.store.session_space("excel", "user 1").unwrap();
+        let other = scene.store.session_space("excel", "user 2").unwrap();
+        for name in ["a.txt", "b.txt", ".hidden"] {
+            fs::write(space.files().join(name), "first").unwrap();
+        }
+        symlink("a.txt", space.files().join("link")).unwrap();
+        fs::write(other.files().join("a.txt"), "of another").unwrap();
+        let id = |name: &str| scene.store.newest(&space, name).unwrap();
+        scene.check(&id("a.txt"), "a.txt", Some("first"));
+        fs::write(space.files().join("a.txt"), "second").unwrap();
+        scene.check(&id("a.txt"), "a.txt", Some("second"));
+        scene.check(&id("a.txt"), "b.txt", None);
+        for name in [".hidden", "link", "../server.log", "..", "", "none"] {
+            scene.check(&id(name), name, None);
+        }
+        let (id, token) = (id("a.txt"), &id("a.txt")[64..]);
+        for wrong in [space.name(), token, &format!("{}{token}", other.name()), &id.to_uppercase()]
+        {
+            scene.check(wrong, "a.txt", None);
+        }
+        for at in 0..id.len() {
+            let digit = if id.as_bytes()[at] == b'0' { "1" } else { "0" };
+            let mut changed = id.clone();
+            changed.replace_range(at..=at, digit);
+            scene.check(&changed, "a.txt", None);
+        }
+        fs::remove_dir_all(space.files().parent().unwrap()).unwrap();
+        scene.check(&id, "a.txt", None);
     }
 
     #[test]

@@ -14,13 +14,16 @@ use uuid::Uuid;
 use super::beneath::{create, open_to_read};
 use super::node::Node;
 use super::root::{Root, TRASH};
-use crate::mac::MacKey;
+use crate::mac::{MacKey, Signing};
 
 /// The name of its file.
 const NAME: &str = ".key";
 
 /// Its length in bytes.
 const LENGTH: usize = 32;
+
+/// How many digits a token has.
+pub(super) const TOKEN: usize = 32;
 
 /// The key, read.
 #[derive(Debug, Clone)]
@@ -73,6 +76,26 @@ impl Key {
     /// A secret for another use, which tells nothing of this one.
     pub(super) fn secret_for(&self, label: &str) -> [u8; 32] {
         self.0.begin(label).finish()
+    }
+
+    /// What opens the newest version of one file of a session's folder: 32 digits that nobody can work
+    /// out for another file.
+    pub(super) fn token_of(&self, space: &str, path: &str) -> String {
+        let token = self.token(space, path).finish();
+        token[..TOKEN / 2].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Whether this is the token of that file.
+    pub(super) fn opens(&self, token: &str, space: &str, path: &str) -> bool {
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let is_token = token.len() == TOKEN && token.bytes().all(is_digit);
+        let bytes =
+            u128::from_str_radix(token, 16).ok().filter(|_| is_token).map(u128::to_be_bytes);
+        bytes.is_some_and(|bytes| self.token(space, path).matches(&bytes))
+    }
+
+    fn token(&self, space: &str, path: &str) -> Signing {
+        self.0.begin("pontoon newest file 1").part(space.as_bytes()).last(path.as_bytes())
     }
 }
 

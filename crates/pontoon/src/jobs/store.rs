@@ -92,7 +92,8 @@ impl Inner {
         Ok(self.key()?.name_of(server, key))
     }
 
-    fn key(&self) -> io::Result<Key> {
+    /// What names the spaces, and opens the newest version of their files.
+    pub(super) fn key(&self) -> io::Result<Key> {
         let mut known = self.key.lock().unwrap_or_else(PoisonError::into_inner);
         let secret = match known.take() {
             Some(secret) => secret,
@@ -243,13 +244,25 @@ impl Store {
         self.0.instance.iter().for_each(Instance::leave);
     }
 
-    /// The file `name` (decoded, below `files/`) of the job with this id, opened for a download.
+    /// What stands for a job in the address of the newest version of a file of a session. It is good
+    /// for this file only, for as long as the session's directory is there.
+    ///
+    /// # Errors
+    ///
+    /// When the key of the jobs directory cannot be read.
+    pub fn newest(&self, space: &SessionSpace, path: &str) -> io::Result<String> {
+        let name = space.name();
+        Ok(format!("{name}{}", self.0.key()?.token_of(name, path)))
+    }
+
+    /// The file `name` (decoded, below `files/`) of the job with this id, opened for a download; or the
+    /// newest version of one, by what [`Store::newest`] gave.
     ///
     /// # Errors
     ///
     /// [`NotServed`] for whatever reason: who asks must not learn what is there and what is not.
     pub fn open_file(&self, job: &str, name: &str) -> Result<Download, NotServed> {
-        download::open(&self.0.root, job, name)
+        download::open(&self.0, job, name)
     }
 
     /// Removes what has expired and is in use by no bridge. See [`Swept`].
