@@ -184,6 +184,7 @@ fn a_link_of_the_server_itself_is_also_said_in_words() {
         let mut client = Modern::new(&rig.endpoint("fixture"));
         let response = client.call(1, "refer", json!({"uri": uri, "text": "made"}));
         assert_eq!(notes(&response), [""; 0], "{files}: the answer is as it was");
+        drop(client);
         rig.stop();
     }
 }
