@@ -30,7 +30,16 @@ const LEAST_SHARE: usize = 16 * 1024 * 1024;
 pub struct HeldBytes {
     limit: usize,
     used: AtomicUsize,
-    clients: Mutex<HashMap<Principal, usize>>,
+    clients: Mutex<HashMap<Principal, OfClient>>,
+}
+
+/// What is held for one client.
+#[derive(Debug, Default)]
+struct OfClient {
+    /// Bodies, which are refused beyond its share.
+    bodies: usize,
+    /// Answers that it has not taken.
+    answers: usize,
 }
 
 /// There is no room for more bytes.
@@ -86,7 +95,8 @@ impl HeldBytes {
     /// there may be many, and they would all have to wait for the one that takes no answers.
     pub fn has_its_share(&self, client: &Principal) -> bool {
         let is_somebody = !matches!(client, Principal::Address(_));
-        is_somebody && self.lock().get(client).is_some_and(|bytes| *bytes > self.share())
+        let is_above = |held: &OfClient| held.bodies + held.answers > self.share();
+        is_somebody && self.lock().get(client).is_some_and(is_above)
     }
 
     /// The answer, counted for this client until it has been sent or dropped. It is never refused: for all
@@ -99,7 +109,7 @@ impl HeldBytes {
             if piece.len() <= SMALL {
                 return piece.clone();
             }
-            *self.lock().entry(client.clone()).or_default() += piece.len();
+            self.lock().entry(client.clone()).or_default().answers += piece.len();
             let (held, client) = (Arc::clone(self), client.clone());
             Bytes::from_owner(Charged { piece: piece.clone(), held, client })
         };
@@ -119,25 +129,25 @@ impl HeldBytes {
 
     fn take_for(&self, client: &Principal, more: usize) -> Result<(), Full> {
         let mut clients = self.lock();
-        let own = clients.get(client).copied().unwrap_or_default() + more;
-        if own > self.share() {
+        if clients.get(client).map_or(0, |held| held.bodies) + more > self.share() {
             return Err(Full::Share);
         }
-        clients.insert(client.clone(), own);
+        clients.entry(client.clone()).or_default().bodies += more;
         Ok(())
     }
 
-    fn give_back_for(&self, client: &Principal, bytes: usize) {
+    /// Takes away from what is held for a client.
+    fn give_back_for(&self, client: &Principal, give_back: impl FnOnce(&mut OfClient)) {
         let mut clients = self.lock();
-        if let Some(own) = clients.get_mut(client) {
-            *own -= bytes;
-            if *own == 0 {
+        if let Some(held) = clients.get_mut(client) {
+            give_back(held);
+            if held.bodies + held.answers == 0 {
                 clients.remove(client);
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Principal, usize>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Principal, OfClient>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -151,7 +161,7 @@ struct Charged {
 
 impl Drop for Charged {
     fn drop(&mut self) {
-        self.held.give_back_for(&self.client, self.piece.len());
+        self.held.give_back_for(&self.client, |held| held.answers -= self.piece.len());
     }
 }
 
@@ -186,7 +196,9 @@ impl Hold {
             self.held.take_for(client, more)?;
         }
         if let Err(full) = self.held.take(more) {
-            self.client.iter().for_each(|client| self.held.give_back_for(client, more));
+            if let Some(client) = &self.client {
+                self.held.give_back_for(client, |held| held.bodies -= more);
+            }
             return Err(full);
         }
         self.bytes += more;
@@ -225,7 +237,7 @@ impl Drop for Hold {
         }
         self.held.used.fetch_sub(self.bytes, Ordering::Relaxed);
         if let Some(client) = &self.client {
-            self.held.give_back_for(client, self.bytes);
+            self.held.give_back_for(client, |held| held.bodies -= self.bytes);
         }
     }
 }

@@ -147,9 +147,9 @@ impl Message {
         self.member(slot).map(|member| &self.text[member.start as usize..member.end as usize])
     }
 
-    /// The JSON text of a member's value, sharing this message's memory.
-    pub fn slice(&self, slot: Slot) -> Option<Bytes> {
-        self.member(slot).map(|member| self.text.slice(member.start as usize..member.end as usize))
+    /// The JSON text of a member's value, copied: it may be kept for long, and the message may be large.
+    pub fn copy(&self, slot: Slot) -> Option<Bytes> {
+        self.raw(slot).map(Bytes::copy_from_slice)
     }
 
     /// The value of a member that is a string; `None` when it is absent or something else.

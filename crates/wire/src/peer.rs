@@ -98,8 +98,8 @@ impl<T> Peer<T> {
         self.next_id += 1;
         let ours = Bytes::from(id.0.to_string());
         let client = request.message();
-        let client_id = client.slice(Slot::Id).unwrap_or_default();
-        let token = client.slice(Slot::MetaProgressToken);
+        let client_id = client.copy(Slot::Id).unwrap_or_default();
+        let token = client.copy(Slot::MetaProgressToken);
         let is_subscription = client.method() == method::LISTEN;
         let request =
             request.replace(Slot::Id, ours.clone()).replace(Slot::MetaProgressToken, ours);

@@ -107,6 +107,24 @@ fn a_large_initialize_is_not_kept_with_its_session() {
 }
 
 #[test]
+fn a_large_request_is_not_kept_with_its_id() {
+    let rig = rig([fixture("stateful")]);
+    let session = Legacy::open(&rig.endpoint("fixture"));
+    let params = json!({"text": "x".repeat(LARGE)});
+    assert_grows_less(&rig, 60, || {
+        for id in 0..12 {
+            let message = session.message(&json!(id), "ping", params.clone());
+            let request = session.request(&message).header("Connection", "close");
+            // Its stream is kept for a client that may come back.
+            let request = request.with("Accept", "text/event-stream, application/json");
+            assert!(request.send(rig.address()).unwrap().head.is_stream());
+        }
+    });
+    session.end();
+    rig.stop();
+}
+
+#[test]
 fn a_large_log_level_is_not_kept_with_its_session() {
     let rig = rig([fixture("stateful")]);
     let endpoint = rig.endpoint("fixture");

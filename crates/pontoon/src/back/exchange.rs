@@ -24,6 +24,9 @@ use crate::call::{Call, CallError, Receipt, Reply};
 use crate::client::Client;
 use crate::observe::metrics::Limit;
 
+/// A child may always take this long to be ready.
+const LEAST_START: Duration = Duration::from_secs(5);
+
 impl Back {
     /// Takes a call to its end: answered, failed or forgotten.
     pub async fn take(&self, call: Call, child_era: Era) {
@@ -85,7 +88,8 @@ impl Back {
         }
     }
 
-    /// A child for the call, or nothing if it is cancelled first. That takes no longer than the call may.
+    /// A child for the call, or nothing if it is cancelled first. That takes no longer than the call may,
+    /// or than it takes to find out that a kept child hangs.
     async fn lease_unless(
         &self,
         cancel: &CancellationToken,
@@ -94,7 +98,7 @@ impl Back {
         client: &Client,
         child_era: Era,
     ) -> Option<Result<Lease, CallError>> {
-        let timeout = self.timeout_of(request);
+        let timeout = self.timeout_of(request).max(LEAST_START);
         tokio::select! {
             // A child that is there is used without a timer being set.
             biased;

@@ -84,7 +84,7 @@ impl Exchange<'_> {
         let _waits = Waiting::begin(self.back);
         for question in &questions {
             let (link, answered) = (self.lease.link.weak(), Arc::clone(&answered));
-            let id = question.slice(Slot::Id).unwrap_or_default();
+            let id = question.copy(Slot::Id).unwrap_or_default();
             let answerer = move |answer: &Message| {
                 if let Some(link) = link.upgrade() {
                     link.say(Rewrite::new(answer.clone()).replace(Slot::Id, id).finish());

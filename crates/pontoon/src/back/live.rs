@@ -424,7 +424,7 @@ impl Live {
             if !can_answer(&capabilities, era, &question.method()) {
                 return false;
             }
-            let (link, id) = (link.clone(), question.slice(Slot::Id).unwrap_or_default());
+            let (link, id) = (link.clone(), question.copy(Slot::Id).unwrap_or_default());
             let answerer = move |answer: &Message| {
                 if let Some(link) = link.upgrade() {
                     link.say(Rewrite::new(answer.clone()).replace(Slot::Id, id).finish());

@@ -241,9 +241,9 @@ impl Pool {
 
     /// Lets go of that. False if it is in use by now. `is_told`: its client is to hear of it.
     pub(super) fn evict_oldest(&self, may_go: impl Fn(&Principal) -> bool, is_told: bool) -> bool {
-        let Some(gone) = self.evict(&mut self.lock(), |_, owner| may_go(owner)) else {
-            return false;
-        };
+        // Held until it is noted, so that no call of its client comes between.
+        let mut slots = self.lock();
+        let Some(gone) = self.evict(&mut slots, |_, owner| may_go(owner)) else { return false };
         if is_told {
             let mut untold = self.untold();
             untold.push_back(gone);
@@ -262,7 +262,12 @@ impl Pool {
     ) -> Option<PoolKey> {
         let oldest = oldest_idle(slots, may_go).map(|(key, _)| key.clone())?;
         tracing::info!(server = %self.server.name, "let go of a client's oldest idle child");
-        slots.remove(&oldest).map(|_| oldest)
+        let slot = slots.remove(&oldest)?;
+        // Its place is free also while its children are still looked at.
+        if let Ok(children) = slot.children.try_lock() {
+            children.iter().for_each(|live| live.usage.give_back());
+        }
+        Some(oldest)
     }
 
     /// Whether this conversation has yet to hear that its child had to go.

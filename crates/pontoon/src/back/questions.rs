@@ -84,7 +84,7 @@ impl Exchange<'_> {
             *waiting = Waiting::begin(self.back);
         }
         let (mailbox, link) = (asked.mailbox(), self.lease.link.weak());
-        let id = question.slice(Slot::Id).unwrap_or_default();
+        let id = question.copy(Slot::Id).unwrap_or_default();
         let answerer = move |answer: &Message| {
             let answer = Rewrite::new(answer.clone()).replace(Slot::Id, id).finish();
             // When the call is over, the child may wait for its answer still.

@@ -153,7 +153,9 @@ impl Reader {
             match found {
                 Found::Message(message) if message.text().len() > SMALL => {
                     // From now on the message itself says how long its memory is needed.
-                    let hold = self.hold.split(message.text().len());
+                    let mut hold = self.hold.split(message.text().len());
+                    // One that was joined from short lines was not counted yet, and is there already.
+                    let _ = hold.grow_to(message.text().len());
                     self.shared.handle(inner, hold.ride_with(message));
                 }
                 Found::Message(message) => self.shared.handle(inner, message),

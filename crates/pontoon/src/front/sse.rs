@@ -140,7 +140,7 @@ pub async fn message(
             return error(refusal.status, &refusal.error, None);
         }
     };
-    let id = message.slice(Slot::Id).filter(|id| id.as_ref() != b"null");
+    let id = message.copy(Slot::Id).filter(|id| id.as_ref() != b"null");
     if let Err(wrong) = message.check_envelope() {
         let why = ErrorObject::new(code::INVALID_REQUEST, wrong.to_string());
         return error(400, &why, id.as_deref());

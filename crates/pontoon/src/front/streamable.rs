@@ -78,7 +78,7 @@ async fn post(
         Err(answer) => return Ok(answer),
     };
     let message = hold.ride_with(Message::parse(body).map_err(unreadable)?);
-    let id = message.slice(Slot::Id).filter(|id| id.as_ref() != b"null");
+    let id = message.copy(Slot::Id).filter(|id| id.as_ref() != b"null");
     let with_id = |refusal| Refused { refusal, id: id.clone() };
     message
         .check_envelope()
@@ -177,7 +177,7 @@ async fn legacy_request(
     prefers_events: bool,
 ) -> Answer {
     session.touch();
-    let id = request.slice(Slot::Id).unwrap_or_default();
+    let id = request.copy(Slot::Id).unwrap_or_default();
     if let Err(why) = site.sessions.known(entry, &request).await {
         return failed(200, &why, Some(&id));
     }
@@ -213,7 +213,7 @@ async fn modern_request(
     request: Message,
     caller: &Caller,
 ) -> Result<Answer, Refused> {
-    let id = request.slice(Slot::Id).unwrap_or_default();
+    let id = request.copy(Slot::Id).unwrap_or_default();
     let is_probe = request.method() == method::DISCOVER;
     // Nothing is held for a client that goes away meanwhile.
     if let Err(why) = site.sessions.known(entry, &request).await {
@@ -253,7 +253,7 @@ fn check_params(entry: &Entry, headers: &HeaderMap, request: &Message) -> Result
     };
     rules.check(&header_list(headers), request.raw(Slot::Arguments)).map_err(|mismatch| Refused {
         refusal: Refusal::new(400, code::HEADER_MISMATCH, mismatch.to_string()),
-        id: request.slice(Slot::Id),
+        id: request.copy(Slot::Id),
     })
 }
 

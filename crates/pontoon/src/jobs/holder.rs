@@ -161,7 +161,8 @@ fn read(folder: &OwnedFd) -> io::Result<Option<String>> {
     };
     let mut text = Vec::new();
     File::from(file).take(64).read_to_end(&mut text)?;
-    Ok(Some(String::from_utf8_lossy(&text).into_owned()))
+    // An empty one found no room on the disk, or is just being written.
+    Ok((!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned()))
 }
 
 fn remove(folder: &OwnedFd) -> io::Result<()> {

@@ -302,7 +302,11 @@ fn is_left(parent: &OwnedFd, name: &str, now: SystemTime) -> bool {
     match openat(&folder, LOCK, flags, Mode::empty()) {
         // Where nothing can be locked, every bridge counts as alive.
         Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
-        Err(Errno::NOENT) => now.duration_since(node.changed).is_ok_and(|age| age > MAKING),
+        // One of a living bridge may have lost its lock file to a cleaner; the folder itself is locked, too.
+        Err(Errno::NOENT) => {
+            now.duration_since(node.changed).is_ok_and(|age| age > MAKING)
+                && flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok()
+        }
         Err(_) => false,
     }
 }

@@ -529,7 +529,7 @@ async fn learn_list(live: &Live, list: &str, facts: &mut Facts) -> Result<(), Le
             items.push(raw(&array[range])?);
         }
         note_hints(&page, list, facts);
-        let next = page.slice(Slot::NextCursor).filter(|next| next.as_ref() != b"null");
+        let next = page.copy(Slot::NextCursor).filter(|next| next.as_ref() != b"null");
         if next.is_none() || next == cursor {
             break;
         }

@@ -174,8 +174,9 @@ impl Sessions {
             }
         }
         table.insert(Arc::clone(&session.id), Arc::clone(&session));
-        drop(table);
         evicted.iter().for_each(|session| self.let_go(session));
+        drop(table);
+        evicted.iter().for_each(|session| self.end(session));
         Ok(session)
     }
 
@@ -209,21 +210,23 @@ impl Sessions {
 
     /// Ends a session at its client's wish.
     pub fn close(&self, session: &Session) {
-        self.lock().remove(&session.id);
+        // In this order: whoever misses it in the table finds that it has ended.
         self.bury(session);
+        self.lock().remove(&session.id);
         self.end(session);
     }
 
     /// Lets go of a session that its client has not used for long, or that has to make room. With a
     /// process for each request the client loses nothing, so it may go on when it is back. Else
     /// the process that kept its state goes with it, and it has to open another.
+    ///
+    /// To be called before it leaves the table; then it is to be ended.
     fn let_go(&self, session: &Session) {
         let entries = self.entries();
         let entry = entries.get(session.server.as_str());
         if entry.is_none_or(|entry| entry.back.server.mode != Mode::Stateless) {
             self.bury(session);
         }
-        self.end(session);
     }
 
     /// Sees that the id of a session is not good here any more.
@@ -261,10 +264,13 @@ impl Sessions {
             let mut table = self.lock();
             let stale = table.values().filter(|session| session.is_stale(SESSION_LIFE)).cloned();
             let stale: Vec<_> = stale.collect();
-            stale.iter().for_each(|session| drop(table.remove(&session.id)));
+            for session in &stale {
+                self.let_go(session);
+                table.remove(&session.id);
+            }
             stale
         };
-        stale.iter().for_each(|session| self.let_go(session));
+        stale.iter().for_each(|session| self.end(session));
         self.memory.sweep(Instant::now());
         self.entries().values().for_each(|entry| entry.back.sweep());
     }
