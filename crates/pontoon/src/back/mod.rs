@@ -21,6 +21,7 @@ mod mentions;
 pub mod parking;
 pub mod place;
 pub mod pool;
+mod pool_key;
 mod questions;
 mod reader;
 mod record;

@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pontoon_wire::{Era, json};
+use pontoon_wire::Era;
 use tokio::sync::Notify;
 
 use super::Back;
 use super::budget::Budget;
 use super::children::{Lease, Use, now, opening_for};
 use super::live::{Live, Waits};
+use super::pool_key::{Answers, PoolKey};
 use crate::call::CallError;
 use crate::client::{Client, Key, Principal};
 use crate::config::{Mode, Server};
@@ -37,54 +38,6 @@ pub struct Pool {
     /// Conversations whose child had to go for another client's, the oldest first.
     untold: Mutex<VecDeque<PoolKey>>,
     budget: Budget,
-}
-
-/// A child is opened in one era, so a conversation that changes its era needs another. What it was
-/// started with for one person it keeps, so it is never another's, whatever they call themselves.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct PoolKey {
-    key: Key,
-    era: Era,
-    /// A hash of what was filled in for the person, where anything is.
-    person: Option<[u8; 32]>,
-    /// What the child was told its client can answer, where clients that do not know of each other
-    /// have one key: a legacy child hears it only once. A conversation keeps its child anyway.
-    answers: Option<Answers>,
-}
-
-/// Which questions of a server a client can answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Answers {
-    elicitation: bool,
-    elicitation_by_url: bool,
-    sampling: bool,
-    sampling_with_tools: bool,
-    roots: bool,
-}
-
-impl Answers {
-    fn of(capabilities: &[u8]) -> Self {
-        let elicitation = json::find(capabilities, "elicitation");
-        let sampling = json::find(capabilities, "sampling");
-        let has = |capability: Option<&[u8]>, member| {
-            capability.is_some_and(|found| json::find(found, member).is_some())
-        };
-        Self {
-            elicitation: elicitation.is_some(),
-            elicitation_by_url: has(elicitation, "url"),
-            sampling: sampling.is_some(),
-            sampling_with_tools: has(sampling, "tools"),
-            roots: json::find(capabilities, "roots").is_some(),
-        }
-    }
-}
-
-impl PoolKey {
-    /// Whether it is one of the conversations a client may have so many of. Others of an address
-    /// are one, with several children.
-    fn is_conversation(&self) -> bool {
-        !matches!(self.key, Key::Address(_)) || self.person.is_some()
-    }
 }
 
 /// The children of one conversation.

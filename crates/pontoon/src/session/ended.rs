@@ -1,6 +1,12 @@
-//! Sessions that have ended here, though their ids are still good: so many, the oldest are forgotten first.
+//! The end of sessions, and those that have ended here though their ids are still good: so many, the oldest
+//! are forgotten first.
 
 use std::collections::{HashSet, VecDeque};
+use std::sync::PoisonError;
+
+use super::Sessions;
+use super::legacy::Session;
+use crate::config::Mode;
 
 /// How many are remembered. A client that ends a session does not come back with its id; this is for
 /// the one that does.
@@ -30,6 +36,48 @@ impl Ended {
     /// Whether this one has ended, as far as is remembered.
     pub(super) fn contains(&self, session: u64) -> bool {
         self.known.contains(&session)
+    }
+}
+
+impl Sessions {
+    /// Ends a session at its client's wish.
+    pub fn close(&self, session: &Session) {
+        // In this order: whoever misses it in the table finds that it has ended.
+        self.bury(session);
+        self.lock().remove(&session.id);
+        self.end(session);
+    }
+
+    /// Lets go of a session that its client has not used for long, or that has to make room. With a
+    /// process for each request the client loses nothing, so it may go on when it is back. Else
+    /// the process that kept its state goes with it, and it has to open another.
+    ///
+    /// To be called before it leaves the table; then it is to be ended.
+    pub(super) fn let_go(&self, session: &Session) {
+        let entries = self.entries();
+        let entry = entries.get(session.server.as_str());
+        if entry.is_none_or(|entry| entry.back.server.mode != Mode::Stateless) {
+            self.bury(session);
+        }
+    }
+
+    /// Sees that the id of a session is not good here any more.
+    pub(super) fn bury(&self, session: &Session) {
+        let short = self.ids.short(&session.id);
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).add(short);
+    }
+
+    pub(super) fn has_ended(&self, id: &str) -> bool {
+        let short = self.ids.short(id);
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).contains(short)
+    }
+
+    /// Ends a session: its calls, its streams, and the children that are its own.
+    pub(super) fn end(&self, session: &Session) {
+        session.end();
+        if let Some(entry) = self.entries().get(session.server.as_str()) {
+            entry.back.end_session(&session.id);
+        }
     }
 }
 

@@ -208,46 +208,6 @@ impl Sessions {
         Ok(session)
     }
 
-    /// Ends a session at its client's wish.
-    pub fn close(&self, session: &Session) {
-        // In this order: whoever misses it in the table finds that it has ended.
-        self.bury(session);
-        self.lock().remove(&session.id);
-        self.end(session);
-    }
-
-    /// Lets go of a session that its client has not used for long, or that has to make room. With a
-    /// process for each request the client loses nothing, so it may go on when it is back. Else
-    /// the process that kept its state goes with it, and it has to open another.
-    ///
-    /// To be called before it leaves the table; then it is to be ended.
-    fn let_go(&self, session: &Session) {
-        let entries = self.entries();
-        let entry = entries.get(session.server.as_str());
-        if entry.is_none_or(|entry| entry.back.server.mode != Mode::Stateless) {
-            self.bury(session);
-        }
-    }
-
-    /// Sees that the id of a session is not good here any more.
-    fn bury(&self, session: &Session) {
-        let short = self.ids.short(&session.id);
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).add(short);
-    }
-
-    fn has_ended(&self, id: &str) -> bool {
-        let short = self.ids.short(id);
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).contains(short)
-    }
-
-    /// Ends a session: its calls, its streams, and the children that are its own.
-    fn end(&self, session: &Session) {
-        session.end();
-        if let Some(entry) = self.entries().get(session.server.as_str()) {
-            entry.back.end_session(&session.id);
-        }
-    }
-
     /// Ends the streams that belong to no call, so that connections can close.
     pub fn end_feeds(&self) {
         self.lock().values().for_each(|session| session.feed.outbox.finish(None));
