@@ -556,17 +556,23 @@ def pontoon_accepts_the_example(program: pathlib.Path | None) -> str | None:
             (pathlib.Path(directory) / name).write_text("#!/bin/sh\n")
             (pathlib.Path(directory) / name).chmod(0o755)
         example = REPOSITORY / "examples" / "office-tools" / "mcp-servers.json"
-        plain = bridge_environment({"MCPO_API_KEY": "a-key-of-the-test", "MCPO_OWUI_JWT_SECRET": "s" * 32})
-        plain |= {"MCPO_CONFIG_FILE": str(example), "MCPO_JOBS_DIR": f"{directory}/jobs", "MCPO_LOG_DIR": f"{directory}/log"}
-        plain |= {"MCPO_STATE_DIR": f"{directory}/state"}
-        ended = subprocess.run(
-            [program, "check"],
-            env={"PATH": f"{directory}:{os.environ['PATH']}", "HOME": directory} | plain,
-            capture_output=True,
-            text=True,
-        )
-    told = ended.stdout + ended.stderr
-    assert ended.returncode == 0 and "warning" not in told.lower(), told
+        folders = {"MCPO_JOBS_DIR": f"{directory}/jobs", "MCPO_LOG_DIR": f"{directory}/log"}
+        folders |= {"MCPO_STATE_DIR": f"{directory}/state", "MCPO_CONFIG_FILE": str(example)}
+
+        def told(settings: dict[str, str]) -> str:
+            keys = {"MCPO_API_KEY": "a-key-of-the-test", "MCPO_OWUI_JWT_SECRET": "s" * 32}
+            plain = {"PATH": f"{directory}:{os.environ['PATH']}", "HOME": directory}
+            plain |= bridge_environment(keys | settings) | folders
+            ended = subprocess.run([program, "check"], env=plain, capture_output=True, text=True)
+            assert ended.returncode == 0, ended.stdout + ended.stderr
+            return ended.stdout + ended.stderr
+
+        whole = told({"MCPO_BASE_URL": "https://chat.example.org"})
+        assert "warning" not in whole.lower(), whole
+        # Links that do not say a host are right behind the same proxy alone, and that is told.
+        relative = told({})
+        warnings = [line for line in relative.splitlines() if "warning:" in line.lower()]
+        assert len(warnings) == 1 and "set MCPO_BASE_URL" in warnings[0], relative
 
 
 CHECKS = [
