@@ -281,7 +281,7 @@ def any_replica_serves_a_file(scene: Scene) -> None:
 
 def link_in(result: dict) -> str:
     """The path of the one download that a result names."""
-    links = set(re.findall(r"/files/[0-9a-f-]{36}/[^\s\"\\)>]+", json.dumps(result, ensure_ascii=False)))
+    links = set(re.findall(r"/files/[0-9a-f-]{36}/[^\s\"\\)>#]+", json.dumps(result, ensure_ascii=False)))
     assert len(links) == 1, f"{len(links)} links in {result}"
     return links.pop()
 
