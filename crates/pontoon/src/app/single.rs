@@ -39,7 +39,7 @@ impl Single {
         let server = Arc::new(Server { files, ..Server::clone(server) });
         let scratch = std::env::temp_dir().join(format!("pontoon-{}", uuid::Uuid::new_v4()));
         let store = open_store(config, &scratch)?;
-        // Nobody comes back with an id.
+        // No client comes back with an id.
         let ids = Ids::new(uuid::Uuid::new_v4().as_bytes(), "", SystemTime::now());
         let around = surroundings(config, store, ids, spawner.clone(), Arc::default())?;
         let stop = CancellationToken::new();

@@ -1,5 +1,5 @@
 //! What a server says, and to whom it goes: to the call it belongs to, to the client's session, to those
-//! who listen, or to nobody. What cannot be attributed is not guessed.
+//! who listen; what cannot be attributed is refused or dropped, never guessed.
 
 use bytes::Bytes;
 use pontoon_wire::error::{ErrorObject, code};
@@ -11,7 +11,7 @@ use super::link::{Inner, RELEASE_STREAM, Shared};
 use super::mailbox::Heard;
 use super::questions::can_answer;
 
-/// So many questions may wait for the next call.
+/// At most this many questions wait for the next call.
 const MAX_HELD: usize = 16;
 
 impl Shared {
@@ -76,7 +76,7 @@ impl Shared {
     fn refuse(&self, inner: &mut Inner, question: &Message) {
         let id = String::from_utf8_lossy(question.raw(Slot::Id).unwrap_or_default()).into_owned();
         if question.method() == method::LIST_ROOTS {
-            // Servers ask this right after the handshake, whoever is there.
+            // Servers ask this right after the handshake, also clients that have no roots.
             let none = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"roots\":[]}}}}");
             return inner.say(Bytes::from(none).into());
         }

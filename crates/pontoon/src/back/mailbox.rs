@@ -74,7 +74,7 @@ impl Mailbox {
         self.offer(heard);
     }
 
-    /// The same; false if there was no room, or nobody reads it any more.
+    /// The same; false if there was no room, or its call is over.
     pub fn offer(&self, heard: Heard) -> bool {
         let waker = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

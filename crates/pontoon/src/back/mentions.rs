@@ -9,7 +9,7 @@ use pontoon_wire::{Message, Rewrite, Slot, json, quoted, string_value};
 
 use super::answer::label;
 
-/// So many links of one answer are said.
+/// At most this many links of one answer are said.
 const MAX_LINKS: usize = 50;
 
 /// A link among the blocks of a result.

@@ -186,7 +186,7 @@ mod tests {
         Principal::of_user(None, name)
     }
 
-    /// The parking of a bridge that began so many seconds after 1970.
+    /// The parking of a bridge that began this many seconds after 1970.
     fn parking(began: u64) -> Parking {
         let began = std::time::UNIX_EPOCH + Duration::from_secs(began);
         Parking::new(Arc::new(Ids::new(b"secret", "here", began)), "s".parse().unwrap())
