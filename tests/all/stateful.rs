@@ -1,6 +1,7 @@
 //! Kept processes: whose each is, how it is found again, how many there may be, and when one goes.
 
 mod company;
+mod loss;
 mod shares;
 
 use std::collections::HashSet;

@@ -91,12 +91,16 @@ impl HeldBytes {
         Hold { held: Arc::clone(self), client: client.cloned(), bytes: 0 }
     }
 
-    /// Whether this client has more than its share, as far as that can be held against it: at one address
-    /// there may be many, and they would all have to wait for the one that takes no answers.
+    /// Whether this client has more than its share, as far as that can be held against it. At one address
+    /// there may be many, who would all have to wait for the one that takes no answers: as long as half
+    /// of the budget is free, they need not.
     pub fn has_its_share(&self, client: &Principal) -> bool {
-        let is_somebody = !matches!(client, Principal::Address(_));
+        let is_address = matches!(client, Principal::Address(_));
+        if is_address && self.used.load(Ordering::Relaxed) <= self.limit / 2 {
+            return false;
+        }
         let is_above = |held: &OfClient| held.bodies + held.answers > self.share();
-        is_somebody && self.lock().get(client).is_some_and(is_above)
+        self.lock().get(client).is_some_and(is_above)
     }
 
     /// The answer, counted for this client until it has been sent or dropped. It is never refused: for all
@@ -299,7 +303,10 @@ mod tests {
         assert!(!held.has_its_share(&user("a")));
         let address = Principal::Address([10, 0, 0, 1].into());
         let _waiting = held.charge(&address, answer());
-        assert!(!held.has_its_share(&address));
+        assert!(!held.has_its_share(&address), "there is room for all");
+        let mut others = held.hold(None);
+        others.grow_to(33 * MIB).unwrap();
+        assert!(held.has_its_share(&address) && !held.has_its_share(&user("b")));
     }
 
     #[test]

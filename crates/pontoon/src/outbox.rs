@@ -14,8 +14,8 @@ use crate::call::Outcome;
 /// Up to this many notes wait for a client.
 const MAX_NOTES: usize = 256;
 
-/// Up to this many bytes of notes wait for a client.
-const MAX_NOTE_BYTES: usize = 8 * 1024 * 1024;
+/// Up to this many bytes of notes wait for a client. Small ones are in no budget.
+const MAX_NOTE_BYTES: usize = 1024 * 1024;
 
 /// Something for the client.
 #[derive(Debug)]

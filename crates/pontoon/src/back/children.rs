@@ -69,12 +69,20 @@ pub enum Use {
     Listen,
 }
 
+impl Use {
+    /// Whether it is told that the state of its conversation was lost. Client libraries open subscriptions
+    /// by themselves, and the word would be lost with them.
+    pub(super) fn hears_of_loss(self) -> bool {
+        self != Self::Listen
+    }
+}
+
 /// Who is there to be asked by a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Audience {
     /// The client that it will serve.
     Client,
-    /// Nobody will ever be.
+    /// The child is there to be looked at, and no client will use it.
     Nobody,
 }
 
@@ -153,25 +161,32 @@ impl Back {
         Err(CallError::Busy { what, retry_after_seconds: 10 })
     }
 
-    /// Starts a child that will be kept for this client, and lets its session hear what it says.
+    /// Starts a child that will be kept for this client, and lets its session hear what it says. Says also
+    /// how state was lost before, if a call has yet to hear of that.
     pub(super) async fn start_kept(
         &self,
         opening: &Opening,
         client: &Client,
-    ) -> Result<Live, CallError> {
+        wanted_for: Use,
+    ) -> Result<(Live, Option<String>), CallError> {
         let place = self.place_for(client).await?;
-        let held = self.hold_state(&place).await?;
+        let (held, lost) = self.hold_state(&place, wanted_for).await?;
         let mut live = Box::pin(self.start_at(place, opening, client)).await?;
         live.held = held;
         live.feed(client);
-        Ok(live)
+        Ok((live, lost))
     }
 
-    /// Says that a process keeps state in this place from now on; an error if one did that ended with
-    /// its bridge, or that another replica has.
-    async fn hold_state(&self, place: &Place) -> Result<Option<Held>, CallError> {
-        let Place::Space(space) = place else { return Ok(None) };
+    /// Says that a process keeps state in this place from now on. If one did that ended with its bridge,
+    /// or that another replica has, a call fails with that; anything else goes on.
+    async fn hold_state(
+        &self,
+        place: &Place,
+        wanted_for: Use,
+    ) -> Result<(Option<Held>, Option<String>), CallError> {
+        let Place::Space(space) = place else { return Ok((None, None)) };
         let give_up = now() + HANDOVER;
+        let mut lost = None;
         loop {
             let (space, is_patient) = (Arc::clone(space), now() < give_up);
             let claim = blocking(move || {
@@ -179,12 +194,15 @@ impl Back {
                 claim.map_err(|source| JobError::Io { what: "open a session", source })
             });
             match claim.await.map_err(|error| self.around.no_place(&error))? {
-                Claim::Held(held) => return Ok(Some(held)),
+                Claim::Held(held) => return Ok((Some(held), lost)),
                 Claim::Elsewhere => return Err(CallError::Stopping),
                 Claim::Leaving => tokio::time::sleep(Duration::from_millis(50)).await,
                 Claim::Lost => {
                     let how = "its bridge was restarted, or another replica has it";
-                    return Err(self.state_lost(how));
+                    if wanted_for.hears_of_loss() {
+                        return Err(self.state_lost(how));
+                    }
+                    lost = Some(how.to_owned());
                 }
             }
         }

@@ -27,6 +27,9 @@ use crate::permits::Permit;
 /// Up to this many conversations are remembered that have yet to hear that their child had to go.
 const MAX_UNTOLD: usize = 4096;
 
+/// How a process ended that was let go of for another client's.
+const EVICTED: &str = "it had to make room for those of others, MCPO_STATEFUL_MAX_TOTAL_PROCESSES";
+
 /// A conversation that comes back sooner has not been at another replica.
 const LEFT_ALONE: Duration = Duration::from_millis(50);
 
@@ -49,6 +52,8 @@ pub struct Slot {
     /// Calls that use it or are about to.
     users: AtomicUsize,
     last_used: Mutex<Instant>,
+    /// How the state of the conversation was lost, until a call hears of it.
+    lost: Mutex<Option<String>>,
     /// Told when a call ends or begins to wait for a person: there may be a child for another.
     freed: Notify,
 }
@@ -196,10 +201,12 @@ impl Pool {
     pub(super) fn evict_oldest(&self, may_go: impl Fn(&Principal) -> bool, is_told: bool) -> bool {
         // Held until it is noted, so that no call of its client comes between.
         let mut slots = self.lock();
-        let Some(gone) = self.evict(&mut slots, |_, owner| may_go(owner)) else { return false };
-        if is_told {
+        let Some((key, has_state)) = self.evict(&mut slots, |_, owner| may_go(owner)) else {
+            return false;
+        };
+        if is_told && has_state {
             let mut untold = self.untold();
-            untold.push_back(gone);
+            untold.push_back(key);
             if untold.len() > MAX_UNTOLD {
                 untold.pop_front();
             }
@@ -207,20 +214,21 @@ impl Pool {
         true
     }
 
-    /// Lets go of what was left alone longest of what may go; `None` if all of it is in use.
+    /// Lets go of what was left alone longest of what may go; `None` if all of it is in use. Says whether
+    /// there was state that its client may rely on.
     fn evict(
         &self,
         slots: &mut HashMap<PoolKey, Arc<Slot>>,
         may_go: impl Fn(&PoolKey, &Principal) -> bool,
-    ) -> Option<PoolKey> {
+    ) -> Option<(PoolKey, bool)> {
         let oldest = oldest_idle(slots, may_go).map(|(key, _)| key.clone())?;
         tracing::info!(server = %self.server.name, "let go of a client's oldest idle child");
         let slot = slots.remove(&oldest)?;
         // Its place is free also while its children are still looked at.
-        if let Ok(children) = slot.children.try_lock() {
-            children.iter().for_each(|live| live.usage.give_back());
-        }
-        Some(oldest)
+        let Ok(children) = slot.children.try_lock() else { return Some((oldest, true)) };
+        children.iter().for_each(|live| live.usage.give_back());
+        let has_state = children.iter().any(|live| live.usage.has_answered());
+        Some((oldest, has_state || slot.is_loss_untold()))
     }
 
     /// Whether this conversation has yet to hear that its child had to go.
@@ -289,7 +297,12 @@ impl Back {
             let freed = slot.freed.notified();
             {
                 let mut children = slot.children.lock().await;
-                self.bury(&mut children).await?;
+                self.bury(&mut children).await.into_iter().for_each(|how| slot.lose(how));
+                if wanted_for.hears_of_loss()
+                    && let Some(how) = slot.take_loss()
+                {
+                    return Err(self.state_lost(&how));
+                }
                 forget_outdated(&mut children).await;
                 trim(&mut children, client, max_children);
                 let calls: Vec<_> = children
@@ -306,7 +319,8 @@ impl Back {
                         self.check_stopping()?;
                         let place = self.place(&client.person.principal)?;
                         let opening = opening_for(client, child_era);
-                        let started = self.start_kept(&opening, client).await?;
+                        let (started, lost) = self.start_kept(&opening, client, wanted_for).await?;
+                        lost.into_iter().for_each(|how| slot.lose(how));
                         started.usage.keep(place);
                         let live = Arc::new(started);
                         children.push(Arc::clone(&live));
@@ -334,11 +348,12 @@ impl Back {
         }
     }
 
-    /// Forgets a slot that nobody uses and that has no child.
+    /// Forgets a slot that is not in use, has no child, and no loss to tell.
     fn forget_empty(&self, key: &PoolKey) {
         let mut slots = self.pool.lock();
         let is_empty = slots.get(key).is_some_and(|slot| {
             slot.users.load(Ordering::Acquire) == 0
+                && !slot.is_loss_untold()
                 && slot.children.try_lock().is_ok_and(|children| children.is_empty())
         });
         if is_empty {
@@ -346,8 +361,8 @@ impl Back {
         }
     }
 
-    /// Takes dead children out. What one of them kept in memory is lost: that is told, once.
-    async fn bury(&self, children: &mut Vec<Arc<Live>>) -> Result<(), CallError> {
+    /// Takes dead children out. Says how one of them ended with what it kept in memory.
+    async fn bury(&self, children: &mut Vec<Arc<Live>>) -> Option<String> {
         for live in children.iter().filter(|live| !live.is_fit() && !live.is_ending()) {
             // Its pipes close a moment before its end is known, and what is told depends on that.
             live.exit_within(Duration::from_secs(1)).await;
@@ -367,7 +382,7 @@ impl Back {
             }
             is_fit
         });
-        lost.map_or(Ok(()), |how| Err(self.state_lost(&how)))
+        lost
     }
 
     /// What a client hears of the process that kept its state, which has ended like this.
@@ -416,23 +431,16 @@ impl Back {
     fn slot(&self, key: PoolKey, owner: &Principal) -> Result<InUse, CallError> {
         let mut slots = self.pool.lock();
         if !slots.contains_key(&key) {
-            if self.pool.was_evicted(&key) {
-                return Err(CallError::StateLost(format!(
-                    "the process of the server `{}` that kept the state of this conversation had to make room for \
-                     those of others (MCPO_STATEFUL_MAX_TOTAL_PROCESSES), and what it had in memory is lost. \
-                     This call was not made. Call again to go on with a new process: open or make again what you \
-                     need first",
-                    self.server.name
-                )));
-            }
             self.make_room(&mut slots, owner, &key)?;
         }
-        let slot = slots.entry(key).or_insert_with(|| {
+        let slot = slots.entry(key).or_insert_with_key(|key| {
+            let lost = self.pool.was_evicted(key).then(|| EVICTED.to_owned());
             Arc::new(Slot {
                 owner: owner.clone(),
                 children: tokio::sync::Mutex::default(),
                 users: AtomicUsize::new(0),
                 last_used: Mutex::new(now()),
+                lost: Mutex::new(lost),
                 freed: Notify::new(),
             })
         });
@@ -532,6 +540,24 @@ impl Back {
 impl Slot {
     fn last_used(&self) -> Instant {
         *self.last_used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers a loss for the next call.
+    fn lose(&self, how: String) {
+        *self.lost() = Some(how);
+    }
+
+    /// How state was lost, to be told now and not again.
+    fn take_loss(&self) -> Option<String> {
+        self.lost().take()
+    }
+
+    fn is_loss_untold(&self) -> bool {
+        self.lost().is_some()
+    }
+
+    fn lost(&self) -> MutexGuard<'_, Option<String>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use pontoon_supervise::{ChildInput, ChildOutput};
+use pontoon_wire::Message;
 use pontoon_wire::framing::lines::Lines;
 use pontoon_wire::heal::Heal;
 use pontoon_wire::heal::lines::{Found, LineDoctor};
@@ -126,6 +127,10 @@ impl Reader {
                 inner.peer.heals().note(Heal::H04);
             }
             match line {
+                // What is short must not keep the memory of the long line before it.
+                Ok(line) if line.len() <= SMALL && !self.hold.is_empty() => {
+                    self.doctor.take(BytesMut::from(&line[..]), inner.peer.heals());
+                }
                 Ok(line) => self.doctor.take(line, inner.peer.heals()),
                 Err(too_long) => {
                     tracing::warn!(server = %self.shared.heals.server(), %too_long, "message dropped");
@@ -151,20 +156,25 @@ impl Reader {
     fn handle_found(&mut self, inner: &mut Inner) {
         while let Some(found) = self.doctor.next_found() {
             match found {
-                Found::Message(message) if message.text().len() > SMALL => {
-                    // From now on the message itself says how long its memory is needed.
-                    let mut hold = self.hold.split(message.text().len());
-                    // One that was joined from short lines was not counted yet, and is there already.
-                    let _ = hold.grow_to(message.text().len());
-                    self.shared.handle(inner, hold.ride_with(message));
-                }
-                Found::Message(message) => self.shared.handle(inner, message),
+                Found::Message(message) => self.handle_message(inner, message),
                 Found::Noise(noise) => {
                     self.log_noise(&noise);
                     inner.lose_answer_in(&noise);
                 }
             }
         }
+    }
+
+    fn handle_message(&mut self, inner: &mut Inner, message: Message) {
+        let size = message.text().len();
+        if size <= SMALL {
+            return self.shared.handle(inner, message);
+        }
+        // From now on the message itself says how long its memory is needed.
+        let mut hold = self.hold.split(size);
+        // One that was joined from short lines was not counted yet, and is there already.
+        let _ = hold.grow_to(size);
+        self.shared.handle(inner, hold.ride_with(message));
     }
 
     fn log_noise(&self, noise: &BytesMut) {
@@ -193,7 +203,7 @@ impl Drop for Reader {
         self.doctor.finish(self.lines.finish(), inner.peer.heals());
         while let Some(found) = self.doctor.next_found() {
             match found {
-                Found::Message(message) => self.shared.handle(&mut inner, message),
+                Found::Message(message) => self.handle_message(&mut inner, message),
                 // Half a message says less than how the server ended, which its calls are told.
                 Found::Noise(noise) => self.log_noise(&noise),
             }

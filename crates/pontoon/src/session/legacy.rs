@@ -246,7 +246,7 @@ mod tests {
 
     fn session() -> Arc<Session> {
         let initialize = Message::parse(&br#"{"id":0,"method":"initialize"}"#[..]).unwrap();
-        let (name, all) = ("s".parse().unwrap(), Memory::of_all());
+        let (name, all) = ("s".parse().unwrap(), Memory::of_all(usize::MAX));
         let ids = Arc::new(Ids::new(b"secret", "here", std::time::UNIX_EPOCH));
         let hello = hello(&initialize);
         Arc::new(Session::new("id".into(), &name, hello, &Person::local(), &ids, &all))

@@ -41,9 +41,10 @@ impl Memory {
         Self::new(OF_SESSION)
     }
 
-    /// Memory of all sessions.
-    pub fn of_all() -> Arc<Self> {
-        Self::new(OF_ALL)
+    /// Memory of all sessions: an eighth of the budget for what is held for clients, at most.
+    pub fn of_all(budget: usize) -> Arc<Self> {
+        let (limit, max_ended) = OF_ALL;
+        Self::new((limit.min(budget / 8), max_ended))
     }
 
     fn new((limit, max_ended): (usize, usize)) -> Arc<Self> {

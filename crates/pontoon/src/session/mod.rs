@@ -96,7 +96,7 @@ impl Sessions {
             ways_to_say_who,
             personal: Arc::default(),
             tasks: TaskTracker::new(),
-            memory: Memory::of_all(),
+            memory: Memory::of_all(held.used().1),
             held,
             table: Mutex::default(),
             ids,
@@ -204,6 +204,11 @@ impl Sessions {
         let hello = hello.ok_or(NoSession::Unknown)?;
         let session = Session::new(id.into(), name, hello, person, &self.ids, &self.memory);
         let session = self.add(Arc::new(session)).map_err(NoSession::Busy)?;
+        // Its client may have ended it since it was looked for.
+        if self.has_ended(id) {
+            self.lock().remove(id);
+            return Err(NoSession::Unknown);
+        }
         tracing::info!(server = %name, "a session goes on that was opened elsewhere");
         Ok(session)
     }

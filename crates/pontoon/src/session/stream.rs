@@ -366,7 +366,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_session_forgets_its_oldest_ended_streams_first() {
-        let (session, all) = (Memory::of_session(), Memory::of_all());
+        let (session, all) = (Memory::of_session(), Memory::of_all(usize::MAX));
         let mut streams = Vec::new();
         for _ in 0..12 {
             streams.push(heard(&[&session, &all], MIB).await);
@@ -380,7 +380,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_sessions_together_forget_their_oldest_ended_streams_first() {
-        let all = Memory::of_all();
+        let all = Memory::of_all(usize::MAX);
         let mut streams = Vec::new();
         for _ in 0..40 {
             streams.push(heard(&[&Memory::of_session(), &all], 2 * MIB).await);
@@ -408,7 +408,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_heard_to_its_end_is_forgotten_after_a_while() {
-        let all = Memory::of_all();
+        let all = Memory::of_all(usize::MAX);
         let (heard, unheard) = (heard(&[&all], 10).await, unheard(&[&all], 10));
         all.sweep(now());
         assert!(is_kept(&heard));
@@ -419,7 +419,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_that_nobody_hears_counts_and_waits_until_another_needs_its_room() {
-        let (session, all) = (Memory::of_session(), Memory::of_all());
+        let (session, all) = (Memory::of_session(), Memory::of_all(usize::MAX));
         let first = unheard(&[&session, &all], 10 * MIB);
         assert_eq!(session.used(), 10 * MIB);
         let mut back = first.connect(Some(0)).unwrap();
@@ -434,7 +434,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_leaves_again_finds_its_answer_once_more() {
-        let all = Memory::of_all();
+        let all = Memory::of_all(usize::MAX);
         let stream = unheard(&[&all], 5);
         drop(stream.connect(Some(0)).unwrap());
         assert_eq!(all.used(), 5);
@@ -450,7 +450,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_small_message_does_not_keep_a_large_buffer() {
-        let stream = stream(1, &[&Memory::of_all()]);
+        let stream = stream(1, &[&Memory::of_all(usize::MAX)]);
         let mut connection = stream.connect(None).unwrap();
         let large = Bytes::from(vec![b'x'; MIB]);
         stream.outbox.push(Item::Note(large.slice(..5).into()));
