@@ -10,9 +10,6 @@ Ends with `N passed, N failed`.
 """
 
 import argparse
-import base64
-import hashlib
-import hmac
 import json
 import os
 import pathlib
@@ -22,20 +19,17 @@ import sys
 import tempfile
 import time
 import urllib.parse
-import uuid
 from email.message import Message
 
 HERE = pathlib.Path(__file__).resolve().parent
-REPOSITORY = HERE.parents[1]
-sys.path.insert(0, str(REPOSITORY / "tests" / "deploy"))
+sys.path.insert(0, str(HERE.parent / "deploy"))
 
+from people import API_KEY, JWT_SECRET, REPOSITORY, Person, link_in, shipped_servers, texts  # noqa: E402
 from replicas import Client, Replica, free_port  # noqa: E402
 
 CACHE = pathlib.Path(os.environ.get("PONTOON_TEST_CACHE") or pathlib.Path.home() / ".cache" / "pontoon-test")
 INSTALLS = ["office-excel", "office-powerpoint", "py-mcp1", "py-mcp2"]
 SDKS = {"mcp1": "py-mcp1", "mcp2": "py-mcp2"}
-API_KEY = "an-api-key-of-the-office-test"
-JWT_SECRET = "a-secret-that-open-webui-would-have"
 TURN_SECONDS = 90
 
 
@@ -47,7 +41,7 @@ class Office:
         # they may read are added, for in the image they are in /opt, and here they are not.
         installs = [(CACHE / name).resolve() for name in ["office-excel", "office-powerpoint"]]
         pythons = {str((install / "bin" / "python").resolve().parents[1]) for install in installs}
-        servers = shipped_servers()
+        servers = shipped_servers("office-tools")
         for server in servers.values():
             server["isolation"]["read"] = [*map(str, installs), *pythons]
         settings = {
@@ -89,59 +83,6 @@ class Office:
             assert saved_as and urllib.parse.unquote(saved_as[1]) == name, told["Content-Disposition"]
             assert response.headers["X-Content-Type-Options"] == "nosniff"
         return body
-
-
-class Person:
-    """Somebody in one chat of Open WebUI, which signs who it is."""
-
-    def __init__(self, name: str, chat: str | None = None) -> None:
-        self.name = name
-        self.chat = chat or str(uuid.uuid4())
-
-    def headers(self) -> dict:
-        return {
-            "Authorization": f"Bearer {API_KEY}",
-            "X-OpenWebUI-User-Jwt": self.token(),
-            "X-OpenWebUI-Chat-Id": self.chat,
-        }
-
-    def token(self) -> str:
-        now = int(time.time())
-        claims = {
-            "sub": f"id-of-{self.name}",
-            "email": f"{self.name}@example.org",
-            "name": self.name,
-            "role": "user",
-            "iss": "open-webui",
-            "iat": now,
-            "exp": now + 300,
-        }
-        signed = f"{encode({'alg': 'HS256', 'typ': 'JWT'})}.{encode(claims)}"
-        seal = hmac.new(JWT_SECRET.encode(), signed.encode(), hashlib.sha256).digest()
-        return f"{signed}.{base64.urlsafe_b64encode(seal).decode().rstrip('=')}"
-
-
-def shipped_servers() -> dict:
-    text = (REPOSITORY / "examples" / "office-tools" / "mcp-servers.json").read_text()
-    return json.loads(re.sub(r"(?m)^\s*//.*$", "", text))["mcpServers"]
-
-
-def encode(part: dict) -> str:
-    return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
-
-
-def texts(result: dict) -> list[str]:
-    """All that the model reads of an answer."""
-    blocks = result["content"]
-    return [block.get("text") or block.get("resource", {}).get("text", "") for block in blocks]
-
-
-def link_in(result: dict, name: str) -> str:
-    """The link to the file, from the text that the model reads."""
-    links = set(re.findall(r"/files/[0-9a-f-]{36}/[^\s\"\\)>\]]+", "\n".join(texts(result))))
-    ours = [link for link in links if urllib.parse.unquote(link.split("?")[0]).endswith("/" + name)]
-    assert len(ours) == 1, f"{len(ours)} links to {name} in {result['content']}"
-    return ours[0]
 
 
 def run_in(install: str, program: str, *arguments: str) -> str:
