@@ -6,7 +6,7 @@
 #   scripts/test.sh lint unit          only these parts, in this order
 #   scripts/test.sh soak --long        ten times as many calls as CI makes
 #
-# Parts: lint unit smoke stress soak fuzz conformance interop office deploy macos deny
+# Parts: lint unit smoke stress soak fuzz conformance interop office browser deploy macos deny
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -16,7 +16,7 @@ soak_calls=20000
 main() {
     case " $* " in *" --long "*) soak_calls=200000 ;; esac
     if [ $# -eq 0 ]; then
-        set -- lint unit smoke stress soak fuzz conformance interop office deploy macos deny
+        set -- lint unit smoke stress soak fuzz conformance interop office browser deploy macos deny
     fi
     local part started
     for part; do
@@ -85,10 +85,19 @@ run_office() {
     python3 tests/interop/office.py --pontoon "$target/release/pontoon"
 }
 
+# The browser server of examples/browser, with Debian's Chromium, in several chats.
+run_browser() {
+    ./scripts/setup-tests.sh node22 playwright
+    install_program chromium chromium PONTOON_CHROMIUM
+    cargo build --release --locked
+    python3 tests/interop/browser.py --pontoon "$target/release/pontoon"
+}
+
 # What deploy/ ships: looked at point by point, and real nginx before three replicas.
 run_deploy() {
     ./scripts/setup-tests.sh deploy
-    install_nginx
+    # Debian's runs one of the two shipped files; PONTOON_NGINX may name a newer one, or several, for both.
+    install_program nginx nginx-light PONTOON_NGINX
     cargo build --release --locked -p pontoon -p pontoon-tests --bins
     python3 tests/deploy/files.py --pontoon "$target/release/pontoon"
     python3 tests/deploy/nginx.py --pontoon "$target/release/pontoon" \
@@ -97,19 +106,20 @@ run_deploy() {
         --fixture "$target/release/fixture-server"
 }
 
-# Debian's, which runs one of the two shipped files; PONTOON_NGINX may name a newer one, or several, for both.
-install_nginx() {
-    if [ -n "${PONTOON_NGINX:-}" ] || PATH="$PATH:/usr/sbin" command -v nginx >/dev/null; then
+# Installs Debian's package for a program, unless it is there or the variable names one.
+install_program() {
+    local program=$1 package=$2 variable=$3
+    if [ -n "${!variable:-}" ] || PATH="$PATH:/usr/sbin" command -v "$program" >/dev/null; then
         return
     fi
     if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-        echo "nginx is needed: install it, or name one in PONTOON_NGINX" >&2
+        echo "$program is needed: install it, or name one in $variable" >&2
         return 1
     fi
     apt-get update -qq
-    # With this run level no service is started: the test runs its own nginx, on its own ports.
+    # With this run level no service is started: the tests run their own, on their own ports.
     RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends nginx-light >/dev/null
+        apt-get install -y -qq --no-install-recommends "$package" >/dev/null
 }
 
 # macOS cannot be run here, but the code for it must compile.

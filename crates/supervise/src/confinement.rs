@@ -97,8 +97,8 @@ const SYSTEM_READ: [&str; 11] = [
     "/dev/random",
 ];
 
-/// What libraries read below `/etc`. Not all of it: some of the rest is secret.
-const SYSTEM_ETC: [&str; 42] = [
+/// What libraries and launchers of large programs read below `/etc`. Not all of it: some of the rest is secret.
+const SYSTEM_ETC: [&str; 43] = [
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
     "/etc/ld.so.conf.d",
@@ -135,6 +135,7 @@ const SYSTEM_ETC: [&str; 42] = [
     "/etc/alternatives",
     "/etc/fonts",
     "/etc/libreoffice",
+    "/etc/chromium.d",
     "/etc/mime.types",
     "/etc/magic",
     "/etc/os-release",
