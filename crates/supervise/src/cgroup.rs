@@ -5,6 +5,8 @@
 
 #[cfg(target_os = "linux")]
 mod place;
+#[cfg(target_os = "linux")]
+mod trees;
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{Fresh, Leftovers};
@@ -22,7 +24,8 @@ mod linux {
 
     use libc::c_int;
 
-    use super::place::{Controllers, Place};
+    use super::place::Place;
+    use super::trees::Controllers;
     use crate::command::Limits;
     use crate::confinement::{Cgroup, Restriction};
     use crate::frame::Number;

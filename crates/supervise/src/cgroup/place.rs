@@ -12,15 +12,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process;
 
+use super::trees::{Controllers, Trees};
 use crate::support::CgroupSupport;
-
-/// Something for each kind of limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Controllers<T> {
-    pub(crate) memory: T,
-    pub(crate) processes: T,
-    pub(crate) cpu: T,
-}
 
 /// Where to make cgroups.
 #[derive(Debug)]
@@ -181,119 +174,9 @@ fn can_make_in(base: &Path) -> bool {
     made.is_ok()
 }
 
-/// The cgroups this process is in, as directories.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Trees {
-    one: Controllers<Option<PathBuf>>,
-    two: Option<PathBuf>,
-}
-
-impl Trees {
-    /// From the texts of `/proc/self/mountinfo` and `/proc/self/cgroup`.
-    fn find(mounts: &str, membership: &str) -> Self {
-        let two = mount(mounts, "cgroup2", None).zip(path_in(membership, None));
-        let one = |controller: &str| {
-            let mount = mount(mounts, "cgroup", Some(controller));
-            let (mount, path) = mount.zip(path_in(membership, Some(controller)))?;
-            mount.directory_of(path)
-        };
-        Self {
-            one: Controllers { memory: one("memory"), processes: one("pids"), cpu: one("cpu") },
-            two: two.and_then(|(mount, path)| mount.directory_of(path)),
-        }
-    }
-}
-
-/// A mounted tree: the cgroup at its root, and where that is seen.
-struct Mount<'a> {
-    root: &'a str,
-    point: &'a str,
-}
-
-impl Mount<'_> {
-    /// The directory of a cgroup, if it is below the root that is mounted.
-    fn directory_of(&self, path: &str) -> Option<PathBuf> {
-        let below = path.strip_prefix(self.root.trim_end_matches('/'))?;
-        // A cgroup outside of our namespace begins with dots, and one beside the root has no slash.
-        let is_below = below.is_empty() || below.starts_with('/');
-        let is_plain = !below.split('/').any(|part| part == "..");
-        (is_below && is_plain).then(|| PathBuf::from(self.point).join(below.trim_matches('/')))
-    }
-}
-
-/// The first mount of a kind, with this controller among its options.
-fn mount<'a>(mounts: &'a str, kind: &str, controller: Option<&str>) -> Option<Mount<'a>> {
-    mounts.lines().find_map(|line| {
-        let (left, right) = line.split_once(" - ")?;
-        let mut left = left.split(' ').skip(3);
-        let (root, point) = (left.next()?, left.next()?);
-        let mut right = right.split(' ');
-        let is_kind = right.next()? == kind;
-        let mut options = right.nth(1).unwrap_or("").split(',');
-        let has = controller.is_none_or(|controller| options.any(|option| option == controller));
-        (is_kind && has).then_some(Mount { root, point })
-    })
-}
-
-/// Where this process is in the tree of a controller, or in that of version 2.
-fn path_in<'a>(membership: &'a str, controller: Option<&str>) -> Option<&'a str> {
-    membership.lines().find_map(|line| {
-        let (_, rest) = line.split_once(':')?;
-        let (controllers, path) = rest.split_once(':')?;
-        let is_it = match controller {
-            Some(controller) => controllers.split(',').any(|word| word == controller),
-            None => controllers.is_empty(),
-        };
-        is_it.then_some(path)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn check(mounts: &str, membership: &str, one: [Option<&str>; 3], two: Option<&str>) {
-        let [memory, processes, cpu] = one.map(|path| path.map(PathBuf::from));
-        let expected =
-            Trees { one: Controllers { memory, processes, cpu }, two: two.map(PathBuf::from) };
-        assert_eq!(Trees::find(mounts, membership), expected);
-    }
-
-    #[test]
-    fn version_two_alone_has_one_directory() {
-        let mounts =
-            "35 25 0:30 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate";
-        let membership = "0::/system.slice/pontoon.service\n";
-        let two = "/sys/fs/cgroup/system.slice/pontoon.service";
-        check(mounts, membership, [None; 3], Some(two));
-    }
-
-    #[test]
-    fn version_one_has_a_directory_for_each_limit() {
-        let mounts = "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct\n\
-                      35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
-                      39 31 0:36 / /sys/fs/cgroup/pids rw,relatime - cgroup cgroup rw,pids\n\
-                      41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
-        let membership = "8:pids:/\n4:memory:/a/b\n1:cpu,cpuacct:/c\n0::/\n";
-        let one = [
-            Some("/sys/fs/cgroup/memory/a/b"),
-            Some("/sys/fs/cgroup/pids"),
-            Some("/sys/fs/cgroup/cpu,cpuacct/c"),
-        ];
-        check(mounts, membership, one, Some("/sys/fs/cgroup/unified"));
-    }
-
-    #[test]
-    fn a_container_sees_its_own_part_of_the_tree() {
-        let mounts =
-            "39 31 0:36 /docker/f00 /sys/fs/cgroup/pids ro,relatime - cgroup cgroup rw,pids";
-        let pids = Some("/sys/fs/cgroup/pids/x");
-        check(mounts, "8:pids:/docker/f00/x", [None, pids, None], None);
-        // Neither what is beside that part nor what only begins like it is inside.
-        check(mounts, "8:pids:/docker/f001", [None; 3], None);
-        check(mounts, "8:pids:/docker", [None; 3], None);
-        check(mounts, "8:pids:/docker/f00/../x", [None; 3], None);
-    }
 
     /// A directory that looks like a cgroup of version 2 with these processes in it.
     fn pretend(base: &Path, processes: &[u32]) {
