@@ -17,9 +17,11 @@ mod namespaces;
 #[cfg(target_os = "linux")]
 mod probe;
 #[cfg(target_os = "linux")]
+mod scarce;
+#[cfg(target_os = "linux")]
 mod user;
 
-use libc::c_int;
+use libc::{c_int, pid_t};
 
 use crate::cgroup::Fresh;
 use crate::command::Packed;
@@ -61,6 +63,14 @@ impl Means {
         }
         let _ = (child, command);
         Ok(None)
+    }
+
+    /// Lets the system end this child before the program, when memory is scarce.
+    pub(crate) fn let_go_first(&self, pid: pid_t) {
+        #[cfg(target_os = "linux")]
+        self.tools.score.give(pid);
+        #[cfg(not(target_os = "linux"))]
+        let _ = pid;
     }
 
     /// Removes the cgroups of spawners that were killed.
@@ -148,6 +158,7 @@ mod linux {
 
     use super::calls::Filters;
     use super::namespaces::{IPC, MOUNTS, NETWORK, Namespaces};
+    use super::scarce::Score;
     use super::{Means, landlock, mounts, user};
     use crate::cgroup::{Fresh, Place};
     use crate::command::Packed;
@@ -160,6 +171,7 @@ mod linux {
         pub(super) cgroups: Option<Place>,
         pub(super) namespaces: Namespaces,
         pub(super) filters: Option<Filters>,
+        pub(super) score: Score,
     }
 
     pub(super) fn settle_child(

@@ -18,7 +18,8 @@
 //! # What is promised
 //!
 //! - A child has exactly the environment it was given, its three streams and no other descriptor,
-//!   its own process group, no core dumps, no way to gain privileges, and a umask of 077.
+//!   its own process group, no core dumps, no way to gain privileges, and a umask of 077. Where
+//!   memory is scarce, Linux ends it before the program (`oom_score_adj`).
 //! - A child with a [`Confinement`] or [`Limits`] has all of it before its program runs, and so has
 //!   all it starts. What the system cannot give is an error, never silently less; see [`Support`].
 //! - A child whose [`Child`] is dropped is stopped by a [`Ladder`]; one that ended is reaped.

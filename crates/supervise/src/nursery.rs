@@ -214,6 +214,7 @@ impl Nursery {
     fn finish_launch(&mut self, pid: pid_t) {
         let Some(leader) = self.leaders.get_mut(&pid) else { return };
         if let Some(report) = leader.finish_launch() {
+            self.means.let_go_first(pid);
             self.launching.retain(|(_, other)| *other != pid);
             self.report(report);
         }

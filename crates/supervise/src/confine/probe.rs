@@ -7,6 +7,7 @@ use libc::c_int;
 use super::calls::Filters;
 use super::linux::Tools;
 use super::namespaces::{self, IPC, MOUNTS, NETWORK, Namespaces, UserMaps};
+use super::scarce::Score;
 use super::{Means, landlock, mounts, user};
 use crate::cgroup::Place;
 use crate::confinement::User;
@@ -44,7 +45,10 @@ pub(super) fn look() -> Means {
         root: worked(OTHER_USER),
         cgroup: cgroups.as_ref().map(Place::support),
     };
-    Means { support, tools: Tools { cgroups, namespaces, filters: Some(filters) } }
+    Means {
+        support,
+        tools: Tools { cgroups, namespaces, filters: Some(filters), score: Score::look() },
+    }
 }
 
 /// Tries all in a new process, and gives its words. None when there can be no process: then the

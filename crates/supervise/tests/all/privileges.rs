@@ -97,6 +97,7 @@ async fn a_confined_child_keeps_what_every_child_has(spawner: Spawner) {
         assert_eq!(line, "0077 0");
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
         assert!(status.contains("NoNewPrivs:\t1\n"), "{status}");
+        expect_to_go_first(child.id());
         assert_eq!(stat(child.id()).unwrap()[2], child.id().to_string(), "group");
         let descriptors = fs::read_dir(format!("/proc/{}/fd", child.id()));
         assert!(descriptors.is_ok_and(|it| it.count() == 3), "three descriptors");

@@ -97,6 +97,7 @@ async fn a_child_is_confined(spawner: Spawner) {
     let stat = stat(child.id()).unwrap();
     assert_eq!(stat[1], spawner.pid().to_string(), "parent");
     assert_eq!(stat[2], child.id().to_string(), "group");
+    expect_to_go_first(child.id());
     child.kill();
 }
 

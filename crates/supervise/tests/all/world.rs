@@ -37,6 +37,15 @@ pub(crate) fn in_runtime<F: Future<Output = ()>>(
     wait_until("the spawner ended", || state_of(pid).is_none_or(|state| state == 'Z'));
 }
 
+/// When memory is scarce, the system ends a child before this program.
+pub(crate) fn expect_to_go_first(pid: u32) {
+    let score = |who: &str| -> i32 {
+        let text = std::fs::read_to_string(format!("/proc/{who}/oom_score_adj")).expect("a score");
+        text.trim().parse().expect("a number")
+    };
+    assert_eq!(score(&pid.to_string()), (score("self") + 500).min(1000));
+}
+
 /// `/bin/sh -c script` with a path and nothing else.
 pub(crate) fn sh(script: &str) -> Command {
     Command {
