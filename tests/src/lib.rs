@@ -6,11 +6,13 @@
 //!
 //! - [`rig`] starts `pontoon serve` and fails the test if anything is left behind.
 //! - [`client`] speaks HTTP/1.1 and both eras of the protocol, down to single bytes.
+//! - [`cgroup`] is one with a limit on memory.
 //! - [`disk`] is a small one, to be filled.
 //! - [`metrics`] reads the page of `/metrics`, and is strict about it.
 //! - [`program`] makes programs that can be run at once.
 //! - [`transcript`] reads and plays the conversations under `tests/transcripts`.
 
+pub mod cgroup;
 pub mod client;
 pub mod disk;
 pub mod metrics;

@@ -14,6 +14,14 @@ pub(crate) use linux::{Fresh, Leftovers};
 pub(crate) use other::{Fresh, Leftovers};
 #[cfg(target_os = "linux")]
 pub(crate) use place::Place;
+#[cfg(target_os = "linux")]
+pub(crate) use trees::memory_limits;
+
+/// There are none.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn memory_limits() -> Vec<u64> {
+    Vec::new()
+}
 
 #[cfg(target_os = "linux")]
 mod linux {

@@ -1,47 +1,24 @@
 //! Memory of this program: how much it may have, and giving back what it no longer needs.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 use libc::c_int;
+
+use crate::cgroup;
 
 /// How many bytes this program may use before the system ends it: the least of what the machine has, what
 /// its cgroup and those above it allow, and its own limit. `None` where nothing tells.
 pub fn memory_limit() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok();
     let machine = machine.as_deref().and_then(total_of);
-    let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let files = limit_files(Path::new("/sys/fs/cgroup"), &cgroups);
-    let of_file = |path: PathBuf| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    files.into_iter().filter_map(of_file).chain(machine).chain(own_limit()).min()
+    cgroup::memory_limits().into_iter().chain(machine).chain(own_limit()).min()
 }
 
 /// `MemTotal`, in bytes.
 fn total_of(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
-}
-
-/// The files that say what the cgroups of a process allow, of both versions, up to the root.
-fn limit_files(root: &Path, cgroups: &str) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for line in cgroups.lines() {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
-        let (base, name) = match controllers {
-            "" => (root.to_owned(), "memory.max"),
-            _ if controllers.split(',').any(|it| it == "memory") => {
-                (root.join("memory"), "memory.limit_in_bytes")
-            }
-            _ => continue,
-        };
-        let path = path.trim_start_matches('/');
-        // In a container the path may be one of the machine's, where only the root is to be seen.
-        let own = Path::new(path).ancestors();
-        files.extend(own.map(|part| base.join(part).join(name)));
-    }
-    files
 }
 
 /// The limit on the address space of this process.
@@ -80,19 +57,5 @@ mod tests {
         if cfg!(target_os = "linux") {
             assert!(memory_limit().is_some_and(|bytes| bytes > 1 << 20));
         }
-    }
-
-    #[test]
-    fn every_cgroup_up_to_the_root_has_a_say() {
-        let check = |cgroups: &str, expected: &[&str]| {
-            let files = limit_files(Path::new("/r"), cgroups);
-            assert_eq!(files, expected.iter().map(PathBuf::from).collect::<Vec<_>>());
-        };
-        check("0::/a/b\n", &["/r/a/b/memory.max", "/r/a/memory.max", "/r/memory.max"]);
-        check(
-            "5:cpu,memory:/x\n3:pids:/y\n",
-            &["/r/memory/x/memory.limit_in_bytes", "/r/memory/memory.limit_in_bytes"],
-        );
-        check("0::/\nbroken\n", &["/r/memory.max"]);
     }
 }

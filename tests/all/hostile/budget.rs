@@ -1,12 +1,15 @@
 //! One budget for the bytes that are held for clients: many who send slowly and many who never read
 //! take nothing from a client that behaves, and the memory is back when they are gone.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use pontoon_tests::cgroup::MemoryCgroup;
 use pontoon_tests::client::{Modern, Response, Speaker};
 use pontoon_tests::program;
 use pontoon_tests::rig::{Binaries, Plan, Rig, wait_until};
@@ -30,15 +33,52 @@ fn small_bridge(mib: usize) -> Rig {
     rig
 }
 
-#[test]
-fn the_budget_is_a_quarter_of_what_the_bridge_may_use() {
+/// A bridge that a shell starts after these commands, with the budget that it finds by itself.
+fn bridge_after(commands: &str) -> Rig {
     let folder = tempfile::tempdir().unwrap();
     let pontoon = binaries().pontoon.display().to_string();
-    let script = format!("ulimit -v {}; exec '{pontoon}' \"$@\"", 2048 * 1024);
+    let script = format!("{commands}; exec '{pontoon}' \"$@\"");
     let pontoon = program::script(&folder.path().join("bridge.sh"), &script);
-    let plan = plan([fixture("stateful")]);
-    let rig = Plan { binaries: Binaries { pontoon, ..plan.binaries }, ..plan }.start();
-    assert_eq!(rig.metric("pontoon_held_bytes_limit") as usize, 512 * MIB);
+    let plan = plan([fixture("stateful")]).variable("MCPO_TRUSTED_PROXIES", "127.0.0.1");
+    Plan { binaries: Binaries { pontoon, ..plan.binaries }, ..plan }.start()
+}
+
+/// A bridge in a cgroup; its servers count there, too.
+fn bridge_in(cgroup: &Path) -> Rig {
+    bridge_after(&format!("echo $$ > '{}/cgroup.procs' || exit", cgroup.display()))
+}
+
+fn budget(rig: &Rig) -> usize {
+    rig.metric("pontoon_held_bytes_limit") as usize
+}
+
+#[test]
+fn the_budget_is_a_quarter_of_what_the_bridge_may_use() {
+    let rig = bridge_after(&format!("ulimit -v {}", 2048 * 1024));
+    assert_eq!(budget(&rig), 512 * MIB);
+    rig.stop();
+    let Some(cgroup) = MemoryCgroup::make((512 * MIB) as u64) else { return };
+    let rig = bridge_in(cgroup.inner());
+    assert_eq!(budget(&rig), 128 * MIB, "the limit is that of the cgroup above its own");
+    rig.stop();
+}
+
+/// As a container sees it: the cgroup of the container is the root of what is mounted, while the
+/// process is told its whole path. Inside, a service has a limit of its own.
+#[test]
+fn the_budget_of_a_service_in_a_container_is_a_quarter_of_its_own_limit() {
+    let Some(container) = MemoryCgroup::make((1024 * MIB) as u64) else { return };
+    let service = container.inner().join("memory.limit_in_bytes");
+    if !service.exists() {
+        return println!("skipped: such containers have version 1 of cgroups");
+    }
+    fs::write(service, (512 * MIB).to_string()).unwrap();
+    let (outer, mounted) = (container.limited().display(), "/sys/fs/cgroup/memory");
+    let rig = bridge_after(&format!(
+        "if [ -z \"$MOUNTED\" ]; then MOUNTED=1 exec unshare -m \"$0\" \"$@\"; fi; \
+         echo $$ > {outer}/inner/cgroup.procs && mount --bind {outer} {mounted} || exit"
+    ));
+    assert_eq!(budget(&rig), 128 * MIB);
     rig.stop();
 }
 
@@ -91,13 +131,39 @@ fn an_announced_length_takes_no_memory() {
 #[test]
 fn slow_senders_and_those_who_never_read_leave_the_others_alone() {
     let rig = small_bridge(512);
-    let limit = rig.metric("pontoon_held_bytes_limit") as usize;
-    echoes(&mut client(&rig, "honest"), 1);
+    withstand_the_crowd(&rig, 4 * MIB);
+    rig.stop();
+}
+
+#[test]
+fn in_a_cgroup_of_512_mib_they_do_so_without_a_setting() {
+    let Some(cgroup) = MemoryCgroup::make((512 * MIB) as u64) else { return };
+    let rig = bridge_in(cgroup.inner());
+    // The servers have their answers there until the bridge takes them: 200 of these, and not of 4 MiB.
+    withstand_the_crowd(&rig, MIB / 2);
+    assert_eq!(cgroup.killed(), 0, "the bridge or one of its servers was killed");
+    rig.stop();
+}
+
+/// Each server is smaller than the bridge, which the system would end first.
+#[test]
+fn servers_that_take_all_memory_of_the_cgroup_are_ended_and_not_the_bridge() {
+    let Some(cgroup) = MemoryCgroup::make((512 * MIB) as u64) else { return };
+    let rig = bridge_in(cgroup.inner());
+    withstand_the_crowd(&rig, 4 * MIB);
+    rig.stop();
+}
+
+/// 200 clients that send slowly and 200 that never read their answers of this size come and go, while one
+/// behaves.
+fn withstand_the_crowd(rig: &Rig, answer_bytes: usize) {
+    let limit = budget(rig);
+    echoes(&mut client(rig, "honest"), 1);
     let before = rig.resident_bytes();
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let honest = scope.spawn(|| {
-            let mut client = client(&rig, "honest");
+            let mut client = client(rig, "honest");
             let mut calls = 0;
             while !is_over.load(Ordering::Relaxed) || calls < 100 {
                 echoes(&mut client, calls);
@@ -106,7 +172,6 @@ fn slow_senders_and_those_who_never_read_leave_the_others_alone() {
             calls
         });
         let slow: Vec<_> = thread::scope(|scope| {
-            let rig = &rig;
             let one = |n: usize| begin_body(rig, &format!("slow-{}", n % 20), 10 * MIB, 2 * MIB);
             let some = move |from: usize| (from..from + 50).map(one).collect::<Vec<_>>();
             let hands: Vec<_> = (0..4).map(|hand| scope.spawn(move || some(hand * 50))).collect();
@@ -114,10 +179,10 @@ fn slow_senders_and_those_who_never_read_leave_the_others_alone() {
         });
         let mut deaf = Vec::new();
         for n in 0..200 {
-            let deaf_one = client(&rig, &format!("deaf-{}", n % 10));
-            deaf.push(deaf_one.send_call(1, "big", json!({"bytes": 4 * MIB})));
+            let deaf_one = client(rig, &format!("deaf-{}", n % 10));
+            deaf.push(deaf_one.send_call(1, "big", json!({"bytes": answer_bytes})));
         }
-        wait_until("the budget is used up", SOON, || held(&rig) > limit / 2);
+        wait_until("the budget is used up", SOON, || held(rig) > limit / 2);
         let mut told: Vec<_> = slow.into_iter().map(|mut it| (told(&mut it), it)).collect();
         let refused = |status: &str| {
             let has = |text: &&String| {
@@ -127,18 +192,17 @@ fn slow_senders_and_those_who_never_read_leave_the_others_alone() {
         };
         let (busy, greedy) = (refused("503"), refused("429"));
         assert!(busy + greedy > 50, "{busy} were told 503, {greedy} 429");
-        assert!(held(&rig) <= limit, "{} of {limit}", held(&rig));
+        assert!(held(rig) <= limit, "{} of {limit}", held(rig));
         is_over.store(true, Ordering::Relaxed);
         assert!(honest.join().unwrap() >= 100);
         told.clear();
         deaf.clear();
     });
-    wait_until("nothing is held", SOON, || held(&rig) == 0);
+    wait_until("nothing is held", SOON, || held(rig) == 0);
     wait_until("the memory is back", SOON, || {
         rig.resident_bytes().saturating_sub(before) < 60 * MIB as u64
     });
-    echoes(&mut client(&rig, "honest"), 1);
-    rig.stop();
+    echoes(&mut client(rig, "honest"), 1);
 }
 
 #[test]
