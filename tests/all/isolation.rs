@@ -3,13 +3,14 @@
 //!
 //! Here are the scene and what lies outside of the workspace: files and processes. `bounds` has the
 //! limits and the network, `people` the users of each chat, `systems` kernels and users that cannot
-//! have it all, `ways` every way from one person's process to another's, `languages` real interpreters,
+//! have it all, `shut` directories of ours that a server shuts, `ways` every way from one person's process to another's, `languages` real interpreters,
 //! `temporary` the temporary files, and `certificates` what the network needs.
 
 mod bounds;
 mod certificates;
 mod languages;
 mod people;
+mod shut;
 mod systems;
 mod temporary;
 mod ways;

@@ -33,6 +33,7 @@ mod soak;
 mod spares;
 mod sse;
 mod stateful;
+mod storage;
 mod stress;
 mod tidy;
 mod transcripts;

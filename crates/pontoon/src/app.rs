@@ -159,6 +159,7 @@ impl App {
             ),
             origins: Origins::new(&config.base_url),
             store: around.store.clone(),
+            looking: Arc::new(Semaphore::new(1)),
             min_free_disk: config.min_free_disk,
             links: Arc::clone(&around.links),
             budget: around.budget.clone(),

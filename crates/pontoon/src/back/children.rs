@@ -18,7 +18,7 @@ use super::Back;
 use super::handshake::{HandshakeError, Opening, shake_hands};
 use super::link::{Link, LinkOptions};
 use super::live::{Counted, Live, Waits};
-use super::place::{Place, blocking};
+use super::place::{Place, WHAT_TO_DO, blocking};
 use super::pool::Using;
 use super::usage::Usage;
 use crate::call::CallError;
@@ -44,7 +44,7 @@ pub enum StartError {
     #[error(transparent)]
     Spawn(#[from] SpawnError),
     /// There is no place for it to work in.
-    #[error("there is no place for it to work in: {0}")]
+    #[error("there is no place for the server to work in: {0}")]
     Place(String),
     /// It started, but the handshake failed.
     #[error("{error}{how}{}", said(.complaints))]
@@ -219,8 +219,14 @@ impl Back {
         opening: &Opening,
         client: &Client,
     ) -> Result<Live, CallError> {
-        let live = self.start(opening, client, place, Audience::Client).await;
-        let live = live.map_err(|error| self.tell(&error))?;
+        let directory = place.directory().to_owned();
+        let mut started = self.start(opening, client, place, Audience::Client).await;
+        // The place was removed or moved away meanwhile, which is no fault of the server.
+        if started.is_err() && self.around.is_gone(directory).await? {
+            let place = self.place_for(client).await?;
+            started = self.start(opening, client, place, Audience::Client).await;
+        }
+        let live = started.map_err(|error| self.tell(&error))?;
         self.begin(&live, client);
         Ok(live)
     }
@@ -417,6 +423,11 @@ impl Back {
     /// The error a client hears when no child could be started.
     pub fn tell(&self, error: &StartError) -> CallError {
         tracing::warn!(server = %self.server.name, error = error as &dyn std::error::Error, "no child");
+        if let StartError::Place(_) = error {
+            // Which says nothing of the server.
+            let so = "so the call was not made";
+            return CallError::NoStorage(format!("{error}, {so}: {WHAT_TO_DO}"));
+        }
         self.doubted.notify_one();
         CallError::ServerFailed(format!(
             "the server `{}` did not start: {}",

@@ -16,6 +16,9 @@ use crate::client::Client;
 use crate::jobs::{Bounds, Job, JobError, Scratch, SessionSpace, Snapshot};
 use crate::observe::metrics::Limit;
 
+/// What a client hears, who cannot mend the jobs directory and may not know where it is.
+pub(super) const WHAT_TO_DO: &str = "whoever runs the bridge finds in `/health` what to do";
+
 /// Where a child works.
 #[derive(Debug, Clone)]
 pub enum Place {
@@ -219,7 +222,31 @@ impl Surroundings {
                     "{why}, {so}: whoever runs the bridge has to make room"
                 ))
             }
-            JobError::Io { .. } => CallError::NoStorage(format!("{why}, {so}")),
+            JobError::Unusable => CallError::NoStorage(format!("{why}, {so}: {WHAT_TO_DO}")),
+            JobError::Io { .. } => {
+                self.mend_soon();
+                CallError::NoStorage(format!("{why}, {so}: {WHAT_TO_DO}"))
+            }
+        }
+    }
+
+    /// Whether a place is gone, and another can be had.
+    pub(super) async fn is_gone(&self, directory: PathBuf) -> Result<bool, CallError> {
+        let store = self.store.clone();
+        let looked = tokio::task::spawn_blocking(move || match directory.exists() {
+            true => Ok(false),
+            false => store.mend().map(|()| true),
+        });
+        let looked = looked.await.unwrap_or(Ok(false));
+        looked.map_err(|_| self.no_place(&JobError::Unusable))
+    }
+
+    /// Sees to the jobs directory, so that the next call finds it mended if it can be.
+    fn mend_soon(&self) {
+        let store = self.store.clone();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            // What is still wrong is logged by the store.
+            self.endings.spawn_blocking_on(move || drop(store.mend()), &runtime);
         }
     }
 }

@@ -21,7 +21,7 @@ use super::place::{OwnJob, Place, blocking};
 use crate::call::{CallError, Receipt};
 use crate::client::Client;
 use crate::config::{Files, Mode};
-use crate::jobs::{Adopted, Bounds, Ending, Entry, Job, Later, Made, Snapshot, Visit};
+use crate::jobs::{Adopted, Bounds, Ending, Entry, Job, JobError, Later, Made, Snapshot, Visit};
 use crate::observe::metrics::Limit;
 
 /// So many files of one call are named in its answer; the others are in its job all the same.
@@ -208,25 +208,25 @@ impl Record<'_> {
                     return Ok(Adopted::default());
                 }
                 let (job, before) = (Arc::clone(&own.job), before.cloned().unwrap_or_default());
-                let found = tokio::task::spawn_blocking(move || {
+                let found = blocking(move || {
                     match Snapshot::made_in(job.files(), Bounds::default(), &before, &hints) {
                         // The call removed its own directory, and with it all that it made.
                         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-                        made => made,
+                        made => {
+                            made.map_err(|source| JobError::Io { what: "look for files", source })
+                        }
                     }
                 });
-                let made = found.await.map_err(|_| CallError::Internal)?;
-                let made = made.map_err(|error| unreadable(&error))?;
+                let made = found.await.map_err(|error| self.back.around.not_kept(&error))?;
                 Ok(Adopted { made, ..Adopted::default() })
             }
             Site::Space(visit) => {
                 if hints.is_empty() && visit.is_surely_idle() {
                     return Ok(Adopted::default());
                 }
-                let looking = Arc::clone(visit);
-                let found = tokio::task::spawn_blocking(move || looking.made(&hints));
-                let found = found.await.map_err(|_| CallError::Internal)?;
-                let found = found.map_err(|error| unreadable(&error))?;
+                let (store, looking) = (self.back.around.store.clone(), Arc::clone(visit));
+                let found = blocking(move || store.made(&looking, &hints)).await;
+                let found = found.map_err(|error| self.back.around.not_kept(&error))?;
                 if found.is_empty() {
                     return Ok(Adopted::default());
                 }
@@ -399,11 +399,6 @@ fn inside(root: &Path, hint: &str) -> Option<String> {
     let path = path.strip_prefix(".").unwrap_or(path);
     let is_plain = path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
     is_plain.then(|| path.to_str().map(str::to_owned)).flatten().filter(|path| !path.is_empty())
-}
-
-fn unreadable(error: &std::io::Error) -> CallError {
-    tracing::error!(error = error as &dyn std::error::Error, "a workspace cannot be read");
-    CallError::ServerFailed(format!("the files of the call cannot be read: {error}"))
 }
 
 #[cfg(test)]

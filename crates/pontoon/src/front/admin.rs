@@ -3,7 +3,7 @@
 //! This file collects the scene; what it means is decided in `observe`.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
@@ -19,6 +19,9 @@ use crate::observe::metrics;
 use crate::observe::scene::{ChildScene, DiskScene, Scene, ServerScene, ServerState, Usage};
 use crate::session::catalog::{Entry, State};
 
+/// How long a look at the jobs directory may take.
+const LOOK: Duration = Duration::from_secs(5);
+
 /// How everything is, as far as the one who asks may see it.
 pub async fn health(site: &Arc<Site>, sight: Sight) -> Answer {
     let scene = with_disk(site, scene(site)).await;
@@ -26,8 +29,9 @@ pub async fn health(site: &Arc<Site>, sight: Sight) -> Answer {
 }
 
 /// Whether requests may be sent here.
-pub fn ready(site: &Arc<Site>) -> Answer {
-    respond(health::ready(&scene(site)))
+pub async fn ready(site: &Arc<Site>) -> Answer {
+    let jobs_fault = jobs_fault(site).await;
+    respond(health::ready(&Scene { jobs_fault, ..scene(site) }))
 }
 
 /// Every number, as Prometheus reads it.
@@ -69,6 +73,7 @@ fn scene(site: &Site) -> Scene {
         waiting_calls: sessions.admission.waiting(),
         sessions: sessions.count(),
         disk: None,
+        jobs_fault: None,
         living_children: site.spawner.living(),
         uptime: site.started.elapsed(),
         is_spawner_gone: site.spawner.is_gone(),
@@ -87,6 +92,10 @@ fn note(site: &Site) -> Option<String> {
 
 /// The same with the disk, which is looked at elsewhere: a disk that hangs holds no other call up.
 async fn with_disk(site: &Site, scene: Scene) -> Scene {
+    let jobs_fault = jobs_fault(site).await;
+    if jobs_fault.is_some() {
+        return Scene { jobs_fault, ..scene };
+    }
     let store = site.store.clone();
     let usage = tokio::task::spawn_blocking(move || store.usage()).await;
     let disk = usage.ok().map(|usage| DiskScene {
@@ -97,6 +106,29 @@ async fn with_disk(site: &Site, scene: Scene) -> Scene {
         min_free: site.min_free_disk,
     });
     Scene { disk, ..scene }
+}
+
+/// What is wrong with the jobs directory now, after what can be mended was.
+///
+/// One looks at a time, so that a disk that hangs takes one thread and not one for each probe.
+async fn jobs_fault(site: &Site) -> Option<String> {
+    let look = async {
+        let turn = Arc::clone(&site.looking).acquire_owned().await;
+        let store = site.store.clone();
+        let looked = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            store.mend()
+        });
+        looked.await.ok()?.err().map(|fault| fault.to_string())
+    };
+    let silent = || {
+        let path = site.store.path().display();
+        Some(format!(
+            "the jobs directory {path} does not answer within {} s: see to its file system",
+            LOOK.as_secs()
+        ))
+    };
+    tokio::time::timeout(LOOK, look).await.unwrap_or_else(|_| silent())
 }
 
 /// The kept children of a server, by names that tell nobody whose they are.

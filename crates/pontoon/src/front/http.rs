@@ -74,6 +74,8 @@ pub struct Site {
     pub origins: Origins,
     /// Where jobs are.
     pub store: Store,
+    /// Held while a probe looks at where jobs are.
+    pub looking: Arc<Semaphore>,
     /// With less than this free, no new job is made.
     pub min_free_disk: u64,
     /// The addresses of files.
@@ -300,7 +302,7 @@ async fn elsewhere(
             Ok(_) => admin::health(site, Sight::Whole).await,
             Err(denied) => denied.plain(),
         },
-        ["ready"] => admin::ready(site),
+        ["ready"] => admin::ready(site).await,
         ["metrics"] => match site.auth.check(request.headers(), Area::Metrics) {
             Ok(_) => admin::metrics(site).await,
             Err(denied) => denied.plain(),

@@ -6,6 +6,8 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+#[cfg(not(target_os = "linux"))]
+use rustix::fs::AtFlags;
 use rustix::fs::{Dir, Mode, OFlags, mkdirat, openat};
 use rustix::io::Errno;
 
@@ -35,6 +37,33 @@ pub(super) fn make_folder(folder: impl AsFd, name: &str, mode: Mode) -> io::Resu
         }
         opened => opened,
     }
+}
+
+/// A folder of ours whose owner's permissions were taken away, with them given back.
+///
+/// Opening for nothing but its place is allowed even where reading is not, and what is open cannot be
+/// swapped for a link.
+#[cfg(target_os = "linux")]
+pub(super) fn open_up(folder: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
+    use std::os::fd::AsRawFd;
+
+    use rustix::fs::chmod;
+
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let shut = openat(&folder, name, flags | OFlags::PATH, Mode::empty())?;
+    let place = format!("/proc/self/fd/{}", shut.as_raw_fd());
+    let mode = Mode::from_raw_mode((Node::of(&shut)?.mode & 0o711) as _);
+    chmod(&place, mode | Mode::RWXU)?;
+    Ok(openat(&shut, ".", flags | OFlags::RDONLY, Mode::empty())?)
+}
+
+/// The same, where a link that is swapped in meanwhile is not followed either.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn open_up(folder: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode((Node::at(&folder, name)?.mode & 0o711) as _);
+    rustix::fs::chmodat(&folder, name, mode | Mode::RWXU, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(openat(&folder, name, flags | OFlags::RDONLY, Mode::empty())?)
 }
 
 /// The names in a folder that are text, in no order. Ours all are.

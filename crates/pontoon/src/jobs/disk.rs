@@ -21,6 +21,9 @@ pub enum JobError {
         /// What is left.
         free_bytes: u64,
     },
+    /// The directory cannot be used just now, for a reason that the operator is told.
+    #[error("the jobs directory cannot be used")]
+    Unusable,
     /// Something else went wrong.
     #[error("cannot {what} in the jobs directory")]
     Io {
@@ -79,7 +82,7 @@ impl Disk {
         Ok(self.room(root)?.free_bytes >= self.min_free_bytes.saturating_add(bytes))
     }
 
-    fn forget(&self) {
+    pub(super) fn forget(&self) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 

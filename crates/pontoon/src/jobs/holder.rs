@@ -105,6 +105,16 @@ impl SessionSpace {
         Ok(Claim::Held(Held(Arc::clone(self))))
     }
 
+    /// Says once more that processes keep state here, in a directory that was made again.
+    pub(super) fn hold_again(&self) -> io::Result<()> {
+        let count = self.holders.lock();
+        let folder = self.folder()?;
+        if *count > 0 && read(&folder)?.is_none() {
+            self.write(&folder, &self.holders.bridge.id);
+        }
+        Ok(())
+    }
+
     fn write(&self, folder: &OwnedFd, holder: &str) {
         let written = remove(folder).and_then(|()| {
             let file = create(folder, NAME)?;

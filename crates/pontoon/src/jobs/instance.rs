@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::time::{Duration, SystemTime};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, futimens, openat, unlinkat};
 use rustix::io::Errno;
@@ -12,8 +13,10 @@ use uuid::Uuid;
 
 use super::beneath::{create, names_in, open_to_read};
 use super::node::Node;
+use super::remove::remove_tree;
 use super::root::{INSTANCES, Root};
 use super::session_space::NOW;
+use super::trash::PATIENCE;
 
 /// Without a heartbeat for this long, nobody uses a thing: the heart beats ten times as often.
 pub(super) const QUIET: Duration = Duration::from_secs(300);
@@ -28,10 +31,16 @@ const ENDING: &str = ".lock";
 #[derive(Debug)]
 pub(super) struct Instance {
     id: Uuid,
-    folder: OwnedFd,
-    lock: File,
     /// Whether the file system can lock; where it cannot, every lock counts as held.
-    is_locked: bool,
+    can_lock: bool,
+    lock: Mutex<Lock>,
+}
+
+/// The file, and the folder it is in.
+#[derive(Debug)]
+struct Lock {
+    folder: OwnedFd,
+    file: File,
 }
 
 impl Instance {
@@ -40,22 +49,26 @@ impl Instance {
         // Who looks for stale locks may take ours between its making and its locking.
         for _ in 0..100 {
             let id = Uuid::new_v4();
-            let name = format!("{id}{ENDING}");
-            let lock = File::from(create(&folder, &name)?);
-            let is_locked = match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => true,
-                Err(Errno::WOULDBLOCK) => continue,
-                Err(error) => {
-                    warn!(%error, "the jobs directory has no locks; other bridges are assumed");
-                    false
-                }
-            };
-            let there = Node::at(&folder, &name);
-            if there.is_ok_and(|there| Node::of(&lock).is_ok_and(|ours| ours.is_same(&there))) {
-                return Ok(Self { id, folder, lock, is_locked });
-            }
+            let Some((file, can_lock)) = make(&folder, id)? else { continue };
+            return Ok(Self { id, can_lock, lock: Mutex::new(Lock { folder, file }) });
         }
         Err(io::Error::other("somebody else takes every lock"))
+    }
+
+    /// Makes the lock again under the same id, if it is not where others look for it.
+    pub(super) fn restore(&self, root: &Root) -> io::Result<()> {
+        let mut lock = self.lock();
+        let folder = root.folder(INSTANCES)?;
+        for _ in 0..100 {
+            if is_at(&lock.file, &folder, self.id) {
+                return Ok(());
+            }
+            if let Some((file, _)) = make(&folder, self.id)? {
+                *lock = Lock { folder, file };
+                return Ok(());
+            }
+        }
+        Err(io::Error::other("somebody else takes the lock of this bridge"))
     }
 
     pub(super) fn id(&self) -> Uuid {
@@ -64,23 +77,60 @@ impl Instance {
 
     /// Tells the others that this bridge is about to end.
     pub(super) fn leave(&self) {
-        if let Err(error) = (&self.lock).write_all(LEAVING) {
+        if let Err(error) = (&self.lock().file).write_all(LEAVING) {
             debug!(%error, "the other bridges do not know that this one leaves");
         }
     }
 
     /// The heartbeat of the bridge itself.
-    pub(super) fn touch(&self) {
-        if let Err(error) = futimens(&self.lock, &NOW) {
-            debug!(%error, "this bridge has no heartbeat");
-        }
+    ///
+    /// # Errors
+    ///
+    /// When the file system does not take it.
+    pub(super) fn touch(&self) -> io::Result<()> {
+        Ok(futimens(&self.lock().file, &NOW)?)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Lock> {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        let _gone = unlinkat(&self.folder, format!("{}{ENDING}", self.id), AtFlags::empty());
+        let _gone = unlinkat(&self.lock().folder, name_of(self.id), AtFlags::empty());
     }
+}
+
+fn name_of(id: Uuid) -> String {
+    format!("{id}{ENDING}")
+}
+
+/// Makes and takes a lock, and says whether that could be locked; `None` if another bridge came between.
+fn make(folder: &OwnedFd, id: Uuid) -> io::Result<Option<(File, bool)>> {
+    let file = match create(folder, &name_of(id)) {
+        // A child with our user may put anything there; another bridge has another name.
+        Err(Errno::EXIST) => {
+            remove_tree(folder, &name_of(id), Instant::now() + PATIENCE)?;
+            return Ok(None);
+        }
+        created => File::from(created?),
+    };
+    let can_lock = match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => true,
+        Err(Errno::WOULDBLOCK) => return Ok(None),
+        Err(error) => {
+            warn!(%error, "the jobs directory has no locks; other bridges are assumed");
+            false
+        }
+    };
+    Ok(is_at(&file, folder, id).then_some((file, can_lock)))
+}
+
+/// Whether the lock with this id is this file.
+fn is_at(file: &File, folder: &OwnedFd, id: Uuid) -> bool {
+    let there = Node::at(folder, name_of(id));
+    there.is_ok_and(|there| Node::of(file).is_ok_and(|ours| ours.is_same(&there)))
 }
 
 /// Whether the bridge with this id is about to end, but has not yet.
@@ -109,7 +159,7 @@ pub(super) struct Other {
 /// The other bridges that are alive, as far as can be told. The locks of dead ones are removed.
 pub(super) fn others(root: &Root, ours: Option<&Instance>) -> io::Result<Vec<Other>> {
     let folder = root.folder(INSTANCES)?;
-    let can_lock = ours.is_none_or(|ours| ours.is_locked);
+    let can_lock = ours.is_none_or(|ours| ours.can_lock);
     let mut others = Vec::new();
     for name in names_in(&folder)? {
         let Some(id) = name.strip_suffix(ENDING) else { continue };

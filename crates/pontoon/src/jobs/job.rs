@@ -304,7 +304,7 @@ impl Job {
     /// Removes the job and all its files.
     pub fn discard(&self) {
         self.state().stage = Stage::Gone;
-        let removed = trash::remove(&self.store.root, self.store.root.fd(), &self.id.to_string());
+        let removed = trash::remove(&self.store.root, &self.store.root.fd(), &self.id.to_string());
         self.tell(removed, "a job is not removed yet");
     }
 
@@ -339,12 +339,12 @@ impl Job {
         let parts = [format!("{name}/{FILES}"), name.clone()];
         let mut removed = Ok(());
         for part in parts {
-            removed = unlinkat(root, part, AtFlags::REMOVEDIR);
+            removed = unlinkat(&root, part, AtFlags::REMOVEDIR);
         }
         match removed {
             Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
             // The child wrote something: moving it away is quick, the next sweep removes it.
-            Err(_) => trash::throw_away(&self.store.root, root, &name).map(drop),
+            Err(_) => trash::throw_away(&self.store.root, &root, &name).map(drop),
         }
     }
 }
@@ -379,10 +379,10 @@ fn fill(store: &Inner, name: &str) -> io::Result<Snapshot> {
     let passage = store.root.passage();
     if passage != Mode::RWXU {
         // Our own mask may have taken these away.
-        chmodat(root, name, passage, AtFlags::empty())?;
+        chmodat(&root, name, passage, AtFlags::empty())?;
     }
     let files = format!("{name}/{FILES}");
-    mkdirat(root, &files, Mode::RWXU)?;
+    mkdirat(&root, &files, Mode::RWXU)?;
     Snapshot::of_new(open_folder(root, files.as_bytes())?)
 }
 

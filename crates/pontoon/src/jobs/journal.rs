@@ -104,6 +104,11 @@ impl Journal {
         Self { owner, waiting: Mutex::default(), state: Mutex::new(State::New) }
     }
 
+    /// Lets the next line begin a file, because the last one is in a directory that is not ours any more.
+    pub(super) fn begin_anew(&self) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::New;
+    }
+
     /// Adds a line to those that wait. True if it is the first, so that somebody has to write them.
     pub(super) fn add(&self, entry: &Entry<'_>) -> bool {
         let line = entry.line();

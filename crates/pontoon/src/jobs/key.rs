@@ -3,6 +3,7 @@
 //! The ids of MCP sessions are signed by it, and the folder of a session is named by it. A child has our user, so it may change what it can name;
 //! with a plain hash it could work out the folder of anybody whose address or name it knows.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
 
@@ -26,8 +27,18 @@ const LENGTH: usize = 32;
 pub(super) const TOKEN: usize = 32;
 
 /// The key, read.
-#[derive(Debug, Clone)]
-pub(super) struct Key(MacKey);
+#[derive(Clone)]
+pub(super) struct Key {
+    mac: MacKey,
+    /// What is in the file, to be put back there.
+    secret: [u8; LENGTH],
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key")
+    }
+}
 
 impl Key {
     /// The key of this directory; the first who asks makes it.
@@ -37,12 +48,28 @@ impl Key {
             if let Some(key) = Self::read(root)? {
                 return Ok(key);
             }
-            match make(root) {
+            // 244 of these bits are random, by the generator of the system.
+            let secret = [Uuid::new_v4(), Uuid::new_v4()].map(Uuid::into_bytes).concat();
+            match put(root, &secret) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 made => made?,
             }
         }
         Err(io::Error::other(format!("`{NAME}` is removed again and again")))
+    }
+
+    /// Puts this key into the directory if that has none: what it signed and named stays good. Gives the
+    /// one that is there.
+    pub(super) fn restore(&self, root: &Root) -> io::Result<Self> {
+        if let Some(there) = Self::read(root)? {
+            return Ok(there);
+        }
+        put(root, &self.secret)?;
+        Ok(Self::read(root)?.unwrap_or_else(|| self.clone()))
+    }
+
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.secret == other.secret
     }
 
     fn read(root: &Root) -> io::Result<Option<Self>> {
@@ -64,18 +91,18 @@ impl Key {
         }
         let mut secret = [0; LENGTH];
         File::from(file).read_exact(&mut secret)?;
-        Ok(Some(Self(MacKey::new(&secret))))
+        Ok(Some(Self { mac: MacKey::new(&secret), secret }))
     }
 
     /// The name of a session's folder: 64 digits that tell nobody whose it is.
     pub(super) fn name_of(&self, server: &str, key: &str) -> String {
-        let name = self.0.begin("").part(server.as_bytes()).last(key.as_bytes()).finish();
+        let name = self.mac.begin("").part(server.as_bytes()).last(key.as_bytes()).finish();
         name.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// A secret for another use, which tells nothing of this one.
     pub(super) fn secret_for(&self, label: &str) -> [u8; 32] {
-        self.0.begin(label).finish()
+        self.mac.begin(label).finish()
     }
 
     /// What opens the newest version of one file of a session's folder: 32 digits that nobody can work
@@ -95,19 +122,17 @@ impl Key {
     }
 
     fn token(&self, space: &str, path: &str) -> Signing {
-        self.0.begin("pontoon newest file 1").part(space.as_bytes()).last(path.as_bytes())
+        self.mac.begin("pontoon newest file 1").part(space.as_bytes()).last(path.as_bytes())
     }
 }
 
-/// Puts a new key in its place, whole; one that is there stays.
-fn make(root: &Root) -> io::Result<()> {
+/// Puts a key in its place, whole; one that is there stays.
+fn put(root: &Root, secret: &[u8]) -> io::Result<()> {
     // What is left there by a bridge that was killed is collected.
     let trash = root.folder(TRASH)?;
     let draft = Uuid::new_v4().to_string();
     let mut file = File::from(create(&trash, &draft)?);
-    // 244 of these bits are random, by the generator of the system.
-    let secret = [Uuid::new_v4(), Uuid::new_v4()].map(Uuid::into_bytes).concat();
-    let written = file.write_all(&secret).and_then(|()| file.sync_all());
+    let written = file.write_all(secret).and_then(|()| file.sync_all());
     let placed = written.and_then(|()| {
         match renameat_with(&trash, &draft, root.fd(), NAME, RenameFlags::NOREPLACE) {
             // Not every file system can.

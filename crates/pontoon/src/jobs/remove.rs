@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, renameat, unlinkat};
 use rustix::io::Errno;
 use uuid::Uuid;
 
-use super::beneath::open_folder;
+use super::beneath::{open_folder, open_up};
 use super::node::Node;
 
 /// Removes `name` from `folder` with all that is in it. What is gone already is no error: another
@@ -152,7 +152,8 @@ fn open_for_removal(
 ) -> io::Result<Option<OwnedFd>> {
     let opened = match open_folder(folder, name) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            make_writable(folder, name)?;
+            // Opened once more: what is mounted there is not ours to empty.
+            drop(open_up(folder, name)?);
             open_folder(folder, name)
         }
         opened => opened,
@@ -166,24 +167,6 @@ fn open_for_removal(
         rustix::fs::fchmod(&opened, Mode::RWXU)?;
     }
     Ok(Some(opened))
-}
-
-/// Opening for nothing but its place is allowed even where reading is not, and what is open cannot
-/// be swapped for a link.
-#[cfg(target_os = "linux")]
-fn make_writable(folder: std::os::fd::BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
-    use std::os::fd::AsRawFd;
-
-    use rustix::fs::{OFlags, chmod, openat};
-
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let closed = openat(folder, name, flags, Mode::empty())?;
-    Ok(chmod(format!("/proc/self/fd/{}", closed.as_raw_fd()), Mode::RWXU)?)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn make_writable(folder: std::os::fd::BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
-    Ok(rustix::fs::chmodat(folder, name, Mode::RWXU, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
 #[cfg(test)]

@@ -1,19 +1,22 @@
 //! The jobs directory itself: made or refused at the start, and held open from then on.
 //!
-//! Everything else works from the open directory, so that a name swapped later changes nothing.
-//! Beside the jobs it holds folders of our own, each with a dot in front.
+//! Everything else works from the open directory, so that a name swapped later changes nothing until
+//! [`Root::renew`] has judged what is there now. Beside the jobs it holds folders of our own, each with
+//! a dot in front.
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use rustix::fs::{CWD, Mode, OFlags, fchmod, mkdir, open};
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, accessat, fchmod, mkdir, open};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use tracing::warn;
 
-use super::beneath::make_folder;
+use super::beneath::{make_folder, open_up};
 use super::node::Node;
 
 /// Why a jobs directory cannot be used.
@@ -45,10 +48,32 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// There is something else with its name.
-    #[error("the jobs directory {} is not a directory", path.display())]
+    #[error(
+        "the jobs directory {} is not a directory; move what is there away, or name another directory",
+        path.display()
+    )]
     NotADirectory {
         /// Where it is.
         path: PathBuf,
+    },
+    /// It was removed, and what was above it is not there either.
+    #[error(
+        "the jobs directory {} is gone with the one above it; mount its file system again, or run \
+         `mkdir -p {}` if it belongs there",
+        path.display(),
+        path.display()
+    )]
+    Gone {
+        /// Where it was.
+        path: PathBuf,
+    },
+    /// It cannot be written any more.
+    #[error("the jobs directory {} cannot be written", path.display())]
+    ReadOnly {
+        /// Where it is.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
     },
     /// Another user owns it, and could read and replace everything in it.
     #[error(
@@ -78,6 +103,14 @@ pub enum StoreError {
         /// Its permissions.
         mode: u32,
     },
+    /// Temporary files of children cannot be kept.
+    #[error("the folder {} for temporary files of servers cannot be used", path.display())]
+    Temporary {
+        /// Where it is.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// A folder of ours in it cannot be used.
     #[error("the folder {name} in the jobs directory {} cannot be used", path.display())]
     Folder {
@@ -98,11 +131,17 @@ pub(super) const JOURNAL: &str = ".journal";
 /// Temporary files of children. A short name: their paths may not be long.
 pub(super) const SCRATCH: &str = ".t";
 
+/// All of them.
+const FOLDERS: [&str; 5] = [SESSIONS, INSTANCES, TRASH, JOURNAL, SCRATCH];
+
 /// The jobs directory, open.
 #[derive(Debug)]
 pub(super) struct Root {
     path: PathBuf,
-    fd: OwnedFd,
+    /// The directory that is in use, and the next one after that was replaced.
+    fd: RwLock<Arc<OwnedFd>>,
+    /// The directory above it, as it was when this one was opened.
+    above: Mutex<Option<Node>>,
     /// Whether children run as other users, who have to pass through to their own files.
     other_users: AtomicBool,
 }
@@ -120,12 +159,9 @@ impl Root {
             Err(error) => return Err(make(error.into())),
         }
         let root = Self::open(path, other_users)?;
-        close(&root.fd, root.passage()).map_err(make)?;
+        close(&root.fd(), root.passage()).map_err(make)?;
         root.look_around();
-        for name in [SESSIONS, INSTANCES, TRASH, JOURNAL, SCRATCH] {
-            let path = root.path.clone();
-            root.folder(name).map_err(|source| StoreError::Folder { path, name, source })?;
-        }
+        root.make_folders()?;
         Ok(root)
     }
 
@@ -133,30 +169,70 @@ impl Root {
     pub(super) fn open(path: &Path, other_users: bool) -> Result<Self, StoreError> {
         let failed = |source: io::Error| StoreError::Open { path: path.to_owned(), source };
         let path = resolved(path).map_err(failed)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = match open(&path, flags, Mode::empty()) {
-            Ok(fd) => fd,
-            Err(Errno::LOOP | Errno::NOTDIR) if path.is_symlink() => {
-                return Err(StoreError::Link { path });
+        let fd = RwLock::new(Arc::new(open_safely(&path)?));
+        let above = Mutex::new(above(&path).ok());
+        Ok(Self { path, fd, above, other_users: AtomicBool::new(other_users) })
+    }
+
+    /// Opens the directory that is at our path now, with the care of a start, and works from that one
+    /// from now on. One that was removed is made again, if what is above it is still the same: where a
+    /// file system is not mounted any more, ours would fill another.
+    pub(super) fn renew(&self) -> Result<(), StoreError> {
+        let make = |source: io::Error| StoreError::Make { path: self.path.clone(), source };
+        let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        if Node::at(CWD, &self.path).is_err_and(|error| is_missing(&error)) {
+            let is_same = |there: Node| self.above().as_ref().is_some_and(|it| it.is_same(&there));
+            if !above(&self.path).is_ok_and(is_same) {
+                return Err(StoreError::Gone { path: self.path.clone() });
             }
-            Err(Errno::NOTDIR) => return Err(StoreError::NotADirectory { path }),
-            Err(error) => return Err(failed(error.into())),
-        };
+            match mkdir(&self.path, Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(make(error.into())),
+            }
+        }
+        let fd = open_safely(&self.path)?;
+        let path = || self.path.clone();
+        let shut = |source| StoreError::ReadOnly { path: path(), source };
+        close(&fd, self.passage()).map_err(shut)?;
+        *self.above() = above(&self.path).ok();
+        *self.fd.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fd);
+        Ok(())
+    }
+
+    /// Makes the directory and our own folders in it usable again, where a child with our user shut
+    /// or removed them. Gives whether the directory itself was shut.
+    pub(super) fn restore(&self) -> Result<bool, StoreError> {
+        let path = || self.path.clone();
+        let failed = |source: io::Error| StoreError::Open { path: path(), source };
+        let fd = self.fd();
         let node = Node::of(&fd).map_err(failed)?;
-        let us = geteuid().as_raw();
-        if node.owner != us {
-            return Err(StoreError::NotOurs { path, owner: node.owner, us });
+        check_owner(&self.path, &node)?;
+        let was_shut = node.mode & 0o700 != 0o700;
+        close(&fd, self.passage()).map_err(failed)?;
+        let wanted = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+        accessat(&fd, ".", wanted, AtFlags::empty())
+            .map_err(|error| StoreError::ReadOnly { path: path(), source: error.into() })?;
+        self.make_folders()?;
+        Ok(was_shut)
+    }
+
+    fn make_folders(&self) -> Result<(), StoreError> {
+        for name in FOLDERS {
+            let path = || self.path.clone();
+            let made = self.folder(name);
+            made.map_err(|source| StoreError::Folder { path: path(), name, source })?;
         }
-        if node.mode & 0o002 != 0 {
-            return Err(StoreError::Writable { path, mode: node.mode });
-        }
-        Ok(Self { path, fd, other_users: AtomicBool::new(other_users) })
+        Ok(())
+    }
+
+    fn above(&self) -> std::sync::MutexGuard<'_, Option<Node>> {
+        self.above.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets other users pass from now on.
     pub(super) fn admit_other_users(&self) -> io::Result<()> {
         self.other_users.store(true, Ordering::Release);
-        close(&self.fd, self.passage())?;
+        close(&self.fd(), self.passage())?;
         self.folder(SCRATCH)?;
         self.folder(SESSIONS).map(drop)
     }
@@ -177,8 +253,9 @@ impl Root {
         &self.path
     }
 
-    pub(super) fn fd(&self) -> &OwnedFd {
-        &self.fd
+    /// The directory that is in use now.
+    pub(super) fn fd(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.fd.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The mode of a directory that leads to a child's own.
@@ -191,7 +268,12 @@ impl Root {
     pub(super) fn folder(&self, name: &str) -> io::Result<OwnedFd> {
         let is_passed = matches!(name, SESSIONS | SCRATCH);
         let mode = if is_passed { self.passage() } else { Mode::RWXU };
-        let folder = make_folder(&self.fd, name, mode)?;
+        let folder = match make_folder(self.fd(), name, mode) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                open_up(self.fd(), name.as_bytes())?
+            }
+            made => made?,
+        };
         if Node::of(&folder)?.owner != geteuid().as_raw() {
             return Err(io::Error::other("it belongs to another user"));
         }
@@ -202,11 +284,46 @@ impl Root {
     /// An error when the directory at our path is no longer the one we hold.
     pub(super) fn check_place(&self) -> io::Result<()> {
         let there = Node::at(CWD, &self.path)?;
-        if there.is_same(&Node::of(&self.fd)?) {
+        if there.is_same(&Node::of(self.fd())?) {
             return Ok(());
         }
-        Err(io::Error::other("the jobs directory was replaced; restart to use the new one"))
+        Err(io::Error::other("the jobs directory was replaced"))
     }
+}
+
+/// Opens the directory at `path`, if no other user can put things into it.
+fn open_safely(path: &Path) -> Result<OwnedFd, StoreError> {
+    let failed = |source: io::Error| StoreError::Open { path: path.to_owned(), source };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = match open(path, flags, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(Errno::LOOP | Errno::NOTDIR) if path.is_symlink() => {
+            return Err(StoreError::Link { path: path.to_owned() });
+        }
+        Err(Errno::NOTDIR) => return Err(StoreError::NotADirectory { path: path.to_owned() }),
+        // Its owner may have shut it, or a child with the same user.
+        Err(Errno::ACCESS) => open_up(CWD, path.as_os_str().as_bytes()).map_err(failed)?,
+        Err(error) => return Err(failed(error.into())),
+    };
+    let node = Node::of(&fd).map_err(failed)?;
+    check_owner(path, &node)?;
+    if node.mode & 0o002 != 0 {
+        return Err(StoreError::Writable { path: path.to_owned(), mode: node.mode });
+    }
+    Ok(fd)
+}
+
+fn check_owner(path: &Path, node: &Node) -> Result<(), StoreError> {
+    let us = geteuid().as_raw();
+    if node.owner == us {
+        return Ok(());
+    }
+    Err(StoreError::NotOurs { path: path.to_owned(), owner: node.owner, us })
+}
+
+/// The directory above the one at `path`.
+fn above(path: &Path) -> io::Result<Node> {
+    Node::at(CWD, path.parent().unwrap_or(path))
 }
 
 /// Lets nobody else look: the names in a folder of ours are what nobody may guess. Nor write, which

@@ -165,19 +165,40 @@ impl Scratches {
     pub(super) fn add(self: &Arc<Self>) -> io::Result<Scratch> {
         let name = self.next.fetch_add(1, Ordering::Relaxed).to_string();
         let make = |base: &Base| mkdirat(&base.folder, &name, Mode::RWXU);
-        let mut base = self.base();
-        match make(&base) {
-            // Somebody tidied up.
-            Err(Errno::NOENT) => {
-                let made = make_base(&self.root, &self.parent.open(&self.root)?, &self.name)?;
-                *base = made.ok_or(Errno::EXIST)?;
-                make(&base)?;
+        // In its own statement: the folder is not held while it is restored.
+        let made = make(&self.base());
+        match made {
+            // Somebody tidied up, or a child shut it.
+            Err(Errno::NOENT | Errno::ACCESS) => {
+                self.restore()?;
+                make(&self.base())?;
             }
             made => made?,
         }
-        drop(base);
         let path = self.path.join(&name);
         Ok(Scratch { all: Arc::clone(self), name, path })
+    }
+
+    /// Makes the folder of this bridge again, if it is not in its place, and opens it if it is shut.
+    pub(super) fn restore(&self) -> io::Result<()> {
+        let parent = self.parent.open(&self.root)?;
+        let mut base = self.base();
+        let node = Node::of(&base.folder)?;
+        if Node::at(&parent, self.name.as_str()).is_ok_and(|there| there.is_same(&node)) {
+            if node.mode & 0o700 != 0o700 {
+                fchmod(&base.folder, self.root.passage())?;
+            }
+            return Ok(());
+        }
+        *base = match make_base(&self.root, &parent, &self.name)? {
+            Some(base) => base,
+            // Ours from before, in a directory that is back. Its files belong to children that lost it.
+            None => {
+                remove_tree(&parent, &self.name, Instant::now() + PATIENCE)?;
+                make_base(&self.root, &parent, &self.name)?.ok_or(Errno::EXIST)?
+            }
+        };
+        Ok(())
     }
 
     /// Lets children of other users pass to theirs from now on.

@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, UTIME_NOW, chmodat, utimensat};
 use tracing::warn;
 
-use super::beneath::{make_folder, open_folder};
+use super::beneath::{make_folder, open_folder, open_up};
 use super::deliver::give;
 use super::holder::{Bridge, Holders};
 use super::instance;
@@ -133,6 +133,7 @@ impl SessionSpace {
             "the directory of a session is gone; it goes on with an empty one"
         );
         make_folders(&self.root, &self.name)?;
+        self.hold_again()?;
         self.looks.set_mark(self.time());
         self.looks.look_anew(&self.open()?)
     }
@@ -175,7 +176,13 @@ impl SessionSpace {
 
     pub(super) fn open(&self) -> io::Result<OwnedFd> {
         let sessions = self.root.folder(SESSIONS)?;
-        open_folder(&sessions, format!("{}/{FILES}", self.name).as_bytes())
+        match open_folder(&sessions, format!("{}/{FILES}", self.name).as_bytes()) {
+            // A child that shuts its own directory shuts out its conversation, not only itself.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                open_up(open_up(&sessions, self.name.as_bytes())?, FILES.as_bytes())
+            }
+            opened => opened,
+        }
     }
 }
 

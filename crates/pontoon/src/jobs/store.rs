@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -17,10 +18,12 @@ use super::job::Job;
 use super::journal::{Entry, Journal};
 use super::key::Key;
 use super::late::Late;
+use super::mend::{Told, Unusable};
 use super::recover;
 use super::root::{INSTANCES, Root, SCRATCH, StoreError};
 use super::scratch::{Scratch, Scratches};
-use super::session_space::{SessionSpace, touch};
+use super::session_space::{SessionSpace, Visit, touch};
+use super::snapshot::Made;
 use super::spaces::Spaces;
 use super::sweep::{self, Expired, Removed, Swept};
 use super::usage::{self, Usage};
@@ -69,11 +72,15 @@ pub(super) struct Inner {
     pub(super) last_usage: Mutex<Option<(Instant, Usage)>>,
     /// Records that found no room.
     pub(super) late: Late,
-    journal: Option<Journal>,
+    pub(super) journal: Option<Journal>,
     jobs: Mutex<HashSet<Uuid>>,
     spaces: Mutex<Spaces>,
     /// What names the spaces, once one was asked for.
-    key: Mutex<Option<Key>>,
+    pub(super) key: Mutex<Option<Key>>,
+    /// Whether the last look at the directory found that it cannot be used.
+    pub(super) is_faulty: AtomicBool,
+    /// What the log has said of that.
+    pub(super) told: Mutex<Told>,
 }
 
 impl Inner {
@@ -167,6 +174,8 @@ impl Store {
             jobs: Mutex::default(),
             spaces: Mutex::default(),
             key: Mutex::default(),
+            is_faulty: AtomicBool::default(),
+            told: Mutex::default(),
         }))
     }
 
@@ -190,8 +199,10 @@ impl Store {
     ///
     /// [`JobError::Full`] when there is no room for it; nothing is left of it then.
     pub fn new_job(&self) -> Result<Job, JobError> {
-        self.0.disk.check(&self.0.root)?;
-        Job::make(&self.0)
+        self.0.twice(|| {
+            self.0.disk.check(&self.0.root)?;
+            Job::make(&self.0)
+        })
     }
 
     /// A new folder for the temporary files of a child. It is never served.
@@ -201,7 +212,20 @@ impl Store {
     /// When it cannot be made.
     pub fn new_scratch(&self) -> io::Result<Scratch> {
         let scratches = self.0.scratches.as_ref();
-        scratches.ok_or_else(|| io::Error::other("a visitor has no children"))?.add()
+        let scratches = scratches.ok_or_else(|| io::Error::other("a visitor has no children"))?;
+        scratches.add().or_else(|error| match self.0.mend() {
+            Ok(()) => scratches.add(),
+            Err(_) => Err(error),
+        })
+    }
+
+    /// Looks at the jobs directory: opens it anew if it was replaced, and puts back what is ours.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be used; each call would fail.
+    pub fn mend(&self) -> Result<(), Unusable> {
+        self.0.mend()
     }
 
     /// Where those folders are.
@@ -215,6 +239,10 @@ impl Store {
     ///
     /// [`JobError::Full`] when there is no room for it.
     pub fn session_space(&self, server: &str, key: &str) -> Result<Arc<SessionSpace>, JobError> {
+        self.0.twice(|| self.open_space(server, key))
+    }
+
+    fn open_space(&self, server: &str, key: &str) -> Result<Arc<SessionSpace>, JobError> {
         let explain = |error| self.0.disk.explain(&self.0.root, "open a session", error);
         let name = self.0.name_of(server, key).map_err(explain)?;
         // Held while the space is opened, so that two callers do not get two; the sweep holds it
@@ -235,6 +263,16 @@ impl Store {
         drop(spaces);
         space.prepare().map_err(explain)?;
         Ok(space)
+    }
+
+    /// The files that a call finds new in its space, by [`Visit::made`].
+    ///
+    /// # Errors
+    ///
+    /// When the space cannot be read.
+    pub fn made(&self, visit: &Visit, hints: &[String]) -> Result<Vec<Made>, JobError> {
+        let explain = |source| JobError::Io { what: "look for files", source };
+        self.0.twice(|| visit.made(hints).map_err(explain))
     }
 
     /// Says that this bridge ends: what its processes keep in memory is lost from now on, and told to
@@ -311,13 +349,13 @@ impl Store {
     /// Tells every bridge that shares the directory which jobs and sessions are in use here, and
     /// writes the records that found no room before.
     pub fn heartbeat(&self) {
-        self.0.late.write(&self.0.root);
-        if let Some(instance) = &self.0.instance {
-            instance.touch();
+        if let Err(error) = self.0.mend() {
+            debug!(%error, "this bridge has no heartbeat");
         }
+        self.0.late.write(&self.0.root);
         let jobs: Vec<Uuid> = self.0.in_use().iter().copied().collect();
         for job in jobs {
-            if let Err(error) = touch(self.0.root.fd(), &job.to_string()) {
+            if let Err(error) = touch(&self.0.root.fd(), &job.to_string()) {
                 debug!(%job, %error, "a job in use has no heartbeat");
             }
         }

@@ -184,9 +184,10 @@ fn look(store: &Inner, now: SystemTime) -> io::Result<Vec<(Kind, String, Age)>> 
         warn!("a bridge is alive without a heartbeat, or the clock was set; only what ended goes");
     }
     let mut expired = Vec::new();
-    for name in names_in(store.root.fd())? {
+    let root = store.root.fd();
+    for name in names_in(&root)? {
         if is_job_name(&name)
-            && let Some(age) = age_of(store, Kind::Job, store.root.fd(), &name, now)?
+            && let Some(age) = age_of(store, Kind::Job, &root, &name, now)?
             && age.is_over(now, store.options.expiry)
             && (age.has_ended || hearts_beat)
         {

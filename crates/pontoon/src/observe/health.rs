@@ -44,6 +44,8 @@ pub fn ready(scene: &Scene) -> (u16, Value) {
     // Anyone may ask, so no more than this is told.
     let reason = if scene.is_spawner_gone {
         SPAWNER_GONE
+    } else if scene.jobs_fault.is_some() {
+        "the jobs directory cannot be used; /health and the log say why, and what to do"
     } else if scene.is_stopping {
         "the bridge is stopping"
     } else if is_learning {
@@ -56,7 +58,9 @@ pub fn ready(scene: &Scene) -> (u16, Value) {
 
 /// Nothing can be used.
 fn is_down(scene: &Scene) -> bool {
-    scene.is_spawner_gone || !scene.servers.is_empty() && scene.servers.iter().all(has_failed)
+    scene.is_spawner_gone
+        || scene.jobs_fault.is_some()
+        || !scene.servers.is_empty() && scene.servers.iter().all(has_failed)
 }
 
 const SPAWNER_GONE: &str = "the helper process that starts servers has ended";
@@ -78,6 +82,7 @@ fn reasons(scene: &Scene) -> Vec<String> {
     watch(scene.permits, "permits for calls (MCPO_MAX_CONCURRENT)");
     watch(scene.kept_calls, "permits for calls on kept processes");
     watch(scene.kept_children, "kept processes (MCPO_STATEFUL_MAX_TOTAL_PROCESSES)");
+    reasons.extend(scene.jobs_fault.clone());
     match &scene.disk {
         Some(disk) if disk.is_full() => reasons.push(format!(
             "the disk of the jobs directory has {} bytes left, new jobs need {} (MCPO_MIN_FREE_DISK)",
@@ -197,6 +202,7 @@ mod tests {
             waiting_calls: 0,
             sessions: 4,
             disk: Some(DiskScene { free: 20, total: 100, min_free: 5, ..DiskScene::default() }),
+            jobs_fault: None,
             living_children: 9,
             uptime: Duration::from_secs(61),
             is_spawner_gone: false,
@@ -252,6 +258,16 @@ mod tests {
         let scene = Scene { is_spawner_gone: true, ..scene() };
         check(&scene, 503, "down", &["helper process"]);
         assert_eq!(ready(&scene).0, 503);
+    }
+
+    #[test]
+    fn without_its_jobs_directory_it_is_down_and_not_ready_and_only_the_operator_sees_where() {
+        let scene = Scene { jobs_fault: Some(SECRET.to_owned()), ..scene() };
+        check(&scene, 503, "down", &[SECRET]);
+        let (status, body) = ready(&scene);
+        let reason = body["reason"].as_str().unwrap();
+        assert!(status == 503 && reason.starts_with("the jobs directory cannot"), "{reason}");
+        assert!(!reason.contains(SECRET), "{reason}");
     }
 
     #[test]

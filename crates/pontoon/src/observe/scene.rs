@@ -24,6 +24,8 @@ pub struct Scene {
     pub sessions: usize,
     /// The jobs directory, if there is one.
     pub disk: Option<DiskScene>,
+    /// Why the jobs directory cannot be used, and what to do.
+    pub jobs_fault: Option<String>,
     /// Every child that lives, also those on their way out.
     pub living_children: usize,
     /// How long the bridge has run.

@@ -48,6 +48,7 @@ fn attempt(act: &[&str]) -> io::Result<String> {
         ["remove", path] => fs::remove_file(path)?,
         ["truncate", path] => OpenOptions::new().write(true).truncate(true).open(path).map(drop)?,
         ["chmod", path] => fs::set_permissions(path, fs::Permissions::from_mode(0o777))?,
+        ["shut", path] => fs::set_permissions(path, fs::Permissions::from_mode(0o000))?,
         ["rename", from, to] => fs::rename(from, to)?,
         ["link", from, to] => fs::hard_link(from, to)?,
         ["symlink", from, to] => std::os::unix::fs::symlink(from, to)?,

@@ -147,6 +147,7 @@ fn what_is_there_is_told() {
         held_bytes: Usage { used: 13, limit: 14 },
         waiting_calls: 6,
         sessions: 5,
+        jobs_fault: None,
         disk: Some(DiskScene { jobs: 9, bytes: 10, free: 11, total: 12, min_free: 0 }),
         living_children: 4,
         uptime: Duration::from_millis(2500),

@@ -1,0 +1,149 @@
+//! The jobs directory after a fault: what is wrong with it, and all that is ours put back into it.
+//!
+//! It may be removed, replaced, shut by a child with our user, or lose its file system, all while calls
+//! are made. A look costs a dozen system calls, so no call that works pays for one: a probe looks, the
+//! heartbeat does, and a call that failed because of the directory, which is then tried once more.
+
+use std::io;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use tracing::{error, info, warn};
+
+use super::disk::{JobError, is_full};
+use super::root::{INSTANCES, StoreError};
+use super::store::Inner;
+
+/// How often the log says that the directory was shut: a child may shut it again and again.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
+/// Why the jobs directory cannot be used just now, and what to do about it. It names paths, so it is for
+/// the operator alone.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unusable(String);
+
+/// What the log has said of it.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    fault: Option<Unusable>,
+    shut: Option<Instant>,
+}
+
+impl Inner {
+    /// Looks at the directory, and mends what can be mended. An error is what is still wrong.
+    pub(super) fn mend(&self) -> Result<(), Unusable> {
+        // Held, so that two who look do not both put something back.
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let fault = match self.look(&mut told) {
+            Err(error) if !is_of_the_system(&error) => Some(Unusable(reason(&error))),
+            _ => None,
+        };
+        if told.fault != fault {
+            match &fault {
+                Some(fault) => {
+                    error!(%fault, "the jobs directory cannot be used, and no call is made")
+                }
+                None => info!("the jobs directory can be used again"),
+            }
+            self.is_faulty.store(fault.is_some(), Ordering::Release);
+            told.fault.clone_from(&fault);
+        }
+        fault.map_or(Ok(()), Err)
+    }
+
+    fn look(&self, told: &mut Told) -> Result<(), StoreError> {
+        let root = &self.root;
+        let place = root.check_place();
+        if place.is_err() {
+            root.renew()?;
+            self.disk.forget();
+            self.journal.iter().for_each(|journal| journal.begin_anew());
+        }
+        let was_shut = root.restore()?;
+        self.restore_key(place.is_err());
+        let path = || root.path().to_owned();
+        if let Some(instance) = &self.instance {
+            let name = INSTANCES;
+            let failed = |source| StoreError::Folder { path: path(), name, source };
+            instance.restore(root).map_err(failed)?;
+            instance.touch().map_err(|source| StoreError::ReadOnly { path: path(), source })?;
+        }
+        if let Some(scratches) = &self.scratches {
+            let path = || scratches.path().to_owned();
+            let failed = |source| StoreError::Temporary { path: path(), source };
+            scratches.restore().map_err(failed)?;
+        }
+        let directory = root.path().display();
+        if let Err(why) = place {
+            warn!(%directory, %why, "the jobs directory was opened anew, without what was in it");
+        }
+        if was_shut && told.shut.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+            warn!(%directory, "the jobs directory was shut, perhaps by a server, and is open again");
+            told.shut = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Puts the key back if it is gone. Another directory may have one of its own, which counts then as
+    /// at a start; elsewhere a child may have written it.
+    fn restore_key(&self, is_anew: bool) {
+        let mut known = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(key) = known.take() else { return };
+        let key = known.insert(key);
+        match key.restore(&self.root) {
+            Ok(there) if is_anew && !there.is_same(key) => {
+                warn!("the jobs directory has another key: sessions begin with empty folders");
+                *key = there;
+            }
+            Ok(_) => {}
+            Err(error) => warn!(%error, "the key of the jobs directory is not put back"),
+        }
+    }
+
+    /// Does `work`, and once more if it failed and the directory can be used now.
+    pub(super) fn twice<T>(&self, work: impl Fn() -> Result<T, JobError>) -> Result<T, JobError> {
+        // What a probe found holds for calls as well, until it is mended.
+        if self.is_faulty.load(Ordering::Acquire) && self.mend().is_err() {
+            return Err(JobError::Unusable);
+        }
+        match work() {
+            Err(JobError::Io { .. }) if self.mend().is_ok() => work(),
+            done => done,
+        }
+    }
+}
+
+/// Whether something is used up, which is no fault of the directory: a full disk is told elsewhere.
+fn is_of_the_system(error: &StoreError) -> bool {
+    let used_up = [Errno::MFILE, Errno::NFILE, Errno::NOMEM].map(Errno::raw_os_error);
+    cause(error).is_some_and(|cause| {
+        is_full(cause) || cause.raw_os_error().is_some_and(|code| used_up.contains(&code))
+    })
+}
+
+fn cause(error: &StoreError) -> Option<&io::Error> {
+    std::error::Error::source(error)?.downcast_ref()
+}
+
+/// What is wrong, and what to do.
+fn reason(error: &StoreError) -> String {
+    let Some(cause) = cause(error) else { return error.to_string() };
+    let errno = Errno::from_io_error(cause);
+    let remedy = match errno {
+        Some(Errno::ROFS) => ": mount its file system so that it can be written",
+        Some(Errno::ACCESS | Errno::PERM) => {
+            ": give it back to the user that the bridge runs as, with `chown` and `chmod u+rwx`"
+        }
+        Some(Errno::IO | Errno::STALE | Errno::NOTCONN | Errno::NODEV | Errno::NXIO) => {
+            ": mount its file system again"
+        }
+        _ => "",
+    };
+    format!("{error}: {cause}{remedy}")
+}
+
+#[cfg(test)]
+mod tests;
