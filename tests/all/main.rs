@@ -23,6 +23,7 @@ mod limits;
 mod links;
 mod logs;
 mod metrics;
+mod odd_files;
 mod questions;
 mod refusals;
 mod reload;

@@ -25,6 +25,7 @@ pub mod ids;
 pub mod mac;
 pub mod outbox;
 pub mod permits;
+pub mod plain_file;
 
 pub mod back;
 pub mod front;

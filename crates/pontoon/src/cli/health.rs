@@ -15,12 +15,16 @@ use serde_json::Value;
 
 use super::terminal::{fail, say};
 use crate::config::parse_listen;
+use crate::plain_file::{Kind, read_text};
 
 /// How long all of it may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// More than this is no health.
 const MAX_ANSWER: u64 = 4 << 20;
+
+/// More than this is no key.
+const LONGEST_KEY: u64 = 64 << 10;
 
 /// Asks the bridge at `url`, or at the one this environment configures, and prints what it says.
 pub fn run(url: Option<&str>, as_json: bool) -> ExitCode {
@@ -114,7 +118,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 fn api_key(variable: impl Fn(&str) -> Option<OsString>) -> io::Result<Option<String>> {
     let key = match (variable("MCPO_API_KEY"), variable("MCPO_API_KEY_FILE")) {
         (Some(key), _) => key.into_string().unwrap_or_default(),
-        (None, Some(file)) => std::fs::read_to_string(file)?,
+        (None, Some(file)) => read_text(file.as_ref(), Kind::Named, LONGEST_KEY)?,
         (None, None) => return Ok(None),
     };
     let key = key.trim();

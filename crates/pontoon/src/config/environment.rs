@@ -5,8 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::document::quoted;
@@ -14,6 +12,7 @@ use super::nearest::unknown;
 use super::remarks::{Place, Remarks, Weight};
 use super::settings::Settings;
 use super::variables::{REFUSED_VARIABLES, VARIABLES, is_own_secret};
+use crate::plain_file::{self, Kind};
 
 /// The variables of one environment.
 pub(super) struct Environment(BTreeMap<OsString, OsString>);
@@ -105,22 +104,13 @@ fn take_file(
     if environment.get(name).is_some_and(|value| !value.is_empty()) {
         return Err(format!("{name} is set too, leave one out"));
     }
-    let text = read_secret(Path::new(file));
+    let text = plain_file::read_text(Path::new(file), Kind::Named, LONGEST_SECRET);
     let text = text.map_err(|error| format!("cannot read `{file}`: {error}"))?;
     // An editor ends the last line; the end of a line is no part of a secret.
     take(settings, name, text.trim_end_matches(['\r', '\n']))
         .map_err(|expected| format!("`{file}`: {expected}"))?;
     settings.secret_files.push(file.into());
     Ok(())
-}
-
-fn read_secret(file: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(file)?.take(LONGEST_SECRET + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > LONGEST_SECRET {
-        return Err(io::Error::other(format!("it is longer than {LONGEST_SECRET} bytes")));
-    }
-    Ok(text)
 }
 
 /// Where caches belong; only absolute paths count, as the XDG specification has it.

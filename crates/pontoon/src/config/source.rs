@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 use super::Options;
 use super::remarks::{Place, Remarks, Weight};
 use super::settings::Settings;
+use crate::plain_file::{self, Kind};
+
+/// More bytes than this are no list of servers.
+const LONGEST_FILE: u64 = 16 << 20;
 
 /// Where the file is looked for when nobody names one; the second is the container's.
 pub(super) const DEFAULT_FILES: [&str; 2] = ["mcp-servers.json", "/app/config/mcp-servers.json"];
@@ -29,7 +33,7 @@ pub(super) fn find_file(
             || Some((settings.config_file.as_deref()?, Place::Environment, "MCPO_CONFIG_FILE")),
         );
     if let Some((path, place, key)) = named {
-        return match read_file(path, remarks) {
+        return match read_file(path, Kind::Named, remarks) {
             Ok(text) => Some(Found::File { path: path.to_owned(), text }),
             Err(error) => {
                 let message = format!("cannot read `{}`: {error}", path.display());
@@ -39,7 +43,7 @@ pub(super) fn find_file(
         };
     }
     for path in files.iter().map(AsRef::as_ref) {
-        match read_file(path, remarks) {
+        match read_file(path, Kind::Regular, remarks) {
             Ok(text) => return Some(Found::File { path: path.to_owned(), text }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             // A file that is there was meant, so the demo would be the wrong answer.
@@ -53,8 +57,8 @@ pub(super) fn find_file(
     Some(Found::Nothing)
 }
 
-fn read_file(path: &Path, remarks: &mut Remarks) -> io::Result<String> {
-    let text = fs::read_to_string(path)?;
+fn read_file(path: &Path, kind: Kind, remarks: &mut Remarks) -> io::Result<String> {
+    let text = plain_file::read_text(path, kind, LONGEST_FILE)?;
     if anyone_may_write(path) {
         let place = Place::File { path: path.into(), position: None };
         let message = "anyone on this machine may write it and so choose what runs; chmod o-w it";

@@ -5,17 +5,20 @@
 //! lost, at any replica, and says so once.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use rustix::fs::{AtFlags, unlinkat};
 use tracing::warn;
 use uuid::Uuid;
 
-use super::beneath::{create, open_to_read};
+use super::record::open_record;
+use super::remove::remove_tree;
 use super::session_space::SessionSpace;
+use super::trash::PATIENCE;
+use crate::plain_file::write_whole;
 
 /// The name of the file.
 const NAME: &str = "holder";
@@ -116,9 +119,12 @@ impl SessionSpace {
     }
 
     fn write(&self, folder: &OwnedFd, holder: &str) {
-        let written = remove(folder).and_then(|()| {
-            let file = create(folder, NAME)?;
-            File::from(file).write_all(holder.as_bytes())
+        // Whole at once: another replica that finds it empty would think that nothing is kept.
+        let write = |file: &mut BufWriter<File>| file.write_all(holder.as_bytes());
+        let written = write_whole(folder, NAME, write).or_else(|_| {
+            // A child with our user may have put a folder there.
+            remove(folder)?;
+            write_whole(folder, NAME, write)
         });
         if let Err(error) = written {
             let error = &error as &dyn std::error::Error;
@@ -165,21 +171,15 @@ impl Drop for Held {
 
 /// Who held state here last, and did not let go of it.
 fn read(folder: &OwnedFd) -> io::Result<Option<String>> {
-    let file = match open_to_read(folder, NAME.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened?,
-    };
+    // What is no file was not written by a bridge.
+    let Some(file) = open_record(folder, NAME)? else { return Ok(None) };
     let mut text = Vec::new();
-    File::from(file).take(64).read_to_end(&mut text)?;
-    // An empty one found no room on the disk, or is just being written.
+    file.take(64).read_to_end(&mut text)?;
     Ok((!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned()))
 }
 
 fn remove(folder: &OwnedFd) -> io::Result<()> {
-    match unlinkat(folder, NAME, AtFlags::empty()) {
-        Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    remove_tree(folder, NAME, Instant::now() + PATIENCE)
 }
 
 #[cfg(test)]
@@ -246,6 +246,35 @@ mod tests {
         let _theirs = held(&second);
         third.leave();
         assert!(matches!(hold(&third), Claim::Elsewhere), "it takes nothing over any more");
+    }
+
+    /// A reader beside a writer finds one holder or the other, and never none.
+    #[test]
+    fn a_holder_is_never_seen_half_written() {
+        let place = tempfile::tempdir().unwrap();
+        let store = store(place.path());
+        let space = space(&store);
+        let folder = space.folder().unwrap();
+        space.write(&folder, TOLD);
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| (0..2000).for_each(|_| space.write(&folder, TOLD)));
+            while !writing.is_finished() {
+                assert_eq!(read(&folder).unwrap().as_deref(), Some(TOLD));
+            }
+        });
+        let names = super::super::beneath::names_in(&folder).unwrap();
+        assert_eq!(names.iter().filter(|name| name.contains(NAME)).count(), 1, "{names:?}");
+    }
+
+    #[test]
+    fn what_is_no_holder_bricks_no_chat() {
+        let place = tempfile::tempdir().unwrap();
+        let store = store(place.path());
+        let path = space(&store).files().with_file_name(NAME);
+        std::fs::create_dir_all(path.join("inside")).unwrap();
+        drop(held(&store));
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).unwrap();
+        drop(held(&store));
     }
 
     #[test]

@@ -20,11 +20,12 @@ use super::deliver::{Copied, Delivery, MAX_COPIED, give};
 use super::disk::{JobError, is_full};
 use super::log;
 use super::names::closest;
-use super::record::{Payloads, REQUEST, RESPONSE, Record, Status, write_whole};
+use super::record::{Payloads, REQUEST, RESPONSE, Record, Status};
 use super::session_space::SessionSpace;
 use super::snapshot::{Made, Snapshot};
 use super::store::Inner;
 use super::trash;
+use crate::plain_file::write_whole;
 
 /// The name of the child's directory in a job and in a session's space.
 pub(super) const FILES: &str = "files";

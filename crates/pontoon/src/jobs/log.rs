@@ -5,7 +5,8 @@
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 
-use super::record::{LOG, open_record, write_whole};
+use super::record::{LOG, open_record};
+use crate::plain_file::write_whole;
 
 /// How much a `server.log` holds.
 pub(super) const MAX_LOG: usize = 256 << 10;

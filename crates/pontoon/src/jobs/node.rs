@@ -39,9 +39,10 @@ impl Node {
         self.kind == FileType::Directory
     }
 
-    /// Whether this is a file of its own: a second name could be for a file of somebody else.
+    /// Whether this is a file of its own: a second name could be for a file of somebody else. One that was
+    /// replaced since it was opened has no name any more.
     pub(super) fn is_plain_file(&self) -> bool {
-        self.kind == FileType::RegularFile && self.links == 1
+        self.kind == FileType::RegularFile && self.links <= 1
     }
 
     pub(super) fn is_same(&self, other: &Self) -> bool {

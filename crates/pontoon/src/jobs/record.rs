@@ -9,16 +9,16 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, renameat, unlinkat};
+use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
-use super::beneath::{create, open_to_read};
+use super::beneath::open_to_read;
 use super::disk::is_full;
 use super::node::Node;
 use super::snapshot::Made;
+use crate::plain_file::write_whole;
 
 pub(super) const METADATA: &str = "metadata.json";
 pub(super) const REQUEST: &str = "request.json";
@@ -152,36 +152,6 @@ impl Record {
         }
         file.write_all(b"}\n")
     }
-}
-
-/// Writes a file under another name and gives it its own when it is whole.
-pub(super) fn write_whole(
-    folder: &OwnedFd,
-    name: &str,
-    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
-) -> io::Result<()> {
-    let unfinished = format!(".{name}.{}", Uuid::new_v4().simple());
-    fill(folder, &unfinished, create(folder, &unfinished)?, write)?;
-    let renamed = renameat(folder, &unfinished, folder, name);
-    if renamed.is_err() {
-        let _gone = unlinkat(folder, &unfinished, AtFlags::empty());
-    }
-    Ok(renamed?)
-}
-
-/// Writes a new file, or removes it again.
-fn fill(
-    folder: &OwnedFd,
-    name: &str,
-    file: OwnedFd,
-    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
-) -> io::Result<()> {
-    let mut file = BufWriter::new(File::from(file));
-    let written = write(&mut file).and_then(|()| file.flush());
-    if written.is_err() {
-        let _gone = unlinkat(folder, name, AtFlags::empty());
-    }
-    written
 }
 
 /// A record to be read; `None` where there is none or where it is no plain file.

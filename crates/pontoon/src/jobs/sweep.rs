@@ -31,6 +31,7 @@ use super::scratch;
 use super::session_space::is_space_name;
 use super::store::Inner;
 use super::trash::{self, PATIENCE, throw_away};
+use crate::plain_file::remove_unfinished;
 
 /// How far the wall clock may be from where it should be since the last sweep.
 const MAX_JUMP: Duration = Duration::from_secs(300);
@@ -109,6 +110,9 @@ pub(super) fn sweep(
     empty_trash(store, &mut swept);
     for (folder, error) in scratch::sweep(&store.root, now) {
         swept.fail(&folder.display().to_string(), &error);
+    }
+    if let Err(error) = remove_halves(store, now) {
+        swept.fail(SESSIONS, &error);
     }
     // There may be room again.
     store.late.write(&store.root);
@@ -297,6 +301,19 @@ fn empty_trash(store: &Inner, swept: &mut Swept) {
             swept.fail(&format!("{TRASH}/{name}"), &error);
         }
     }
+}
+
+/// Removes the halves of records that a killed bridge left beside the files of sessions. Those of jobs go
+/// with their jobs.
+fn remove_halves(store: &Inner, now: SystemTime) -> io::Result<()> {
+    let sessions = store.root.folder(SESSIONS)?;
+    for name in names_in(&sessions)?.iter().filter(|name| is_space_name(name)) {
+        // Another bridge may have collected it.
+        if let Ok(folder) = open_folder(&sessions, name.as_bytes()) {
+            remove_unfinished(&folder, now)?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes the journals of bridges that are gone.

@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::kept;
 use crate::back::Back;
 use crate::back::children::{StartError, chain, modern_request, now, own_info, own_request_with};
 use crate::back::handshake::{HandshakeError, Opening};
@@ -109,7 +110,7 @@ impl Catalog {
     }
 
     /// Reads the header rules out of the tools.
-    fn read_rules(&mut self) {
+    pub(super) fn read_rules(&mut self) {
         let facts = [&self.modern, &self.legacy];
         let tools =
             facts.into_iter().flatten().filter_map(|facts| facts.lists.get(method::LIST_TOOLS));
@@ -182,7 +183,7 @@ impl Entry {
                 .join(format!("{}-{:016x}.json", back.server.name, back.server.fingerprint))
         });
         let hidden = &back.server.disabled_tools;
-        let kept = file.as_deref().and_then(read).map(|mut catalog| {
+        let kept = file.as_deref().and_then(kept::read).map(|mut catalog| {
             catalog.hide(hidden);
             State::Ready(Arc::new(catalog))
         });
@@ -333,7 +334,7 @@ impl Entry {
         );
         // What was not heard this time is no fact for the next start.
         if let (Some(file), None) = (&self.file, &unheard)
-            && let Err(error) = write(file, &catalog)
+            && let Err(error) = kept::write(file, &catalog)
         {
             tracing::warn!(file = %file.display(), error = &error as &dyn std::error::Error, "catalogue not kept");
         }
@@ -341,26 +342,6 @@ impl Entry {
         self.state.send_replace(State::Ready(Arc::new(catalog)));
         unheard.is_none()
     }
-}
-
-fn read(file: &Path) -> Option<Catalog> {
-    let text = std::fs::read(file).ok()?;
-    let mut catalog: Catalog = serde_json::from_slice(&text).ok()?;
-    catalog.read_rules();
-    Some(catalog)
-}
-
-/// Writes the file whole or not at all, readable by its owner only.
-fn write(file: &Path, catalog: &Catalog) -> std::io::Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-    let directory = file.parent().unwrap_or(Path::new("."));
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let temporary = file.with_extension(format!("{}.tmp", std::process::id()));
-    let mut options = std::fs::OpenOptions::new();
-    let mut out = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-    out.write_all(&serde_json::to_vec(catalog)?)?;
-    std::fs::rename(&temporary, file)
 }
 
 /// What was learnt of each era, or why not.

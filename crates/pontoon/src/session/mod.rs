@@ -7,6 +7,7 @@ pub mod admit;
 pub mod answers;
 pub mod catalog;
 mod ended;
+mod kept;
 pub mod legacy;
 pub mod memory;
 pub mod personal;

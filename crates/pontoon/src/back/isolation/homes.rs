@@ -4,6 +4,8 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use crate::plain_file::{self, Kind};
+
 /// The folders that a program needs to read.
 pub(super) fn homes_of(program: &Path) -> Vec<PathBuf> {
     let mut homes = Vec::new();
@@ -35,7 +37,7 @@ fn is_of_a_person(folder: &Path) -> bool {
 
 /// The program that a script names in its first line, looked up where `env` looks.
 fn interpreter_of(program: &Path) -> Option<PathBuf> {
-    let file = std::fs::File::open(program).ok()?;
+    let file = plain_file::open(program, Kind::Regular).ok()?;
     let mut line = String::new();
     BufReader::new(file.take(512)).read_line(&mut line).ok()?;
     let mut words = line.strip_prefix("#!")?.split_whitespace();

@@ -410,3 +410,17 @@ fn a_session_that_another_bridge_takes_up_during_the_sweep_is_put_back() {
     assert!(!take_away(&scene.store.0, Kind::Session, name, seen).unwrap());
     assert_eq!(fs::read_to_string(space.files().join("book.xlsx")).unwrap(), "kept");
 }
+
+#[test]
+fn halves_that_a_killed_bridge_left_beside_a_session_go() {
+    let scene = scene();
+    let space = scene.store.session_space("excel", "key").unwrap();
+    let half = space.files().with_file_name(format!(".holder.{}", Uuid::new_v4().simple()));
+    fs::write(&half, "").unwrap();
+    scene.store.sweep(SystemTime::now());
+    assert!(half.exists(), "it may be in the making");
+    let old = SystemTime::now() - Duration::from_secs(3600);
+    File::options().write(true).open(&half).unwrap().set_modified(old).unwrap();
+    scene.store.sweep(SystemTime::now());
+    assert!(!half.exists() && space.files().is_dir());
+}
