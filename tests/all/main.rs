@@ -37,6 +37,7 @@ mod stateful;
 mod storage;
 mod stress;
 mod tidy;
+mod told;
 mod transcripts;
 mod workspace;
 

@@ -16,8 +16,11 @@ use crate::{binaries, fixture, plan};
 
 const SOON: Duration = Duration::from_secs(30);
 
+/// Something else, and how to put it there.
+type Odd = (&'static str, fn(&Path));
+
 /// Every way to put something else there.
-const ODD: [(&str, fn(&Path)); 5] = [
+const ODD: [Odd; 5] = [
     ("a pipe", |path| mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).unwrap()),
     ("a socket", |path| drop(UnixListener::bind(path).unwrap())),
     ("an endless device", |path| symlink("/dev/zero", path).unwrap()),

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::back::budget::Budget;
 use crate::back::isolation::{Impossible, real};
 use crate::back::spares::WarmMemory;
-use crate::back::{Back, Surroundings};
+use crate::back::{Back, Hearers, Surroundings};
 use crate::config::isolation::Level;
 use crate::config::{Config, SMALLEST_BUDGET, Server, Source};
 use crate::front::auth::Auth;
@@ -357,6 +357,7 @@ fn surroundings(
         queue_wait: config.queue_wait,
         base_url: config.base_url.as_str().into(),
         file_expiry: config.file_expiry,
+        hearers: Hearers::Clients,
     })
 }
 

@@ -8,7 +8,7 @@ use pontoon_supervise::{Ladder, Spawner};
 use tokio_util::sync::CancellationToken;
 
 use super::{StartError, entry, open_store, settle, surroundings};
-use crate::back::Surroundings;
+use crate::back::{Hearers, Surroundings};
 use crate::config::{Config, Files, Server};
 use crate::ids::Ids;
 use crate::session::catalog::Entry;
@@ -42,6 +42,7 @@ impl Single {
         // No client comes back with an id.
         let ids = Ids::new(uuid::Uuid::new_v4().as_bytes(), "", SystemTime::now());
         let around = surroundings(config, store, ids, spawner.clone(), Arc::default())?;
+        let around = Surroundings { hearers: Hearers::Operator, ..around };
         let stop = CancellationToken::new();
         let entry = entry(&server, &around, config.state_dir.as_deref(), &stop);
         Ok(Some(Self { entry, around, scratch }))

@@ -432,7 +432,7 @@ impl Back {
         CallError::ServerFailed(format!(
             "the server `{}` did not start: {}",
             self.server.name,
-            chain(error)
+            self.told_of_start(&chain(error))
         ))
     }
 }

@@ -498,9 +498,10 @@ impl Exchange<'_> {
             }
             _ => "",
         };
+        tracing::warn!(server = %self.back.server.name, pid = self.lease.id(), how, "a child ended early");
+        let how = self.back.told(&how);
         let text =
             format!("the server `{}` {how}, before it answered{lost}", self.back.server.name);
-        tracing::warn!(server = %self.back.server.name, pid = self.lease.id(), how, "a child ended early");
         self.back.doubted.notify_one();
         // With this the client knows, and its next call may begin anew.
         self.lease.is_told.store(true, Ordering::Release);

@@ -26,6 +26,7 @@ mod questions;
 mod reader;
 mod record;
 pub mod spares;
+mod told;
 pub mod usage;
 
 use std::ffi::OsString;
@@ -42,6 +43,8 @@ use pontoon_wire::{Message, Slot};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+pub use told::Hearers;
 
 use crate::config::{Server, proxy_secrets};
 use crate::held_bytes::HeldBytes;
@@ -86,6 +89,8 @@ pub struct Surroundings {
     pub base_url: Arc<str>,
     /// How long files are kept.
     pub file_expiry: Duration,
+    /// Who hears of failures.
+    pub hearers: Hearers,
     /// What is our own: jobs, state, logs and the configuration, by their real paths.
     pub private: Arc<[PathBuf]>,
 }

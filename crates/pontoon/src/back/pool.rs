@@ -388,6 +388,7 @@ impl Back {
     /// What a client hears of the process that kept its state, which has ended like this.
     pub(super) fn state_lost(&self, how: &str) -> CallError {
         tracing::warn!(server = %self.server.name, how, "a kept child ended; its client is told");
+        let how = self.told(how);
         CallError::StateLost(format!(
             "the process of the server `{}` that kept the state of this conversation has ended ({how}), and what it \
              had in memory is lost. This call was not made. Call again to go on with a new process: open or make \

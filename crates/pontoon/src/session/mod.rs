@@ -430,8 +430,9 @@ fn disabled(entry: &Entry, request: &Message) -> Option<ErrorObject> {
 
 fn failed(entry: &Entry, why: &str) -> CallError {
     CallError::ServerFailed(format!(
-        "the server `{}` does not start: {why}",
-        entry.back.server.name
+        "the server `{}` does not start: {}",
+        entry.back.server.name,
+        entry.back.told_of_start(why)
     ))
 }
 
