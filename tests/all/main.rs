@@ -7,6 +7,7 @@
 mod access;
 mod children;
 mod cli;
+mod deadline;
 mod disk;
 mod eras;
 mod fairness;

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::client::Client;
+use crate::clock::Clock;
 use crate::held_bytes::HeldBytes;
 use crate::observe::metrics::{Ending, Kind, ServerMetrics};
 use crate::observe::refusals::Refusal;
@@ -31,6 +32,8 @@ pub struct Call {
     pub client: Arc<Client>,
     /// Fires when nobody wants the answer any more.
     pub cancel: CancellationToken,
+    /// Until when it has to be answered.
+    pub clock: Clock,
     /// The way home.
     pub reply: Reply,
 }

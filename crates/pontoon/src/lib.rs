@@ -20,6 +20,7 @@ pub mod config;
 pub mod app;
 pub mod call;
 pub mod client;
+pub mod clock;
 pub mod held_bytes;
 pub mod ids;
 pub mod mac;

@@ -165,7 +165,8 @@ fn pending(pid: u32) -> u64 {
 
 #[test]
 fn a_process_that_hangs_is_asked_to_end_and_gets_no_other_call() {
-    let rig = behind_proxy(fixture("stateful").with("timeout", 1)).start();
+    // Whether it hangs is known after two seconds, which the next call has.
+    let rig = behind_proxy(fixture("stateful").with("timeout", 4)).start();
     let person: Headers<'_> = &[(USER, "ada"), (CHAT, "c1")];
     let mut client = super::modern(&rig, person);
     assert_eq!(tell(&mut client, "tally"), "1");

@@ -23,6 +23,7 @@ use super::pool::Using;
 use super::usage::Usage;
 use crate::call::CallError;
 use crate::client::{Client, Key, Person};
+use crate::clock::Clock;
 use crate::config::{Files, Mode, ProgramError, Start, certificates};
 use crate::jobs::{Claim, Held, JobError};
 use crate::observe::metrics::Limit;
@@ -78,10 +79,12 @@ impl Use {
 }
 
 /// Who is there to be asked by a child.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Audience {
-    /// The client that it will serve.
-    Client,
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Audience<'c> {
+    /// The client whose call waits for it, with this clock.
+    Client(&'c Clock),
+    /// A client that is still to come.
+    Later,
     /// The child is there to be looked at, and no client will use it.
     Nobody,
 }
@@ -128,10 +131,11 @@ impl Back {
         wanted_for: Use,
         client: &Client,
         child_era: Era,
+        clock: &Clock,
     ) -> Result<Lease, CallError> {
         match self.server.mode {
             Mode::Stateful { .. } if client.key.can_return() => {
-                self.lease_kept(wanted_for, client, child_era).await
+                self.lease_kept(wanted_for, client, child_era, clock).await
             }
             // A client that cannot be recognised again shares nothing, and keeps nothing.
             Mode::Stateless | Mode::Stateful { .. } => {
@@ -143,7 +147,7 @@ impl Back {
                     self.begin(&live, client);
                     return Ok(Lease::Own(Box::new(live)));
                 }
-                let live = Box::pin(self.start_for(&opening, client)).await?;
+                let live = Box::pin(self.start_for(&opening, client, clock)).await?;
                 self.spares.encourage();
                 Ok(Lease::Own(Box::new(live)))
             }
@@ -168,10 +172,11 @@ impl Back {
         opening: &Opening,
         client: &Client,
         wanted_for: Use,
+        clock: &Clock,
     ) -> Result<(Live, Option<String>), CallError> {
         let place = self.place_for(client).await?;
         let (held, lost) = self.hold_state(&place, wanted_for).await?;
-        let mut live = Box::pin(self.start_at(place, opening, client)).await?;
+        let mut live = Box::pin(self.start_at(place, opening, client, clock)).await?;
         live.held = held;
         live.feed(client);
         Ok((live, lost))
@@ -208,9 +213,14 @@ impl Back {
         }
     }
 
-    async fn start_for(&self, opening: &Opening, client: &Client) -> Result<Live, CallError> {
+    async fn start_for(
+        &self,
+        opening: &Opening,
+        client: &Client,
+        clock: &Clock,
+    ) -> Result<Live, CallError> {
         let place = self.place_for(client).await?;
-        self.start_at(place, opening, client).await
+        self.start_at(place, opening, client, clock).await
     }
 
     async fn start_at(
@@ -218,13 +228,14 @@ impl Back {
         place: Place,
         opening: &Opening,
         client: &Client,
+        clock: &Clock,
     ) -> Result<Live, CallError> {
         let directory = place.directory().to_owned();
-        let mut started = self.start(opening, client, place, Audience::Client).await;
+        let mut started = self.start(opening, client, place, Audience::Client(clock)).await;
         // The place was removed or moved away meanwhile, which is no fault of the server.
         if started.is_err() && self.around.is_gone(directory).await? {
             let place = self.place_for(client).await?;
-            started = self.start(opening, client, place, Audience::Client).await;
+            started = self.start(opening, client, place, Audience::Client(clock)).await;
         }
         let live = started.map_err(|error| self.tell(&error))?;
         self.begin(&live, client);
@@ -252,7 +263,7 @@ impl Back {
         opening: &Opening,
         client: &Client,
         place: Place,
-        audience: Audience,
+        audience: Audience<'_>,
     ) -> Result<Live, StartError> {
         let began = now();
         let started = self.open(opening, client, place, audience).await;
@@ -270,7 +281,7 @@ impl Back {
         opening: &Opening,
         client: &Client,
         place: Place,
-        audience: Audience,
+        audience: Audience<'_>,
     ) -> Result<Live, StartError> {
         let no_place =
             |what: &str, error: std::io::Error| StartError::Place(format!("{what}: {error}"));
@@ -326,17 +337,27 @@ impl Back {
             held: None,
         };
         if let Opening::Legacy { revision, capabilities, info } = opening {
-            if audience == Audience::Client {
+            let is_for_client = !matches!(audience, Audience::Nobody);
+            if is_for_client {
                 live.link.hold_for(capabilities.clone(), client.era());
             }
-            let deadline = now() + HANDSHAKE.min(self.server.timeout);
+            let patience = match audience {
+                // The clock of the call ends it sooner, if need be.
+                Audience::Client(clock) => {
+                    let words = live.words();
+                    clock.listen_to(Box::new(move || said(&words.last())));
+                    HANDSHAKE
+                }
+                Audience::Later | Audience::Nobody => HANDSHAKE.min(self.server.timeout),
+            };
+            let deadline = now() + patience;
             let shaken =
                 shake_hands(&live.link, *revision, capabilities, info, deadline, &self.heals).await;
             match shaken {
                 Ok(hello) => live.hello = Some(hello),
                 Err(error) => return Err(failed_handshake(&live, error).await),
             }
-            if audience == Audience::Client {
+            if is_for_client {
                 self.hear_first_questions(&live, opening, client.era()).await;
             }
         }

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use pontoon_wire::error::{ErrorObject, code};
 use pontoon_wire::{Era, Message, Revision, Rewrite, Slot, era, json, method};
@@ -22,10 +21,8 @@ use super::questions::{Waiting, nobody_answered};
 use super::record::Record;
 use crate::call::{Call, CallError, Receipt, Reply};
 use crate::client::Client;
+use crate::clock::{Clock, Stage};
 use crate::observe::metrics::Limit;
-
-/// A child may always take this long to be ready.
-const LEAST_START: Duration = Duration::from_secs(5);
 
 impl Back {
     /// Takes a call to its end: answered, failed or forgotten.
@@ -36,29 +33,28 @@ impl Back {
             return Box::pin(self.take_listen(call, child_era)).await;
         }
         let Some((call, parked)) = self.find_parked(call, child_era) else { return };
-        let Call { request, client, mut cancel, reply } = call;
+        let Call { request, client, mut cancel, clock, reply } = call;
         let lease = match parked {
             Some(lease) => lease,
-            None => match self.lease_unless(&cancel, Use::Call, &request, &client, child_era).await
-            {
+            None => match self.lease_unless(&cancel, &clock, Use::Call, &client, child_era).await {
                 Some(Ok(lease)) => lease,
                 Some(Err(error)) => return refuse(reply, error, &request, client.era()),
                 None => return reply.forget(),
             },
         };
-        let Some((exchange, mut reply)) = self.exchange(lease, request, client, reply).await else {
-            return;
-        };
+        let begun = self.exchange(lease, request, client, clock, reply).await;
+        let Some((exchange, mut reply)) = begun else { return };
         // A kept child or a spare may have died while nobody looked. If it never read the request,
         // another may try, once: a new one.
         let may_retry = matches!(exchange.lease, Lease::Kept(_)) || exchange.lease.has_waited;
         let (client, request) = (Arc::clone(&exchange.client), exchange.request.clone());
         let Some(unsent) = exchange.run(cancel, reply, may_retry).await else { return };
-        (cancel, reply) = unsent;
-        match self.lease_unless(&cancel, Use::Again, &request, &client, child_era).await {
+        let clock;
+        (cancel, clock, reply) = unsent;
+        match self.lease_unless(&cancel, &clock, Use::Again, &client, child_era).await {
             Some(Ok(lease)) => {
-                if let Some((exchange, reply)) = self.exchange(lease, request, client, reply).await
-                {
+                let begun = self.exchange(lease, request, client, clock, reply).await;
+                if let Some((exchange, reply)) = begun {
                     exchange.run(cancel, reply, false).await;
                 }
             }
@@ -73,14 +69,17 @@ impl Back {
         lease: Lease,
         request: Message,
         client: Arc<Client>,
+        clock: Clock,
         reply: Reply,
     ) -> Option<(Exchange<'_>, Reply)> {
         let record = match request.method() == method::CALL_TOOL {
-            true => self.begin_record(&lease, &request, reply.id()).await,
-            false => Ok(None),
+            true => clock.bound(self.begin_record(&lease, &request, reply.id())).await,
+            false => Some(Ok(None)),
         };
-        match record {
-            Ok(record) => Some((Exchange { back: self, lease, request, client, record }, reply)),
+        match record.unwrap_or_else(|| Err(clock.timed_out(self.server.name.as_str()))) {
+            Ok(record) => {
+                Some((Exchange { back: self, lease, request, client, clock, record }, reply))
+            }
             Err(error) => {
                 reply.fail(error);
                 None
@@ -88,35 +87,37 @@ impl Back {
         }
     }
 
-    /// A child for the call, or nothing if it is cancelled first. That takes no longer than the call may,
-    /// or than it takes to find out that a kept child hangs.
-    async fn lease_unless(
+    /// A child for the call, or nothing if it is cancelled first. That takes no longer than the call may.
+    pub async fn lease_unless(
         &self,
         cancel: &CancellationToken,
+        clock: &Clock,
         wanted_for: Use,
-        request: &Message,
         client: &Client,
         child_era: Era,
     ) -> Option<Result<Lease, CallError>> {
-        let timeout = self.timeout_of(request).max(LEAST_START);
-        tokio::select! {
-            // A child that is there is used without a timer being set.
+        clock.enter(Stage::Starting);
+        let lease = tokio::select! {
             biased;
-            () = cancel.cancelled() => None,
-            lease = self.lease(wanted_for, client, child_era) => Some(lease),
-            () = tokio::time::sleep(timeout) => Some(Err(CallError::TimedOut {
-                server: self.server.name.to_string(),
-                seconds: timeout.as_secs(),
-                note: ": its process was not ready for it".to_owned(),
-            })),
-        }
+            () = cancel.cancelled() => return None,
+            lease = clock.bound(self.lease(wanted_for, client, child_era, clock)) => lease,
+        };
+        Some(lease.unwrap_or_else(|| {
+            let error = clock.timed_out(self.server.name.as_str());
+            if clock.stage() == Stage::Starting {
+                self.metrics.child_failed();
+                tracing::warn!(server = %self.server.name, error = &error as &dyn std::error::Error, "no child");
+                self.doubted.notify_one();
+            }
+            Err(error)
+        }))
     }
 
-    /// How long this call may take.
-    pub(super) fn timeout_of(&self, request: &Message) -> Duration {
+    /// The clock of a request that was accepted just now.
+    pub fn clock(&self, request: &Message) -> Clock {
         let tool = request.string(Slot::Name);
         let is_tool = request.method() == method::CALL_TOOL;
-        self.server.timeout_of(tool.as_deref().filter(|_| is_tool))
+        Clock::new(self.server.timeout_of(tool.as_deref().filter(|_| is_tool)), now())
     }
 
     /// What the call goes on with, by the state or task it names: `None` if that has taken it over.
@@ -212,6 +213,7 @@ pub(super) struct Exchange<'b> {
     pub(super) lease: Lease,
     pub(super) request: Message,
     pub(super) client: Arc<Client>,
+    pub(super) clock: Clock,
     /// The record of a tool call.
     pub(super) record: Option<Box<Record<'b>>>,
 }
@@ -233,7 +235,7 @@ impl Exchange<'_> {
         cancel: CancellationToken,
         reply: Reply,
         may_retry: bool,
-    ) -> Option<(CancellationToken, Reply)> {
+    ) -> Option<(CancellationToken, Clock, Reply)> {
         let (mut cancel, mut reply) = (cancel, reply);
         // Rare roads are boxed, so that the usual call stays small: it is moved more than once.
         if self.lease.link.has_held() {
@@ -311,7 +313,7 @@ impl Exchange<'_> {
                 }
                 Heard::Unsent if may_retry => {
                     self.record.iter().for_each(|record| record.forget());
-                    return Some((cancel, reply));
+                    return Some((cancel, self.clock, reply));
                 }
                 Heard::Unsent | Heard::Ended | Heard::Gone => {
                     Box::pin(self.mourn(reply)).await;
@@ -326,12 +328,13 @@ impl Exchange<'_> {
     }
 
     pub(super) fn ask(&self, request: Rewrite) -> Asked {
-        self.lease.link.ask(request, Some(now() + self.timeout()), Purpose::Call)
+        self.clock.enter(Stage::Answering);
+        self.lease.link.ask(request, Some(self.clock.deadline()), Purpose::Call)
     }
 
-    /// How long the call may take.
-    pub(super) fn timeout(&self) -> Duration {
-        self.back.timeout_of(&self.request)
+    /// The call's time is over before the server could work on it.
+    pub(super) fn too_late(&self) -> CallError {
+        self.clock.timed_out(self.back.server.name.as_str())
     }
 
     /// Fails the call, and says so in its record, which its client is told of.
@@ -478,12 +481,14 @@ impl Exchange<'_> {
         CallError::Busy { what, retry_after_seconds: 5 }
     }
 
-    pub(super) async fn time_out(&self, reply: Reply, note: Option<String>) {
-        let note = note.map(|note| format!("; it had said: {note}")).unwrap_or_default();
-        let server = self.back.server.name.to_string();
-        let seconds = self.timeout().as_secs();
-        tracing::warn!(%server, seconds, pid = self.lease.id(), "a call timed out");
-        self.fail(reply, CallError::TimedOut { server, seconds, note });
+    pub(super) async fn time_out(&self, reply: Reply, said: Option<String>) {
+        let mut error = self.too_late();
+        if let (CallError::TimedOut { note, .. }, Some(said)) = (&mut error, said) {
+            *note += &format!("; it had said: {said}");
+        }
+        let server = &self.back.server.name;
+        tracing::warn!(%server, pid = self.lease.id(), %error, "a call timed out");
+        self.fail(reply, error);
         // A kept child may be well although one tool hung. One that answers nothing is ended.
         if let Lease::Kept(using) = &self.lease {
             using.end_if_it_hangs().await;

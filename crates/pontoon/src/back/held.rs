@@ -64,7 +64,11 @@ impl Exchange<'_> {
                 let _waits = self.lease.park();
                 self.ask_until_answered(questions, reply).await?
             }
-            Era::Legacy => (cancel.clone(), self.ask_ahead(questions, &cancel, reply).await?),
+            Era::Legacy => {
+                let reply = self.ask_ahead(questions, &cancel, reply).await?;
+                self.clock.restart();
+                (cancel, reply)
+            }
         };
         // The child may still have to look at what it was told.
         self.back.let_settle(&self.lease).await;

@@ -115,14 +115,12 @@ pub fn end(reply: Reply) {
 impl Back {
     /// Serves a subscription until the client leaves or the child ends.
     pub(super) async fn take_listen(&self, call: Call, child_era: Era) {
-        let lease = tokio::select! {
-            () = call.cancel.cancelled() => return call.reply.forget(),
-            lease = self.lease(Use::Listen, &call.client, child_era) => lease,
-        };
-        match lease {
-            Err(error) => call.reply.fail(error),
-            Ok(lease) if lease.era == Era::Modern => relay(&lease, call, &self.stop).await,
-            Ok(lease) => translate(&lease, call, &self.stop).await,
+        let Call { cancel, clock, client, .. } = &call;
+        match self.lease_unless(cancel, clock, Use::Listen, client, child_era).await {
+            None => call.reply.forget(),
+            Some(Err(error)) => call.reply.fail(error),
+            Some(Ok(lease)) if lease.era == Era::Modern => relay(&lease, call, &self.stop).await,
+            Some(Ok(lease)) => translate(&lease, call, &self.stop).await,
         }
     }
 }

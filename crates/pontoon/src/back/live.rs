@@ -124,6 +124,27 @@ impl Drop for Live {
 const REFUSALS: [&str; 5] =
     ["EACCES", "EPERM", "ermission denied", "not permitted", "PermissionError"];
 
+/// What a child complains of.
+pub(super) struct Words {
+    complaints: Complaints,
+    hygiene: Arc<Hygiene>,
+    is_walled: bool,
+}
+
+impl Words {
+    /// The last of it, without what the child was told in confidence.
+    pub(super) fn last(&self) -> Vec<String> {
+        let lines = self.complaints.last_lines();
+        let mut lines: Vec<_> =
+            lines.iter().map(|line| self.hygiene.value("last_words", line)).collect();
+        let is_refused = |line: &String| REFUSALS.iter().any(|word| line.contains(word));
+        if self.is_walled && lines.iter().any(is_refused) {
+            lines.push(HINT.to_owned());
+        }
+        lines
+    }
+}
+
 /// What to do about it.
 const HINT: &str = "(its isolation keeps it from files that are not its own; if it needs some of \
                     them, name their folder in `isolation.read`, or in `isolation.write`)";
@@ -223,14 +244,16 @@ impl Live {
 
     /// What it last complained of, without what it was told in confidence.
     pub(super) fn last_words(&self) -> Vec<String> {
-        let lines = self.complaints.last_lines();
-        let mut lines: Vec<_> =
-            lines.iter().map(|line| self.hygiene.value("last_words", line)).collect();
-        let is_refused = |line: &String| REFUSALS.iter().any(|word| line.contains(word));
-        if self.is_walled && lines.iter().any(is_refused) {
-            lines.push(HINT.to_owned());
+        self.words().last()
+    }
+
+    /// What it complains of, also when it is gone.
+    pub(super) fn words(&self) -> Words {
+        Words {
+            complaints: self.complaints.clone(),
+            hygiene: Arc::clone(&self.hygiene),
+            is_walled: self.is_walled,
         }
-        lines
     }
 
     /// How the child ended, if it does within this time.

@@ -19,6 +19,7 @@ use super::live::{Live, Waits};
 use super::pool_key::{Answers, PoolKey};
 use crate::call::CallError;
 use crate::client::{Client, Key, Principal};
+use crate::clock::{Clock, Stage};
 use crate::config::{Mode, Server};
 use crate::jobs::Held;
 use crate::observe::metrics::Limit;
@@ -254,6 +255,14 @@ fn oldest_idle(
     idle.min_by_key(|(_, slot)| slot.last_used())
 }
 
+/// Who wants a child, what for, and how many the conversation may have.
+struct Wanted<'c> {
+    wanted_for: Use,
+    client: &'c Client,
+    child_era: Era,
+    max_children: usize,
+}
+
 impl Back {
     /// A kept child for this client, started if need be.
     pub(super) async fn lease_kept(
@@ -261,6 +270,7 @@ impl Back {
         wanted_for: Use,
         client: &Client,
         child_era: Era,
+        clock: &Clock,
     ) -> Result<Lease, CallError> {
         let key = self.pool_key(client, child_era);
         let max_children = match (wanted_for, key.is_conversation(), self.server.mode) {
@@ -268,8 +278,8 @@ impl Back {
             _ => 1,
         };
         let slot = self.slot(key.clone(), &client.person.principal)?;
-        let leased = self.lease_in(&slot.0, wanted_for, client, child_era, max_children).await;
-        match leased {
+        let wanted = Wanted { wanted_for, client, child_era, max_children };
+        match self.lease_in(&slot.0, &wanted, clock).await {
             Ok(live) => Ok(Lease::Kept(Using { live, slot, wanted_for })),
             Err(error) => {
                 drop(slot);
@@ -282,11 +292,10 @@ impl Back {
     async fn lease_in(
         &self,
         slot: &Slot,
-        wanted_for: Use,
-        client: &Client,
-        child_era: Era,
-        max_children: usize,
+        wanted: &Wanted<'_>,
+        clock: &Clock,
     ) -> Result<Arc<Live>, CallError> {
+        let &Wanted { wanted_for, client, child_era, max_children } = wanted;
         let max_in_flight = match wanted_for {
             Use::Call | Use::Again => self.server.max_in_flight,
             Use::Listen => usize::MAX,
@@ -319,7 +328,8 @@ impl Back {
                         self.check_stopping()?;
                         let place = self.place(&client.person.principal)?;
                         let opening = opening_for(client, child_era);
-                        let (started, lost) = self.start_kept(&opening, client, wanted_for).await?;
+                        let (started, lost) =
+                            self.start_kept(&opening, client, wanted_for, clock).await?;
                         lost.into_iter().for_each(|how| slot.lose(how));
                         started.usage.keep(place);
                         let live = Arc::new(started);
@@ -337,7 +347,10 @@ impl Back {
                 }
             }
             let left = give_up.saturating_duration_since(now());
-            if tokio::time::timeout(left, freed).await.is_err() {
+            clock.enter(Stage::Place);
+            let freed = tokio::time::timeout(left, freed).await;
+            clock.enter(Stage::Starting);
+            if freed.is_err() {
                 self.around.metrics.refused(Limit::InFlight);
                 let what = format!(
                     "busy: {} calls are under way in this conversation with the server `{}` (max_in_flight)",

@@ -21,6 +21,7 @@ use super::link::{Asked, Purpose};
 use super::mailbox::{Heard, Mailbox};
 use super::parking::PATIENCE;
 use crate::call::{Call, CallError, Reply};
+use crate::clock::Stage;
 use crate::observe::metrics::Limit;
 
 /// How long further questions of a legacy child are waited for, to put them together.
@@ -119,6 +120,7 @@ impl Exchange<'_> {
         cancel: CancellationToken,
         reply: Reply,
     ) -> Step {
+        self.clock.restart();
         let Some(reply) = self.retake_permit(&cancel, reply).await else { return Step::Over };
         self.lease.link.say(answer);
         let is_last = waiting.as_mut().is_none_or(|waits| {
@@ -127,7 +129,7 @@ impl Exchange<'_> {
         });
         if is_last {
             *waiting = None;
-            asked.set_deadline(Some(now() + self.timeout()));
+            asked.set_deadline(Some(self.clock.deadline()));
         }
         Step::GoOn(cancel, reply)
     }
@@ -139,10 +141,17 @@ impl Exchange<'_> {
 
     /// Takes a permit again, and gives the way home back unless the call ended meanwhile.
     async fn retake_permit(&self, cancel: &CancellationToken, mut reply: Reply) -> Option<Reply> {
+        self.clock.enter(Stage::Turn);
         tokio::select! {
             () = cancel.cancelled() => reply.forget(),
             () = self.back.closing.cancelled() => reply.fail(CallError::Stopping),
-            () = reply.retake_permit() => return Some(reply),
+            retaken = self.clock.bound(reply.retake_permit()) => {
+                if retaken.is_some() {
+                    self.clock.enter(Stage::Answering);
+                    return Some(reply);
+                }
+                self.fail(reply, self.too_late());
+            }
         }
         None
     }
@@ -168,7 +177,7 @@ impl Exchange<'_> {
             return Step::Over;
         };
         asked.set_purpose(Purpose::Call);
-        asked.set_deadline(Some(now() + self.timeout()));
+        asked.set_deadline(Some(self.clock.deadline()));
         Step::GoOn(cancel, reply)
     }
 
@@ -201,7 +210,7 @@ impl Exchange<'_> {
             };
             self.back.running.fetch_add(1, Ordering::Relaxed);
             drop(ticket);
-            let Some(Ok(Call { request, cancel, reply: next, .. })) = call else {
+            let Some(Ok(Call { request, cancel, clock, reply: next, .. })) = call else {
                 tracing::info!(server = %self.back.server.name, "nobody answered a question");
                 return None;
             };
@@ -214,6 +223,7 @@ impl Exchange<'_> {
             }
             questions.retain(|(key, question)| !self.respond(&request, key, question));
             if questions.is_empty() {
+                self.clock.follow(&clock);
                 return Some((cancel, next));
             }
             // A response is missing, so the question is put once more.
@@ -289,6 +299,9 @@ impl Exchange<'_> {
                 Err(error) => return reply.error(&error),
             };
             drop(waits);
+            if !responses.is_empty() {
+                self.clock.restart();
+            }
             let Some(retaken) = self.retake_permit(&cancel, reply).await else { return };
             reply = retaken;
             let again = era::with_responses(request, &responses, answer.raw(Slot::ResultState));

@@ -427,7 +427,7 @@ impl Back {
         let place = self.own_place().await.map_err(|error| chain(&error))?;
         let client = super::children::nobody(opening);
         let mut live = self
-            .start(opening, &client, place, Audience::Client)
+            .start(opening, &client, place, Audience::Later)
             .await
             .map_err(|error| chain(&error))?;
         // A modern child says nothing by itself: one question shows that it is up.

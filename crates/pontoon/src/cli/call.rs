@@ -124,10 +124,12 @@ async fn make_call(
     let cancel = CancellationToken::new();
     // Whoever stops waiting here, by Ctrl-C for one, cancels the call at the server.
     let _guard = cancel.clone().drop_guard();
+    let clock = entry.back.clock(&request);
     let call = Call {
         request,
         client: Arc::new(client),
         cancel,
+        clock,
         reply: Reply::new(id.clone(), Arc::clone(&outbox), Some(Arc::clone(&questions))),
     };
     let back = Arc::clone(&entry.back);

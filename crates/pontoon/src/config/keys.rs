@@ -232,8 +232,10 @@ pub(super) const KEYS: &[Key] = &[
         name: "timeout",
         also: &[],
         default: "300",
-        doc: "How long one call may take: seconds, or text such as `\"30s\"` or `\"5m\"`. Without \
-              it, `MCPO_TIMEOUT` holds.",
+        doc: "How long one call may take, from its request to its answer: seconds, or text such as \
+              `\"30s\"` or `\"5m\"`. The wait for a free slot and the start of a process count, so it \
+              must be longer than a start (`warm` has processes started ahead); what a person takes \
+              to answer a question does not count. Without it, `MCPO_TIMEOUT` holds.",
         read: |draft, node, reader, _| draft.timeout = reader.measure(node, units::duration),
     },
     Key {

@@ -179,10 +179,12 @@ pub async fn message(
             return reply.error(&ErrorObject::new(code::INVALID_REQUEST, text));
         };
         session.touch();
-        if let Err(why) = site.sessions.known(&entry, &message).await {
+        let clock = entry.back.clock(&message);
+        if let Err(why) = site.sessions.known(&entry, &message, &clock).await {
             return reply.fail(why);
         }
-        let call = Call { request: message, client, cancel: CancellationToken::new(), reply };
+        let cancel = CancellationToken::new();
+        let call = Call { request: message, client, cancel, clock, reply };
         stream.while_open(|| site.sessions.submit(&entry, Some(session), call));
     };
     tasks.spawn(answering.in_current_span());

@@ -178,12 +178,13 @@ async fn legacy_request(
 ) -> Answer {
     session.touch();
     let id = request.copy(Slot::Id).unwrap_or_default();
-    if let Err(why) = site.sessions.known(entry, &request).await {
+    let clock = entry.back.clock(&request);
+    if let Err(why) = site.sessions.known(entry, &request, &clock).await {
         return failed(200, &why, Some(&id));
     }
     let stream = session.new_stream(id.clone());
     let reply = Reply::new(id, Arc::clone(&stream.outbox), Some(Arc::clone(&session.questions)));
-    let call = Call { request, client, cancel: CancellationToken::new(), reply };
+    let call = Call { request, client, cancel: CancellationToken::new(), clock, reply };
     site.sessions.submit(entry, Some(Arc::clone(&session)), call);
     // A client that goes away now does not cancel: its call goes on, and it may come back.
     let can_poll = session.revision >= Revision::V2025_11_25;
@@ -215,8 +216,9 @@ async fn modern_request(
 ) -> Result<Answer, Refused> {
     let id = request.copy(Slot::Id).unwrap_or_default();
     let is_probe = request.method() == method::DISCOVER;
+    let clock = entry.back.clock(&request);
     // Nothing is held for a client that goes away meanwhile.
-    if let Err(why) = site.sessions.known(entry, &request).await {
+    if let Err(why) = site.sessions.known(entry, &request, &clock).await {
         return Ok(modern_json(Outcome::Failed(why, None), &id, is_probe));
     }
     check_params(entry, headers, &request)?;
@@ -226,7 +228,7 @@ async fn modern_request(
     // Whoever goes away, from now on, cancels.
     let guard = cancel.clone().drop_guard();
     let client = modern_client(entry, &request, caller);
-    let call = Call { client, request, cancel: cancel.clone(), reply };
+    let call = Call { client, request, cancel: cancel.clone(), clock, reply };
     site.sessions.submit(entry, None, call);
     let first = match tokio::time::timeout(KEEP_ALIVE, stream.outbox.next()).await {
         Ok(Next::End(Some(outcome))) => {

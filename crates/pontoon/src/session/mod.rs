@@ -33,7 +33,8 @@ use crate::back::children::Use;
 use crate::back::listen::{Filter, end};
 use crate::call::{Call, CallError, plain_notification};
 use crate::client::{Client, Key, Person, Principal};
-use crate::config::Mode;
+use crate::clock::{Clock, Stage};
+use crate::config::{Mode, Server};
 use crate::held_bytes::HeldBytes;
 use crate::ids::Ids;
 use crate::observe::metrics::{Ending, Kind, Limit};
@@ -141,7 +142,7 @@ impl Sessions {
         initialize: &Message,
         person: &Person,
     ) -> Result<(Arc<Session>, String), CallError> {
-        let catalog = entry.catalog_for_client().await.map_err(|why| failed(entry, &why))?;
+        let catalog = known(entry, &entry.back.clock(initialize)).await?;
         let facts = catalog.facts(Era::Legacy).ok_or(CallError::Internal)?;
         let name = &entry.back.server.name;
         let hello = legacy::hello(initialize);
@@ -246,12 +247,16 @@ impl Sessions {
     /// # Errors
     ///
     /// Why it cannot be used, to be told to the client.
-    pub async fn known(&self, entry: &Entry, request: &Message) -> Result<(), CallError> {
+    pub async fn known(
+        &self,
+        entry: &Entry,
+        request: &Message,
+        clock: &Clock,
+    ) -> Result<(), CallError> {
         let began = Instant::now();
-        entry.catalog_for_client().await.map(drop).map_err(|why| {
-            let (kind, error) = (Kind::of(&request.method()), failed(entry, &why));
+        known(entry, clock).await.map(drop).inspect_err(|error| {
+            let kind = Kind::of(&request.method());
             entry.back.metrics.call_ended(kind, Ending::of_status(error.status()), began.elapsed());
-            error
         })
     }
 
@@ -325,7 +330,7 @@ impl Sessions {
         let (sessions, back) = (Arc::clone(self), Arc::clone(&entry.back));
         let taking = async move {
             let call = match must_wait {
-                true => Box::pin(sessions.wait_for_turn(back.server.mode, call)).await,
+                true => Box::pin(sessions.wait_for_turn(&back.server, call)).await,
                 false => Some(call),
             };
             if let Some(call) = call {
@@ -348,24 +353,23 @@ impl Sessions {
     }
 
     /// Waits until a call may run. `None` if it was cancelled, or its turn did not come.
-    async fn wait_for_turn(&self, mode: Mode, mut call: Call) -> Option<Call> {
-        let cancel = call.cancel.clone();
+    async fn wait_for_turn(&self, server: &Server, mut call: Call) -> Option<Call> {
+        let (mode, server) = (server.mode, server.name.as_str());
+        call.clock.enter(Stage::Turn);
         let permit = tokio::select! {
-            () = cancel.cancelled() => None,
-            permit = self.admission.wait(mode, &call.client) => Some(permit),
+            () = call.cancel.cancelled() => None,
+            permit = call.clock.bound(self.admission.wait(mode, &call.client)) => Some(permit),
         };
         match permit {
-            Some(Ok(permit)) => call.reply.hold(permit),
-            Some(Err(busy)) => {
-                call.reply.fail(busy);
-                return None;
+            Some(Some(Ok(permit))) => {
+                call.reply.hold(permit);
+                return Some(call);
             }
-            None => {
-                call.reply.forget();
-                return None;
-            }
+            Some(Some(Err(busy))) => call.reply.fail(busy),
+            Some(None) => call.reply.fail(call.clock.timed_out(server)),
+            None => call.reply.forget(),
         }
-        Some(call)
+        None
     }
 
     /// Takes a message of a legacy client that wants no answer.
@@ -426,6 +430,14 @@ fn disabled(entry: &Entry, request: &Message) -> Option<ErrorObject> {
     is_disabled.then(|| {
         ErrorObject::new(code::INVALID_PARAMS, format!("there is no tool {:?}", name.as_ref()))
     })
+}
+
+/// The catalogue of the server, once it is known; that takes no longer than the call may.
+async fn known(entry: &Entry, clock: &Clock) -> Result<Arc<Catalog>, CallError> {
+    match clock.bound(entry.catalog_for_client()).await {
+        Some(known) => known.map_err(|why| failed(entry, &why)),
+        None => Err(clock.timed_out(entry.back.server.name.as_str())),
+    }
 }
 
 fn failed(entry: &Entry, why: &str) -> CallError {
@@ -497,9 +509,11 @@ fn subscribe(catalog: &Catalog, entry: &Entry, session: &Session, call: Call) ->
     // The child starts with the subscription already in its feed.
     let back = Arc::clone(&entry.back);
     tokio::spawn(async move {
-        match back.lease(Use::Listen, &client, Era::Modern).await {
-            Ok(_) => call.reply.result("{}"),
-            Err(error) => call.reply.fail(error),
+        let Call { clock, cancel, reply, .. } = call;
+        match back.lease_unless(&cancel, &clock, Use::Listen, &client, Era::Modern).await {
+            Some(Ok(_)) => reply.result("{}"),
+            Some(Err(error)) => reply.fail(error),
+            None => reply.forget(),
         }
     });
     None
