@@ -174,6 +174,41 @@ fn a_bridge_whose_helper_was_killed_says_so_and_ends() {
     rig.expect_nothing_left();
 }
 
+/// A helper that is stopped can end nothing: the bridge ends without it, and the children with the helper.
+#[test]
+fn a_bridge_ends_in_time_though_its_helper_is_stopped() {
+    let mut rig = rig([rude("deaf", "stateful"), fixture("stateful")]);
+    for server in ["rude", "fixture"] {
+        let mut client = Modern::new(&rig.endpoint(server));
+        assert_eq!(client.call(1, "echo", json!({"text": "x"})).status(), 200);
+    }
+    let helper = helper(&rig);
+    send_signal(helper, Signal::STOP).unwrap();
+    rig.signal(Signal::TERM);
+    // Children have 17 s, and nothing is waited for twice.
+    let status = rig.wait_for_exit(Duration::from_secs(30));
+    assert_eq!(status.code(), Some(1), "{}", rig.stderr());
+    assert!(rig.stderr().contains("processes of servers did not end"), "{}", rig.stderr());
+    send_signal(helper, Signal::CONT).unwrap();
+    rig.expect_nothing_left();
+}
+
+#[test]
+fn a_second_signal_ends_a_bridge_at_once_though_its_helper_is_stopped() {
+    let mut rig = rig([rude("deaf", "stateful")]);
+    let mut client = Modern::new(&rig.endpoint("rude"));
+    assert_eq!(client.call(1, "echo", json!({"text": "x"})).status(), 200);
+    drop(client);
+    let helper = helper(&rig);
+    send_signal(helper, Signal::STOP).unwrap();
+    rig.signal(Signal::TERM);
+    wait_until("it drains", SOON, || rig.try_health().is_err());
+    rig.signal(Signal::INT);
+    assert_eq!(rig.wait_for_exit(SOON).code(), Some(130), "{}", rig.stderr());
+    send_signal(helper, Signal::CONT).unwrap();
+    rig.expect_nothing_left();
+}
+
 #[test]
 fn a_start_that_hangs_ends_with_the_time_of_its_call() {
     let rig = rig([fixture("stateless").with("timeout", 1)]);

@@ -42,8 +42,9 @@ pub use single::Single;
 /// How long open calls may go on after the first signal.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// How long children may take to end: the whole ladder, and a little more.
-const STOPPING: Duration = Duration::from_secs(20);
+/// How long each part of the end may take that should take no time: answers on their way out, tasks that were
+/// told to stop, last words.
+const LAST: Duration = Duration::from_secs(5);
 
 /// How often stale sessions are looked for.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -91,12 +92,24 @@ pub enum StartError {
     Thread(#[source] io::Error),
 }
 
-/// The process that starts children has ended.
+/// Why the bridge did not end in order.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "the helper process that starts servers has ended, and all servers with it; start the bridge again"
-)]
-pub struct SpawnerLost;
+pub enum Unorderly {
+    /// The process that starts children has ended.
+    #[error(
+        "the helper process that starts servers has ended, and all servers with it; start the bridge again"
+    )]
+    SpawnerLost,
+    /// Children could not be ended.
+    #[error(
+        "{living} processes of servers did not end; the helper process kills them as soon as it runs and sees that \
+         the bridge is gone"
+    )]
+    ChildrenLeft {
+        /// How many.
+        living: usize,
+    },
+}
 
 impl App {
     /// Builds the bridge and begins to listen.
@@ -190,14 +203,14 @@ impl App {
     ///
     /// # Errors
     ///
-    /// [`SpawnerLost`] when the process that starts children has ended. Another one cannot be forked from a
-    /// program with threads, and all children ended with it; so the bridge ends too, in order, for
-    /// whatever started it to start it again.
+    /// [`Unorderly::SpawnerLost`] when the process that starts children has ended. Another one cannot be forked
+    /// from a program with threads, and all children ended with it; so the bridge ends too, in order, for
+    /// whatever started it to start it again. [`Unorderly::ChildrenLeft`] when children did not end in time.
     pub async fn run(
         mut self,
         stop: impl Future<Output = ()>,
         mut changes: mpsc::Receiver<Config>,
-    ) -> Result<(), SpawnerLost> {
+    ) -> Result<(), Unorderly> {
         self.site.sessions.entries().values().for_each(|entry| self.keep(entry));
         self.keepers.spawn(until(self.stop.clone(), self.tidy()));
         let fronts = TaskTracker::new();
@@ -212,7 +225,7 @@ impl App {
                 Some(config) = changes.recv() => self.reload(&config),
             }
         }
-        let lost = self.site.spawner.is_gone().then_some(SpawnerLost);
+        let lost = self.site.spawner.is_gone().then_some(Unorderly::SpawnerLost);
         if let Some(lost) = &lost {
             tracing::error!(error = lost as &dyn std::error::Error, "the bridge ends");
         }
@@ -229,21 +242,19 @@ impl App {
             tracing::warn!(open_calls = sessions.tasks.len(), "stopped waiting for open calls");
         }
         // Answers that are ready may still be on their way out.
-        drop(tokio::time::timeout(Duration::from_secs(5), fronts.wait()).await);
-        self.keepers.wait().await;
+        drop(tokio::time::timeout(LAST, fronts.wait()).await);
+        drop(tokio::time::timeout(LAST, self.keepers.wait()).await);
         sessions.entries().values().for_each(|entry| entry.back.drain());
-        // A spawner that was stopped does nothing; it ends all children when it goes on and finds us gone.
-        let ladder = Ladder::default();
-        let stopping = self.site.spawner.stop_all(&ladder);
-        if tokio::time::timeout(STOPPING, stopping).await.is_err() {
-            tracing::error!(
-                living = self.site.spawner.living(),
-                "stopped waiting for children to end"
-            );
+        // It gives up after its whole ladder. A spawner that was stopped does nothing before it goes on.
+        self.site.spawner.stop_all(&Ladder::default()).await;
+        let living = self.site.spawner.living();
+        let left = (living > 0).then_some(Unorderly::ChildrenLeft { living });
+        if let Some(left) = &left {
+            tracing::error!(error = left as &dyn std::error::Error, "the bridge ends");
         }
         settle(&self.around).await;
         tracing::info!("stopped");
-        lost.map_or(Ok(()), Err)
+        lost.or(left).map_or(Ok(()), Err)
     }
 
     /// Says that this bridge leaves, and goes on until no proxy has a connection by which it may
@@ -411,8 +422,8 @@ fn private_places(config: &Config, jobs_dir: &Path, scratch: Option<&Path>) -> A
 /// Waits until the last children have left their last words to their jobs.
 async fn settle(around: &Surroundings) {
     around.endings.close();
-    drop(tokio::time::timeout(Duration::from_secs(5), around.endings.wait()).await);
-    drop(tokio::time::timeout(Duration::from_secs(5), around.writer.flush()).await);
+    drop(tokio::time::timeout(LAST, around.endings.wait()).await);
+    drop(tokio::time::timeout(LAST, around.writer.flush()).await);
 }
 
 fn entry(

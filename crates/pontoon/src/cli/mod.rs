@@ -3,6 +3,7 @@
 pub mod call;
 pub mod check;
 pub mod demo;
+mod ending;
 pub mod gc;
 pub mod health;
 pub mod reload;

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::signal::unix::{SignalKind, signal};
 
+use super::ending;
 use super::reload::changes;
 use super::terminal::{begin, fail, source, tell, with_spawner};
 use crate::app::App;
@@ -34,6 +34,10 @@ pub fn run(options: &Options) -> ExitCode {
         Err(error) => return fail(&format!("cannot start the log: {error}")),
     };
     raise_descriptor_limit();
+    let asked = match ending::begin() {
+        Ok(asked) => asked,
+        Err(error) => return fail(&format!("cannot hear signals: {error}")),
+    };
     with_spawner(starting, async |spawner| {
         let app = match App::start(&config, spawner, Arc::clone(&metrics)).await {
             Ok(app) => app,
@@ -41,9 +45,9 @@ pub fn run(options: &Options) -> ExitCode {
         };
         greet(&config, &app);
         let changes = changes(options, &config, app.metrics(), log.secrets());
-        match app.run(stop_signal(), changes).await {
+        match app.run(asked.cancelled(), changes).await {
             Ok(()) => ExitCode::SUCCESS,
-            Err(lost) => fail(&lost.to_string()),
+            Err(why) => fail(&why.to_string()),
         }
     })
 }
@@ -110,25 +114,4 @@ fn greet(config: &Config, app: &App) {
         tell(&format!("note: {note}"));
         tracing::info!(note, "calls have to say who asks");
     }
-}
-
-/// The first SIGTERM or SIGINT. The second ends the process at once, and with it all children.
-async fn stop_signal() {
-    let (Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        // The helper process sees that we are gone and kills every child.
-        std::process::exit(130);
-    });
 }

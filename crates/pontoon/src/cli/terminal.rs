@@ -4,8 +4,9 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use pontoon_supervise::{Ladder, Spawner, Starting, give_memory_back, harden_worker};
+use pontoon_supervise::{Spawner, Starting, give_memory_back, harden_worker};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{Config, Options, Remarks, Source};
@@ -94,7 +95,11 @@ impl Interruption {
     }
 }
 
-/// Runs `work` with a spawner, and stops all children after it.
+/// How long tasks that block may go on when a command is done: one may wait for a disk, or for a process
+/// that is stopped.
+const LAST: Duration = Duration::from_secs(2);
+
+/// Runs `work` with a spawner. What it leaves running is killed by the helper process when this one ends.
 pub fn with_spawner<F>(starting: Starting, work: impl FnOnce(Spawner) -> F) -> ExitCode
 where
     F: Future<Output = ExitCode>,
@@ -103,13 +108,12 @@ where
         Ok(runtime) => runtime,
         Err(error) => return fail(&format!("cannot start threads: {error}")),
     };
-    runtime.block_on(async {
-        let spawner = match starting.attach() {
-            Ok(spawner) => spawner,
-            Err(error) => return fail(&format!("cannot reach the helper process: {error}")),
-        };
-        let code = work(spawner.clone()).await;
-        spawner.stop_all(&Ladder::default()).await;
-        code
-    })
+    let code = runtime.block_on(async {
+        match starting.attach() {
+            Ok(spawner) => work(spawner).await,
+            Err(error) => fail(&format!("cannot reach the helper process: {error}")),
+        }
+    });
+    runtime.shutdown_timeout(LAST);
+    code
 }
