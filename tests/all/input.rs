@@ -1,6 +1,7 @@
 //! Bad input: each gets the right status and a JSON-RPC error that says what is wrong.
 
 mod edge;
+mod framing;
 mod lines;
 
 use pontoon_tests::client::{Legacy, Modern, Request, Response, Speaker, mcp};

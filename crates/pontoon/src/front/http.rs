@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use bytes::BytesMut;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONNECTION, CONTENT_ENCODING, HeaderValue, TRANSFER_ENCODING};
+use hyper::header::{CONNECTION, CONTENT_ENCODING, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -25,6 +25,7 @@ use super::again::Again;
 use super::auth::{Area, Auth};
 use super::caller::Caller;
 use super::downloads;
+use super::framing::Framed;
 use super::guard::Guard;
 use super::identity::Identities;
 use super::leave;
@@ -144,7 +145,7 @@ async fn serve_connection(stream: TcpStream, peer: SocketAddr, site: Arc<Site>) 
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(64 * 1024)
         .max_headers(64)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Framed::new(stream)), service);
     let mut connection = Again::new(connection);
     let ended = tokio::select! {
         ended = &mut connection => ended,
@@ -274,15 +275,8 @@ fn heard(site: &Site, server: &str, who: &str, from: IpAddr, answer: Answer) -> 
 
 /// The answer to a request that is wrong wherever it goes.
 fn turned_away(site: &Site, headers: &HeaderMap) -> Option<Answer> {
-    if let Err((status, why)) = site.guard.check(headers) {
-        return Some(error(status, &ErrorObject::new(code::INVALID_REQUEST, why), None));
-    }
-    is_ambiguous(headers).then(|| {
-        let text = "say once how long the body is: by `Content-Length`, or by `Transfer-Encoding: chunked`";
-        let mut answer = error(400, &ErrorObject::new(code::INVALID_REQUEST, text), None);
-        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        answer
-    })
+    let (status, why) = site.guard.check(headers).err()?;
+    Some(error(status, &ErrorObject::new(code::INVALID_REQUEST, why), None))
 }
 
 /// Answers a request that is not for a server.
@@ -359,15 +353,6 @@ fn caller(
     let ours = pass.map_or(&["authorization"][..], |pass| pass.headers);
     let caller = Caller::new(identity, headers, ours, origin, &entry.back.server);
     Ok((entry, caller))
-}
-
-/// Whether a proxy before us may believe that the body ends elsewhere.
-fn is_ambiguous(headers: &HeaderMap) -> bool {
-    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    let Some(coding) = codings.next() else { return false };
-    !coding.as_bytes().eq_ignore_ascii_case(b"chunked")
-        || codings.next().is_some()
-        || headers.contains_key(hyper::header::CONTENT_LENGTH)
 }
 
 fn unknown_server(site: &Site, name: &str) -> Answer {

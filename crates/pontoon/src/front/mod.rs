@@ -10,6 +10,7 @@ pub mod body;
 pub mod caller;
 pub mod downloads;
 pub mod file_body;
+pub mod framing;
 pub mod guard;
 pub mod http;
 pub mod identity;
