@@ -1,8 +1,10 @@
 //! The edge of HTTP: framing that two readers could read in two ways, sizes, and slow clients.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use pontoon_tests::client::{Connection, Legacy, Request, Speaker, send_bytes};
+use pontoon_tests::client::{Connection, Legacy, Modern, Request, Speaker, send_bytes};
 use serde_json::json;
 
 use crate::{fixture, rig};
@@ -44,6 +46,26 @@ fn framing_that_can_be_read_in_two_ways_is_refused_and_the_connection_closed() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    rig.stop();
+}
+
+/// In TCP that looks like a client that left, whose call must not go on.
+#[test]
+fn a_client_that_closes_its_sending_side_has_left() {
+    let rig = rig([fixture("stateless")]);
+    let modern = Modern::new(&rig.endpoint("fixture"));
+    let params = json!({"name": "wait", "arguments": {"ms": 60_000}});
+    let request: Request = modern.request(&modern.message(&json!(1), "tools/call", params));
+    let mut stream = TcpStream::connect(rig.address()).unwrap();
+    stream.write_all(&request.bytes()).unwrap();
+    rig.wait_for_gauge("running", 1);
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert_eq!(String::from_utf8_lossy(&answer), "", "the connection is closed");
+    rig.wait_for_gauge("running", 0);
+    rig.wait_for_gauge("permits_in_use", 0);
+    drop(modern);
     rig.stop();
 }
 
