@@ -167,7 +167,7 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "MCPO_QUEUE_WAIT",
         default: "`0`",
         doc: "How long a call waits for its turn before it is refused as too many: seconds, or \
-              text such as `5s`.",
+              text such as `5s`. Its `timeout` goes on meanwhile.",
         read: |settings, text| units::wait(text).map(|value| settings.queue_wait = value),
     },
     Variable {
