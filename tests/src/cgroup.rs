@@ -15,9 +15,8 @@ pub struct MemoryCgroup {
     inner: PathBuf,
 }
 
-/// The names that the two versions have for the same.
+/// The names that the two versions have for the limit.
 const LIMITS: [&str; 2] = ["memory.limit_in_bytes", "memory.max"];
-const EVENTS: [&str; 2] = ["memory.oom_control", "memory.events"];
 
 impl MemoryCgroup {
     /// A cgroup of so many bytes; `None` where we may not make one, which is told.
@@ -53,19 +52,6 @@ impl MemoryCgroup {
     /// The one that has the limit.
     pub fn limited(&self) -> &Path {
         &self.limited
-    }
-
-    /// How many processes the system has killed for want of memory.
-    ///
-    /// # Panics
-    ///
-    /// When the system does not tell.
-    pub fn killed(&self) -> u64 {
-        // Version 1 counts where the process was, version 2 also above.
-        let file = EVENTS.iter().map(|name| self.inner.join(name)).find(|path| path.exists());
-        let text = fs::read_to_string(file.expect("one of the two")).expect("it can be read");
-        let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
-        count.expect("a kernel that counts them").parse().expect("a number")
     }
 }
 
