@@ -1,16 +1,19 @@
 //! Learning what servers offer: in the order that clients want it, and again where it failed.
 
+mod first_calls;
+mod people;
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use pontoon_tests::client::{Modern, Speaker};
+use pontoon_tests::client::{Legacy, Modern, Speaker};
 use pontoon_tests::rig::{Rig, Server, wait_until};
 use serde_json::json;
 
 use crate::{binaries, plan, rig, shell};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 /// Waits until the bridge has logged this.
 fn wait_for_log(rig: &Rig, part: &str) {
@@ -85,15 +88,27 @@ fn a_slow_start_costs_a_server_no_era() {
     rig.stop();
 }
 
-#[test]
-fn an_era_that_was_not_heard_is_not_stored_and_is_told() {
-    // The fixture answers `initialize`; what comes first else is not answered, as by a slow one.
-    let script = r#"read -r first
+/// The fixture answers `initialize`; what comes first else is not answered, as by a slow one.
+const SILENT: &str = r#"read -r first
 case "$first" in
 *initialize*) { printf '%s\n' "$first"; cat; } | FIXTURE --era legacy ;;
 *) sleep 600 ;;
 esac"#;
-    let rig = rig([shell(script, "stateless")]);
+
+#[test]
+fn a_legacy_client_does_not_wait_for_the_other_era() {
+    let rig = rig([shell(SILENT, "stateless").that_may_fail()]);
+    let mut client = Legacy::open(&rig.endpoint("shell"));
+    let response = client.call(1, "echo", json!({"text": "x"}));
+    assert_eq!(response.tool_text().as_deref(), Some("x"), "{}", response.text());
+    assert_eq!(state(&rig, "shell"), "learning", "or this shows nothing");
+    client.end();
+    rig.stop();
+}
+
+#[test]
+fn an_era_that_was_not_heard_is_not_stored_and_is_told() {
+    let rig = rig([shell(SILENT, "stateless")]);
     wait_for_log(&rig, "an era of the server is not known");
     let kept = std::fs::read_dir(rig.directory().join("state/catalog"));
     assert!(kept.is_err() || kept.unwrap().next().is_none(), "nothing is stored");

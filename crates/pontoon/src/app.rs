@@ -35,6 +35,7 @@ use crate::jobs::{Links, Store, StoreError, StoreOptions, Writer};
 use crate::observe::metrics::Metrics;
 use crate::session::admit::Admission;
 use crate::session::catalog::Entry;
+use crate::session::turns::Turns;
 use crate::session::{Entries, Sessions};
 
 pub use single::Single;
@@ -64,8 +65,8 @@ pub struct App {
     state_dir: Option<PathBuf>,
     gc_interval: Duration,
     cleanup_interval: Duration,
-    /// How many servers may start at once to be learnt.
-    starts: Arc<Semaphore>,
+    /// Which servers are learnt now.
+    turns: Arc<Turns>,
     keepers: TaskTracker,
     stop: CancellationToken,
 }
@@ -187,7 +188,7 @@ impl App {
             state_dir: config.state_dir.clone(),
             gc_interval: config.gc_interval,
             cleanup_interval: config.cleanup_interval,
-            starts: Arc::new(Semaphore::new(start_limit())),
+            turns: Turns::new(start_limit()),
             keepers: TaskTracker::new(),
             stop,
         })
@@ -273,7 +274,7 @@ impl App {
     /// Keeps the catalogue and the spares of a server for as long as it is served.
     fn keep(&self, entry: &Arc<Entry>) {
         let stop = entry.back.stop.clone();
-        let learning = Arc::clone(entry).keep(Arc::clone(&self.starts));
+        let learning = Arc::clone(entry).keep(Arc::clone(&self.turns));
         self.keepers.spawn(until(stop.clone(), learning));
         let entry = Arc::clone(entry);
         self.keepers.spawn(until(stop, async move {

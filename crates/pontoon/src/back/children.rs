@@ -14,18 +14,22 @@ use pontoon_wire::{Era, Message, Revision, Rewrite, era, quoted};
 use tracing::{Instrument, Span};
 use uuid::Uuid;
 
-use super::Back;
+use super::ahead::HeadStart;
 use super::handshake::{HandshakeError, Opening, shake_hands};
 use super::link::{Link, LinkOptions};
 use super::live::{Counted, Live, Waits};
 use super::place::{Place, WHAT_TO_DO, blocking};
 use super::pool::Using;
 use super::usage::Usage;
+use super::{Back, secrets_of};
 use crate::call::CallError;
 use crate::client::{Client, Key, Person};
 use crate::clock::Clock;
-use crate::config::{Files, Mode, ProgramError, Start, certificates};
+use crate::config::{
+    Files, Mode, ProgramError, SHORTEST_SECRET, Start, certificates, proxy_secrets,
+};
 use crate::jobs::{Claim, Held, JobError};
+use crate::observe::log::Hygiene;
 use crate::observe::metrics::Limit;
 
 /// How long a child may take for its handshake, if the call itself has longer.
@@ -89,6 +93,10 @@ pub(super) enum Audience<'c> {
     Nobody,
 }
 
+/// A process that was started, and to which nothing was said yet.
+#[derive(Debug)]
+pub(super) struct Unopened(pub(super) Live);
+
 /// A child for one call.
 #[derive(Debug)]
 pub enum Lease {
@@ -147,6 +155,11 @@ impl Back {
                     self.begin(&live, client);
                     return Ok(Lease::Own(Box::new(live)));
                 }
+                let ahead = self.take_ahead(client).filter(|_| wanted_for != Use::Again);
+                let opened = self.open_ahead(ahead, &opening, client, clock);
+                if let Some(live) = Box::pin(opened).await {
+                    return Ok(Lease::Own(Box::new(live)));
+                }
                 let live = Box::pin(self.start_for(&opening, client, clock)).await?;
                 self.spares.encourage();
                 Ok(Lease::Own(Box::new(live)))
@@ -174,9 +187,16 @@ impl Back {
         wanted_for: Use,
         clock: &Clock,
     ) -> Result<(Live, Option<String>), CallError> {
-        let place = self.place_for(client).await?;
+        let ahead = self.take_ahead(client);
+        let place = match ahead.as_ref().and_then(HeadStart::place) {
+            Some(place) => place,
+            None => self.place_for(client).await?,
+        };
         let (held, lost) = self.hold_state(&place, wanted_for).await?;
-        let mut live = Box::pin(self.start_at(place, opening, client, clock)).await?;
+        let mut live = match Box::pin(self.open_ahead(ahead, opening, client, clock)).await {
+            Some(live) => live,
+            None => Box::pin(self.start_at(place, opening, client, clock)).await?,
+        };
         live.held = held;
         live.feed(client);
         Ok((live, lost))
@@ -244,17 +264,22 @@ impl Back {
 
     /// Makes a child ready for the calls of this client. The time it may run counts from now: what a
     /// spare has waited is not its client's.
-    fn begin(&self, live: &Live, client: &Client) {
+    pub(super) fn begin(&self, live: &Live, client: &Client) {
         live.begin_for(client);
         if let (Some(life), Some(child)) = (self.server.isolation.run_time, &live.child) {
             child.limit_life(life);
         }
     }
 
-    /// Starts a child for nobody in particular, to learn what the server offers.
-    pub async fn start_to_learn(&self, opening: &Opening) -> Result<Live, StartError> {
+    /// Starts a child to learn what the server offers this person.
+    pub async fn start_to_learn(
+        &self,
+        opening: &Opening,
+        person: &Arc<Person>,
+    ) -> Result<Live, StartError> {
         let place = self.own_place().await.map_err(|error| StartError::Place(chain(&error)))?;
-        self.start(opening, &nobody(opening), place, Audience::Nobody).await
+        let client = unbound(opening, Arc::clone(person));
+        self.start(opening, &client, place, Audience::Nobody).await
     }
 
     /// Starts a child and opens it, ready for calls.
@@ -266,7 +291,20 @@ impl Back {
         audience: Audience<'_>,
     ) -> Result<Live, StartError> {
         let began = now();
-        let started = self.open(opening, client, place, audience).await;
+        let is_one_client = !client.key.is_shared() || self.server.mode == Mode::Stateless;
+        let started = async {
+            let unopened = self.spawn(&client.person, place, is_one_client).await?;
+            self.open(unopened, opening, client, audience).await
+        };
+        self.counted(started.await, began)
+    }
+
+    /// Counts a start that began then.
+    pub(super) fn counted(
+        &self,
+        started: Result<Live, StartError>,
+        began: Instant,
+    ) -> Result<Live, StartError> {
         match &started {
             Ok(_) => self.metrics.child_started(began.elapsed()),
             // It only does not speak this era.
@@ -276,18 +314,18 @@ impl Back {
         started
     }
 
-    async fn open(
+    /// Starts a process with what this person brings. Nothing is said to it yet.
+    pub(super) async fn spawn(
         &self,
-        opening: &Opening,
-        client: &Client,
+        person: &Person,
         place: Place,
-        audience: Audience<'_>,
-    ) -> Result<Live, StartError> {
+        is_one_client: bool,
+    ) -> Result<Unopened, StartError> {
         let no_place =
             |what: &str, error: std::io::Error| StartError::Place(format!("{what}: {error}"));
         let temporary = self.around.new_temporary().await;
         let temporary = temporary.map_err(|error| no_place("no temporary files", error))?;
-        let command = self.command(client, &place, temporary.directory())?;
+        let command = self.command(person, &place, temporary.directory())?;
         let given = place.hand_over(command.confinement.user, &temporary).await;
         given.map_err(|error| no_place("its user cannot have it", error))?;
         let is_walled = command.confinement.files.is_some();
@@ -303,20 +341,21 @@ impl Back {
             heal: self.server.heal,
             max_message: self.around.max_message,
             held: Arc::clone(&self.around.held),
-            one_client: !client.key.is_shared() || self.server.mode == Mode::Stateless,
+            one_client: is_one_client,
             heals: Arc::clone(&self.heals),
             span,
         };
         let complaints = child.complaints();
-        let mut live = Live {
+        Ok(Unopened(Live {
             link: Link::start(input, output, &options),
-            era: opening.era(),
+            // Until it is opened, this means nothing.
+            era: Era::Modern,
             hello: None,
             pid: child.id(),
             child: Some(child),
             heals: Arc::clone(&self.heals),
             metrics: Arc::clone(&self.metrics),
-            hygiene: Arc::clone(&self.hygiene),
+            hygiene: self.hygiene_for(person),
             endings: self.around.endings.clone(),
             living: Some(Counted::new(&self.living)),
             stopping: Arc::clone(&self.stopping),
@@ -335,7 +374,18 @@ impl Back {
             place: Some(place),
             temporary: Some(temporary),
             held: None,
-        };
+        }))
+    }
+
+    /// Opens a process that was started, so that it is ready for calls.
+    pub(super) async fn open(
+        &self,
+        Unopened(mut live): Unopened,
+        opening: &Opening,
+        client: &Client,
+        audience: Audience<'_>,
+    ) -> Result<Live, StartError> {
+        live.era = opening.era();
         if let Opening::Legacy { revision, capabilities, info } = opening {
             let is_for_client = !matches!(audience, Audience::Nobody);
             if is_for_client {
@@ -374,16 +424,15 @@ impl Back {
         Ok(live)
     }
 
-    /// What is run for this client, and where.
+    /// What is run for this person, and where.
     fn command(
         &self,
-        client: &Client,
+        person: &Person,
         place: &Place,
         tmpdir: &Path,
     ) -> Result<Command, StartError> {
         let directory = place.directory();
         let name = place.name();
-        let person = &client.person;
         let start = Start {
             workdir: &directory.to_string_lossy(),
             job_id: &name,
@@ -416,13 +465,25 @@ impl Back {
     }
 
     /// A hash of what the server's processes get from the person who calls; `None` if nothing.
-    pub fn person_hash(&self, client: &Client) -> Option<[u8; 32]> {
-        let person = &client.person;
+    pub fn person_hash(&self, person: &Person) -> Option<[u8; 32]> {
         self.server.person_hash(&Start {
             user: &|fact| person.fact(fact).map(str::to_owned),
             header: &|header| person.header(header).map(str::to_owned),
             ..Start::unknown()
         })
+    }
+
+    /// What keeps secrets out of a child's last words: those of the server, and what this person
+    /// brings in headers.
+    fn hygiene_for(&self, person: &Person) -> Arc<Hygiene> {
+        let brought = self.server.headers_for_child().filter_map(|name| person.header(name));
+        let brought: Vec<_> = brought.filter(|it| it.len() >= SHORTEST_SECRET).collect();
+        if brought.is_empty() {
+            return Arc::clone(&self.hygiene);
+        }
+        let proxies = proxy_secrets(&self.environment);
+        let known = secrets_of(&self.server).chain(proxies.iter().map(String::as_bytes));
+        Arc::new(Hygiene::new(known.chain(brought.into_iter().map(str::as_bytes))))
     }
 
     /// Logs what the child writes to its standard error.
@@ -490,6 +551,11 @@ pub(super) fn opening_for(client: &Client, child_era: Era) -> Opening {
 
 /// The client of a child that is started for nobody in particular.
 pub(super) fn nobody(opening: &Opening) -> Client {
+    unbound(opening, Person::local())
+}
+
+/// A client that stands for this person and for no conversation.
+fn unbound(opening: &Opening, person: Arc<Person>) -> Client {
     let (revision, capabilities) = match opening {
         Opening::Legacy { revision, capabilities, .. } => (*revision, capabilities.clone()),
         Opening::Modern => (Revision::NEWEST_MODERN, Bytes::from_static(b"{}")),
@@ -500,7 +566,7 @@ pub(super) fn nobody(opening: &Opening) -> Client {
         info: own_info(),
         log_level: None,
         key: Key::Once(Uuid::nil()),
-        person: Person::local(),
+        person,
         feed: None,
         subscriptions: Vec::new(),
     }

@@ -155,11 +155,13 @@ impl Back {
     pub fn sweep(&self) {
         self.parking.sweep();
         self.pool.reclaim();
+        self.sweep_ahead();
     }
 
     /// Lets go of everything that is kept.
     pub fn drain(&self) {
         self.spares.end();
+        self.end_ahead();
         self.parking.clear();
         self.end_all();
     }

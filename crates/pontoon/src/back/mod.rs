@@ -1,9 +1,10 @@
 //! The right side: calls become bytes to servers.
 //!
 //! A [`Back`] is one server of the configuration with the children that serve it. It takes calls by
-//! [`exchange`]; `children` starts what serves one, `pool` keeps what is kept and `spares` what waits
+//! [`exchange`]; `children` starts what serves one, `pool` keeps what is kept, `spares` and `ahead` what waits
 //! to be used; `record` and `answer` see to the files; `link` moves the bytes.
 
+mod ahead;
 pub mod answer;
 pub mod budget;
 pub mod children;
@@ -106,6 +107,8 @@ pub struct Back {
     pub metrics: Arc<ServerMetrics>,
     /// Children that were started ahead.
     pub spares: spares::Spares,
+    /// Those of clients that wait until the server is known.
+    ahead: ahead::HeadStarts,
     around: Surroundings,
     walls: Arc<isolation::Walls>,
     /// Those of a program that was found elsewhere later.
@@ -151,6 +154,7 @@ impl Back {
                 Arc::clone(&around.warm_memory),
                 Arc::clone(&around.spare_starts),
             ),
+            ahead: ahead::HeadStarts::default(),
             walls: Arc::new(isolation::Walls::new(
                 &server,
                 around.spawner.support(),

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use super::children::chain;
 use super::{Back, Surroundings};
 use crate::call::CallError;
-use crate::client::Client;
+use crate::client::{Client, Key, Person};
 use crate::jobs::{Bounds, Job, JobError, Scratch, SessionSpace, Snapshot};
 use crate::observe::metrics::Limit;
 
@@ -159,17 +159,31 @@ impl Place {
 impl Back {
     /// A place for a child of this client.
     pub(super) async fn place_for(&self, client: &Client) -> Result<Place, CallError> {
-        if !self.server.has_sessions() || !client.key.can_return() {
-            return self.own_place().await.map_err(|error| self.around.no_place(&error));
-        }
+        let place = match self.keeps_files_of(&client.key) {
+            true => self.space_of(&client.key, &client.person).await.map(Place::Space),
+            false => self.own_place().await,
+        };
+        place.map_err(|error| self.around.no_place(&error))
+    }
+
+    /// Whether a conversation finds its files again.
+    pub(super) fn keeps_files_of(&self, key: &Key) -> bool {
+        self.server.has_sessions() && key.can_return()
+    }
+
+    /// Where a conversation of this person keeps its files.
+    pub(super) async fn space_of(
+        &self,
+        key: &Key,
+        person: &Person,
+    ) -> Result<Arc<SessionSpace>, JobError> {
         let (store, server) = (self.around.store.clone(), self.server.name.to_string());
-        let mut key = client.key.to_string();
+        let mut name = key.to_string();
         // Several people may have one address. What tells their processes apart tells their files.
-        if let (true, Some(hash)) = (client.key.is_shared(), self.person_hash(client)) {
-            hash.iter().for_each(|byte| key += &format!("{byte:02x}"));
+        if let (true, Some(hash)) = (key.is_shared(), self.person_hash(person)) {
+            hash.iter().for_each(|byte| name += &format!("{byte:02x}"));
         }
-        let space = blocking(move || store.session_space(&server, &key)).await;
-        space.map(Place::Space).map_err(|error| self.around.no_place(&error))
+        blocking(move || store.session_space(&server, &name)).await
     }
 
     /// A place for a child that belongs to nobody yet.

@@ -436,7 +436,7 @@ impl Back {
         PoolKey {
             key: client.key.clone(),
             era,
-            person: self.person_hash(client),
+            person: self.person_hash(&client.person),
             answers: is_told_once.then(|| Answers::of(&client.capabilities)),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::terminal::{say, source, tell};
+use super::terminal::{learnt_with, say, source, tell};
 use crate::config::{Config, Mode, Options};
 
 /// Tells every mistake and what would be served.
@@ -31,11 +31,9 @@ fn describe(config: &Config) {
             Ok(program) => program.display().to_string(),
             Err(error) => format!("cannot start: {error}"),
         };
-        say(&format!(
-            "  {}: {program} ({mode}, time-out {} s)",
-            server.name,
-            server.timeout.as_secs()
-        ));
+        let learnt = learnt_with(server);
+        let seconds = server.timeout.as_secs();
+        say(&format!("  {}: {program} ({mode}, time-out {seconds} s{learnt})", server.name));
     }
     if let Some(note) = config.note() {
         say(&format!("note: {note}"));

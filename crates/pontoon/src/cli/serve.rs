@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::ending;
 use super::reload::changes;
-use super::terminal::{begin, fail, source, tell, with_spawner};
+use super::terminal::{begin, fail, learnt_with, source, tell, with_spawner};
 use crate::app::App;
 use crate::back::children::chain;
 use crate::back::secrets_of;
@@ -85,9 +85,10 @@ fn greet(config: &Config, app: &App) {
             Mode::Stateful { .. } => "a process for each session",
         };
         tell(&format!(
-            "  {:<16} http://{address}/mcp/{}  ({mode})",
+            "  {:<16} http://{address}/mcp/{}  ({mode}{})",
             server.name.as_str(),
-            server.name
+            server.name,
+            learnt_with(server),
         ));
     }
     if let Some(server) = config.servers.first() {

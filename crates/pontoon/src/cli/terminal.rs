@@ -9,7 +9,7 @@ use std::time::Duration;
 use pontoon_supervise::{Spawner, Starting, give_memory_back, harden_worker};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::config::{Config, Options, Remarks, Source};
+use crate::config::{Config, Options, Remarks, Server, Source};
 
 /// Prints a line to standard output.
 pub fn say(line: &str) {
@@ -45,6 +45,14 @@ pub fn told<T>(loaded: Result<(T, Remarks), Remarks>) -> Result<T, ExitCode> {
             tell(&remarks.to_string());
             Err(ExitCode::FAILURE)
         }
+    }
+}
+
+/// What is to be said of a server whose processes differ by who calls.
+pub fn learnt_with(server: &Server) -> &'static str {
+    match server.is_personal() {
+        true => ", learnt with each person's values",
+        false => "",
     }
 }
 

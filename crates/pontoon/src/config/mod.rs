@@ -52,7 +52,7 @@ pub use remarks::{Place, Position, Remark, Remarks, Weight};
 pub use secret::{ApiKey, KeyName, Secret};
 pub use server::{InheritEnv, Server};
 pub use storage::Storage;
-pub use template::{Start, Template};
+pub use template::{SHORTEST_SECRET, Start, Template};
 pub(crate) use values::listen as parse_listen;
 pub use variables::SMALLEST_BUDGET;
 

@@ -161,6 +161,12 @@ impl Server {
         self.args.iter().chain(values).any(Template::needs_person)
     }
 
+    /// The headers of a request that its processes get.
+    pub fn headers_for_child(&self) -> impl Iterator<Item = &str> {
+        let values = self.env.iter().map(|(_, value)| value);
+        self.args.iter().chain(values).flat_map(Template::headers)
+    }
+
     /// A hash of everything that is filled in for the person who calls; `None` if nothing is. Only
     /// people for whom it is the same may ever use the same process.
     pub fn person_hash(&self, start: &Start<'_>) -> Option<[u8; 32]> {

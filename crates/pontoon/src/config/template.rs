@@ -9,7 +9,7 @@ use super::server::USUAL_VARIABLES;
 use super::variables::is_own_secret;
 
 /// What a variable holds is no secret if it is shorter, in bytes.
-const SHORTEST_SECRET: usize = 8;
+pub const SHORTEST_SECRET: usize = 8;
 
 /// Text with placeholders for what is known only when a child starts.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -75,6 +75,14 @@ impl Template {
     /// True if the text depends on who calls.
     pub fn needs_person(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::User(_) | Part::Header(_)))
+    }
+
+    /// The headers of a request that it holds, in lower case.
+    pub fn headers(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Header(name) => Some(name.as_str()),
+            _ => None,
+        })
     }
 
     /// What variables held that may be secrets.

@@ -154,6 +154,7 @@ fn server(site: &Site, name: &str, entry: &Entry) -> ServerScene {
         (State::Ready(_), Some(why)) => ServerState::Failed(why),
         (State::Ready(_), None) => ServerState::Ready,
         (State::Learning, _) => ServerState::Learning,
+        (State::Waiting(why), _) => ServerState::Waiting(why),
     };
     let heals = entry.back.heals.counts();
     ServerScene {

@@ -17,7 +17,7 @@ use crate::config::{KeyName, Server, SessionKey};
 const OURS: [&str; 3] = ["cookie", "proxy-authorization", "mcp-session-id"];
 
 /// Who made a request.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Caller {
     /// What could be believed.
     pub identity: Identity,

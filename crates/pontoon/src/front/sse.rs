@@ -166,13 +166,13 @@ pub async fn message(
     let questions = session.as_ref().map(|session| Arc::clone(&session.questions));
     let reply = Reply::new(id, outbox, questions);
     let client = session.as_ref().map(|session| legacy_client(entry, session, caller));
-    let person = Arc::clone(&caller.person);
+    let caller = caller.clone();
     let (site, entry) = (Arc::clone(site), Arc::clone(entry));
     let tasks = site.sessions.tasks.clone();
     // A task of its own: the client may hang up after 202, and still gets its answer.
     let answering = async move {
         if message.method() == method::INITIALIZE {
-            return initialize(&site, &entry, &stream, &message, &person, reply).await;
+            return initialize(&site, &entry, &stream, &message, &caller, reply).await;
         }
         let (Some(session), Some(client)) = (session, client) else {
             let text = "the session is not open: send `initialize` first";
@@ -180,12 +180,13 @@ pub async fn message(
         };
         session.touch();
         let clock = entry.back.clock(&message);
-        if let Err(why) = site.sessions.known(&entry, &message, &clock).await {
-            return reply.fail(why);
-        }
+        let catalog = match site.sessions.known(&entry, &message, &client, &clock).await {
+            Ok(catalog) => catalog,
+            Err(why) => return reply.fail(why),
+        };
         let cancel = CancellationToken::new();
         let call = Call { request: message, client, cancel, clock, reply };
-        stream.while_open(|| site.sessions.submit(&entry, Some(session), call));
+        stream.while_open(|| site.sessions.submit(&entry, &catalog, Some(session), call));
     };
     tasks.spawn(answering.in_current_span());
     accepted()
@@ -196,10 +197,11 @@ async fn initialize(
     entry: &Arc<Entry>,
     stream: &SseStream,
     request: &Message,
-    person: &Person,
+    caller: &Caller,
     reply: Reply,
 ) {
-    match site.sessions.open(entry, request, person).await {
+    let key_of = |session: &Arc<str>| caller.key(Some(session), &entry.back.server);
+    match site.sessions.open(entry, request, &caller.person, key_of).await {
         Err(why) => reply.fail(why),
         Ok((session, result)) if stream.welcome(&session) => reply.result(&result),
         Ok((session, _)) => {

@@ -30,7 +30,7 @@ use crate::client::Client;
 use crate::ids::EventPlace;
 use crate::outbox::Next;
 use crate::session::NoSession;
-use crate::session::catalog::{Entry, State};
+use crate::session::catalog::{Catalog, Entry};
 use crate::session::legacy::Session;
 use crate::session::stream::{Stream, outcome_text};
 
@@ -131,7 +131,8 @@ async fn initialize(
     caller: &Caller,
 ) -> Answer {
     let id = request.raw(Slot::Id);
-    match site.sessions.open(entry, request, &caller.person).await {
+    let key_of = |session: &Arc<str>| caller.key(Some(session), &entry.back.server);
+    match site.sessions.open(entry, request, &caller.person, key_of).await {
         Ok((session, result)) => {
             let id = String::from_utf8_lossy(id.unwrap_or_default());
             let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}");
@@ -179,13 +180,14 @@ async fn legacy_request(
     session.touch();
     let id = request.copy(Slot::Id).unwrap_or_default();
     let clock = entry.back.clock(&request);
-    if let Err(why) = site.sessions.known(entry, &request, &clock).await {
-        return failed(200, &why, Some(&id));
-    }
+    let catalog = match site.sessions.known(entry, &request, &client, &clock).await {
+        Ok(catalog) => catalog,
+        Err(why) => return failed(200, &why, Some(&id)),
+    };
     let stream = session.new_stream(id.clone());
     let reply = Reply::new(id, Arc::clone(&stream.outbox), Some(Arc::clone(&session.questions)));
     let call = Call { request, client, cancel: CancellationToken::new(), clock, reply };
-    site.sessions.submit(entry, Some(Arc::clone(&session)), call);
+    site.sessions.submit(entry, &catalog, Some(Arc::clone(&session)), call);
     // A client that goes away now does not cancel: its call goes on, and it may come back.
     let can_poll = session.revision >= Revision::V2025_11_25;
     let first = match tokio::time::timeout(KEEP_ALIVE, stream.outbox.next()).await {
@@ -217,19 +219,20 @@ async fn modern_request(
     let id = request.copy(Slot::Id).unwrap_or_default();
     let is_probe = request.method() == method::DISCOVER;
     let clock = entry.back.clock(&request);
-    // Nothing is held for a client that goes away meanwhile.
-    if let Err(why) = site.sessions.known(entry, &request, &clock).await {
-        return Ok(modern_json(Outcome::Failed(why, None), &id, is_probe));
-    }
-    check_params(entry, headers, &request)?;
+    let client = modern_client(entry, &request, caller);
+    // No permit is held for a client that goes away meanwhile.
+    let catalog = match site.sessions.known(entry, &request, &client, &clock).await {
+        Ok(catalog) => catalog,
+        Err(why) => return Ok(modern_json(Outcome::Failed(why, None), &id, is_probe)),
+    };
+    check_params(&catalog, headers, &request)?;
     let stream = Stream::new(0, id.clone(), Vec::new());
     let reply = Reply::new(id, Arc::clone(&stream.outbox), None);
     let cancel = CancellationToken::new();
     // Whoever goes away, from now on, cancels.
     let guard = cancel.clone().drop_guard();
-    let client = modern_client(entry, &request, caller);
     let call = Call { client, request, cancel: cancel.clone(), clock, reply };
-    site.sessions.submit(entry, None, call);
+    site.sessions.submit(entry, &catalog, None, call);
     let first = match tokio::time::timeout(KEEP_ALIVE, stream.outbox.next()).await {
         Ok(Next::End(Some(outcome))) => {
             guard.disarm();
@@ -244,8 +247,7 @@ async fn modern_request(
 }
 
 /// Whether headers that repeat arguments of a tool say the same as the arguments.
-fn check_params(entry: &Entry, headers: &HeaderMap, request: &Message) -> Result<(), Refused> {
-    let State::Ready(catalog) = entry.state() else { return Ok(()) };
+fn check_params(catalog: &Catalog, headers: &HeaderMap, request: &Message) -> Result<(), Refused> {
     if request.method() != method::CALL_TOOL {
         return Ok(());
     }

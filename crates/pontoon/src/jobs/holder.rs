@@ -118,6 +118,11 @@ impl SessionSpace {
         Ok(())
     }
 
+    /// Whether no process keeps state here, and none did that was lost.
+    pub fn is_free(&self) -> bool {
+        matches!(self.folder().and_then(|folder| read(&folder)), Ok(None))
+    }
+
     fn write(&self, folder: &OwnedFd, holder: &str) {
         // Whole at once: another replica that finds it empty would think that nothing is kept.
         let write = |file: &mut BufWriter<File>| file.write_all(holder.as_bytes());
@@ -207,6 +212,17 @@ mod tests {
             Claim::Held(held) => held,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_space_is_free_until_a_process_keeps_state_there_and_after_it_let_go() {
+        let place = tempfile::tempdir().unwrap();
+        let store = store(place.path());
+        assert!(space(&store).is_free());
+        let held = held(&store);
+        assert!(!space(&store).is_free());
+        drop(held);
+        assert!(space(&store).is_free());
     }
 
     #[test]

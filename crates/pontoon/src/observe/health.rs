@@ -126,11 +126,18 @@ fn server(server: &ServerScene) -> Value {
         ServerState::Failed(why) => Some(why),
         _ => None,
     };
+    let note = match &server.state {
+        ServerState::Waiting(why) => Some(format!(
+            "it is learnt with the first person's values: without a person it did not start: {why}"
+        )),
+        _ => None,
+    };
     let heals: Map<_, _> =
         server.heals.iter().map(|(code, count)| ((*code).to_owned(), json!(count))).collect();
     json!({
         "state": server.state.name(),
         "error": error,
+        "note": note,
         "running": server.running,
         "mode": server.mode,
         "children": server.living,
@@ -254,6 +261,17 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_waits_for_a_person_is_no_fault() {
+        let waiting = server("b", ServerState::Waiting("it exited".to_owned()));
+        let scene = Scene { servers: vec![waiting], ..scene() };
+        check(&scene, 200, "ok", &[]);
+        assert_eq!(ready(&scene).0, 200);
+        let (_, health) = health(&scene, UNIX_EPOCH, Sight::Whole);
+        let note = health["servers"]["b"]["note"].as_str().unwrap();
+        assert!(note.contains("first person's values") && note.ends_with("it exited"), "{note}");
+    }
+
+    #[test]
     fn without_the_helper_process_it_is_down_and_not_ready() {
         let scene = Scene { is_spawner_gone: true, ..scene() };
         check(&scene, 503, "down", &["helper process"]);
@@ -296,6 +314,7 @@ mod tests {
         let server = json!({
             "state": "ready", "error": null, "running": 1, "mode": "stateful", "children": 2,
             "stateful_processes": 0, "spares": 1, "isolation": "basic", "heals": {"H01": 3},
+            "note": null,
         });
         assert_eq!(health["servers"]["a"], server);
         let numbers = ["running", "permits_in_use", "children", "spares", "sessions"];

@@ -70,11 +70,14 @@ pub enum ServerState {
     Ready,
     /// It cannot, and this is why.
     Failed(String),
+    /// It can, as far as is known: it is learnt with the values of the first person who asks, for
+    /// without any it does not start, for this reason.
+    Waiting(String),
 }
 
 impl ServerState {
     /// Every name a state can have.
-    pub const NAMES: [&str; 3] = ["learning", "ready", "failed"];
+    pub const NAMES: [&str; 4] = ["learning", "ready", "failed", "waiting"];
 
     /// Its name.
     pub fn name(&self) -> &'static str {
@@ -82,6 +85,7 @@ impl ServerState {
             Self::Learning => "learning",
             Self::Ready => "ready",
             Self::Failed(_) => "failed",
+            Self::Waiting(_) => "waiting",
         }
     }
 }

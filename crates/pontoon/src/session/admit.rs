@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::call::CallError;
-use crate::client::Client;
+use crate::client::{Client, Principal};
 use crate::config::Mode;
 use crate::observe::metrics::{Limit, Metrics};
 use crate::observe::scene::Usage;
@@ -85,6 +85,19 @@ impl Admission {
         let who = &client.person.principal;
         let permit = tokio::time::timeout(self.queue_wait, permits.take(who)).await;
         permit.ok().flatten().ok_or_else(|| self.busy(permits))
+    }
+
+    /// A permit to start processes that learn what a server offers one person.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Busy`] when its turn did not come.
+    pub async fn wait_to_learn(&self, who: &Principal) -> Result<Permit, CallError> {
+        if let Some(permit) = self.processes.try_take(who, Instant::now()) {
+            return Ok(permit);
+        }
+        let permit = tokio::time::timeout(self.queue_wait, self.processes.take(who)).await;
+        permit.ok().flatten().ok_or_else(|| self.busy(&self.processes))
     }
 
     /// Processes for single requests, and calls on kept children.

@@ -8,10 +8,13 @@ pub mod answers;
 pub mod catalog;
 mod ended;
 mod kept;
+mod known;
+mod learn;
 pub mod legacy;
 pub mod memory;
 pub mod personal;
 pub mod stream;
+pub mod turns;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -28,12 +31,12 @@ use self::catalog::{Catalog, Entry, State};
 use self::ended::Ended;
 use self::legacy::Session;
 use self::memory::Memory;
-use self::personal::PersonalLists;
+use self::personal::PersonalCatalogs;
 use crate::back::children::Use;
 use crate::back::listen::{Filter, end};
 use crate::call::{Call, CallError, plain_notification};
 use crate::client::{Client, Key, Person, Principal};
-use crate::clock::{Clock, Stage};
+use crate::clock::Stage;
 use crate::config::{Mode, Server};
 use crate::held_bytes::HeldBytes;
 use crate::ids::Ids;
@@ -57,8 +60,8 @@ pub struct Sessions {
     pub admission: Admission,
     /// How a front end is to say who asks, told where it did not.
     pub ways_to_say_who: String,
-    /// The lists of servers that differ by who calls.
-    personal: Arc<PersonalLists>,
+    /// What servers that differ by who calls offer each person.
+    personal: Arc<PersonalCatalogs>,
     /// The calls under way, for an orderly stop.
     pub tasks: TaskTracker,
     /// What the streams of all sessions keep.
@@ -116,19 +119,21 @@ impl Sessions {
         *self.entries.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(entries);
     }
 
-    /// Opens a session, and gives it with the answer to `initialize`.
+    /// Opens a session, and gives it with the answer to `initialize`. `key_of` tells whose child will serve
+    /// the session with this id.
     ///
     /// # Errors
     ///
     /// [`CallError`] when the server cannot be used or there are too many sessions.
     pub async fn open(
-        &self,
+        self: &Arc<Self>,
         entry: &Arc<Entry>,
         initialize: &Message,
-        person: &Person,
+        person: &Arc<Person>,
+        key_of: impl FnOnce(&Arc<str>) -> Key,
     ) -> Result<(Arc<Session>, String), CallError> {
         let began = Instant::now();
-        let opened = self.try_open(entry, initialize, person).await;
+        let opened = self.try_open(entry, initialize, person, key_of).await;
         let ending = opened
             .as_ref()
             .map_or_else(|error| Ending::of_status(error.status()), |_| Ending::Answered);
@@ -137,16 +142,19 @@ impl Sessions {
     }
 
     async fn try_open(
-        &self,
+        self: &Arc<Self>,
         entry: &Arc<Entry>,
         initialize: &Message,
-        person: &Person,
+        person: &Arc<Person>,
+        key_of: impl FnOnce(&Arc<str>) -> Key,
     ) -> Result<(Arc<Session>, String), CallError> {
-        let catalog = known(entry, &entry.back.clock(initialize)).await?;
-        let facts = catalog.facts(Era::Legacy).ok_or(CallError::Internal)?;
         let name = &entry.back.server.name;
         let hello = legacy::hello(initialize);
         let id = self.ids.session(name.as_str(), &person.principal, &hello, SystemTime::now());
+        let key = key_of(&id);
+        let catalog = self.catalog(entry, &key, person, Era::Legacy, method::INITIALIZE);
+        let catalog = known::in_time(entry, &entry.back.clock(initialize), catalog).await?;
+        let facts = catalog.facts(Era::Legacy).ok_or(CallError::Internal)?;
         let session = Session::new(id, name, hello, person, &self.ids, &self.memory);
         let session = self.add(Arc::new(session))?;
         let result = answers::initialize(facts, session.revision, &entry.back.server);
@@ -242,40 +250,19 @@ impl Sessions {
         self.entries().values().for_each(|entry| entry.back.sweep());
     }
 
-    /// Waits until the server is known, for this request.
-    ///
-    /// # Errors
-    ///
-    /// Why it cannot be used, to be told to the client.
-    pub async fn known(
-        &self,
-        entry: &Entry,
-        request: &Message,
-        clock: &Clock,
-    ) -> Result<(), CallError> {
-        let began = Instant::now();
-        known(entry, clock).await.map(drop).inspect_err(|error| {
-            let kind = Kind::of(&request.method());
-            entry.back.metrics.call_ended(kind, Ending::of_status(error.status()), began.elapsed());
-        })
-    }
-
-    /// Takes a call to a server that is known, and sees that it is answered. `session` is the legacy
+    /// Takes a call to a server that offers this, and sees that it is answered. `session` is the legacy
     /// client's.
     pub fn submit(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
+        catalog: &Arc<Catalog>,
         session: Option<Arc<Session>>,
         mut call: Call,
     ) {
         let kind = Kind::of(&call.request.method());
         call.reply.count(&entry.back.metrics, kind, &call.client);
         call.reply.count_bytes(&self.held);
-        match entry.state() {
-            State::Ready(catalog) => self.route(&catalog, entry, session, call),
-            State::Failed(why) => call.reply.fail(failed(entry, &why)),
-            State::Learning => call.reply.fail(failed(entry, "it is not known yet")),
-        }
+        self.route(catalog, entry, session, call);
     }
 
     fn route(
@@ -288,12 +275,6 @@ impl Sessions {
         let call = match &session {
             Some(session) => answer_legacy(catalog, entry, session, call),
             None => answer_modern(catalog, entry, call),
-        };
-        let Some(call) = call else { return };
-        let is_personal = entry.back.server.is_personal();
-        let call = match is_personal {
-            true => self.personal.answer(catalog, entry, call),
-            false => Some(call),
         };
         let Some(mut call) = call else { return };
         if let Some(refusal) = disabled(entry, &call.request) {
@@ -309,7 +290,7 @@ impl Sessions {
         }
         let is_unnamed = call.client.key == Key::Unnamed;
         if is_listen && (is_unnamed || entry.back.server.mode == Mode::Stateless) {
-            self.tasks.spawn(listen_to_catalog(Arc::clone(entry), call));
+            self.tasks.spawn(listen_to_catalog(Arc::clone(entry), Arc::clone(catalog), call));
             return;
         }
         if is_unnamed {
@@ -432,14 +413,6 @@ fn disabled(entry: &Entry, request: &Message) -> Option<ErrorObject> {
     })
 }
 
-/// The catalogue of the server, once it is known; that takes no longer than the call may.
-async fn known(entry: &Entry, clock: &Clock) -> Result<Arc<Catalog>, CallError> {
-    match clock.bound(entry.catalog_for_client()).await {
-        Some(known) => known.map_err(|why| failed(entry, &why)),
-        None => Err(clock.timed_out(entry.back.server.name.as_str())),
-    }
-}
-
 fn failed(entry: &Entry, why: &str) -> CallError {
     CallError::ServerFailed(format!(
         "the server `{}` does not start: {}",
@@ -541,10 +514,6 @@ fn answer_modern(catalog: &Catalog, entry: &Entry, call: Call) -> Option<Call> {
 fn answer_list(catalog: &Catalog, entry: &Entry, call: Call) -> Option<Call> {
     let client_era = call.client.era();
     let Some(answer) = answers::list(catalog, &call.request, client_era) else { return Some(call) };
-    // What a person may see is for their own child to say.
-    if entry.back.server.is_personal() && call.client.key != Key::Unnamed {
-        return Some(call);
-    }
     let is_lively = call.request.method() == method::LIST_RESOURCES;
     let live = entry.back.kept(&call.client, catalog.child_era(client_era));
     if live.is_some_and(|live| is_lively || live.link.lists_changed()) {
@@ -558,16 +527,11 @@ fn answer_list(catalog: &Catalog, entry: &Entry, call: Call) -> Option<Call> {
 }
 
 /// With a process for each request, what can change is the catalogue: a subscription hears of that.
-async fn listen_to_catalog(entry: Arc<Entry>, call: Call) {
+async fn listen_to_catalog(entry: Arc<Entry>, catalog: Arc<Catalog>, call: Call) {
     let Call { request, cancel, reply, .. } = call;
     let mut changes = entry.changes();
-    let capabilities = match &*changes.borrow_and_update() {
-        State::Ready(catalog) => catalog
-            .facts(Era::Modern)
-            .map(|facts| facts.capabilities.get().to_owned())
-            .unwrap_or_default(),
-        _ => String::new(),
-    };
+    let capabilities = catalog.facts(Era::Modern).map(|facts| facts.capabilities.get().to_owned());
+    let capabilities = capabilities.unwrap_or_default();
     let mut filter = Filter::of(&request).within(capabilities.as_bytes());
     filter.uris.clear();
     reply.note(filter.acknowledgement(reply.id()).into());

@@ -1,168 +1,326 @@
-//! Lists of servers whose processes differ by who calls: a person's are asked for once, and kept.
+//! Catalogues of servers whose processes differ by who calls: learnt with each person's own values, once.
 //!
-//! They are in memory only, for they may tell what a person may do. What a server offers to everybody is the
-//! catalogue's.
+//! They are in memory only, for they may tell what a person may do. A person for whom the server does not start
+//! hears why, and is tried again later; that concerns no other person. What is the same for everybody,
+//! the eras, is the entry's.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use pontoon_wire::{Revision, Slot, method};
+use pontoon_wire::Era;
+use tokio::sync::watch;
 
-use super::catalog::{Catalog, Entry};
-use crate::call::{Call, list_member};
-use crate::client::Principal;
+use super::catalog::{Catalog, Entry, LONGEST_PAUSE, MAX_AGE, State, UNHEARD};
+use super::learn::{LearnError, learn, learn_era};
+use crate::client::{Person, Principal};
 use crate::config::ServerName;
 
-/// How old a list may grow before it is asked for anew.
-const MAX_AGE: Duration = Duration::from_secs(3600);
+/// The first pause after a try that failed.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// More bytes of lists than these are not kept, in all and of one list.
+/// More bytes of catalogues than these are not kept, in all and of one.
 const MAX_BYTES: usize = 64 << 20;
-const MAX_LIST: usize = 4 << 20;
+const MAX_CATALOG: usize = 8 << 20;
 
-/// The longest name of a page that is remembered, in bytes.
-const MAX_CURSOR: usize = 256;
-
-/// What is counted for a list besides its text.
+/// What is counted for a person besides the texts.
 const OVERHEAD: usize = 1024;
 
-/// The lists of all people.
+/// The catalogues of all people.
 #[derive(Debug, Default)]
-pub struct PersonalLists {
-    lists: Mutex<HashMap<ListName, KeptList>>,
+pub struct PersonalCatalogs {
+    people: Mutex<HashMap<PersonName, Acquaintance>>,
 }
 
-/// Which list, and whose.
+/// Whose catalogue, and of which server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct ListName {
+pub(super) struct PersonName {
     server: ServerName,
-    /// Of what is started, so that a changed server is asked again.
+    /// Of what is started, so that a changed server is learnt again.
     fingerprint: u64,
     who: Principal,
-    /// A hash of what was filled in for the person.
-    person: [u8; 32],
-    revision: Revision,
-    method: String,
-    cursor: Vec<u8>,
+    /// A hash of what is filled in for the person.
+    values: [u8; 32],
+    /// The era of the clients it is for.
+    era: Era,
 }
 
+/// What came of learning.
+type Outcome = Result<Arc<Catalog>, String>;
+
+/// How far a server is known to a person.
 #[derive(Debug)]
-struct KeptList {
-    /// A JSON text.
-    result: Bytes,
-    at: Instant,
+struct Acquaintance {
+    /// What the last try gave, and when.
+    last: Option<(Outcome, Instant)>,
+    /// How long that holds: what it offers grows old, and a failure is no reason for ever.
+    holds: Duration,
+    /// The try that is under way.
+    learning: Option<watch::Receiver<Option<Outcome>>>,
 }
 
-impl PersonalLists {
-    /// Answers a request for a list that this person had before. Else gives the call back, and keeps
-    /// what it will be answered with.
-    pub fn answer(
-        self: &Arc<Self>,
-        catalog: &Catalog,
-        entry: &Entry,
-        mut call: Call,
-    ) -> Option<Call> {
-        let Some(name) = name_of(entry, &call) else { return Some(call) };
-        let is_lively = call.request.method() == method::LIST_RESOURCES;
-        let live = entry.back.kept(&call.client, catalog.child_era(call.client.era()));
-        let is_asked = live.is_some_and(|live| is_lively || live.link.lists_changed());
-        if !is_asked && let Some(result) = self.find(&name, Instant::now()) {
-            call.reply.result(&String::from_utf8_lossy(&result));
-            return None;
-        }
-        let lists = Arc::clone(self);
-        call.reply.on_result(move |result| lists.keep(name, result, Instant::now()));
-        Some(call)
+/// What is to be done for a person.
+#[derive(Debug)]
+pub(super) enum Look {
+    /// Nothing: this is known.
+    Known(Outcome),
+    /// To wait for the try that is under way.
+    Wait(watch::Receiver<Option<Outcome>>),
+    /// To learn.
+    Learn,
+}
+
+/// A try that is under way.
+pub(super) struct Try {
+    name: PersonName,
+    outcome: watch::Sender<Option<Outcome>>,
+}
+
+impl Try {
+    /// What will come of it.
+    pub(super) fn outcome(&self) -> watch::Receiver<Option<Outcome>> {
+        self.outcome.subscribe()
+    }
+}
+
+impl PersonName {
+    /// `None` if the server has nothing that depends on the person.
+    pub(super) fn new(entry: &Entry, person: &Person, era: Era) -> Option<Self> {
+        Some(Self {
+            server: entry.back.server.name.clone(),
+            fingerprint: entry.back.server.fingerprint,
+            who: person.principal.clone(),
+            values: entry.back.person_hash(person)?,
+            era,
+        })
+    }
+}
+
+impl PersonalCatalogs {
+    /// What is to be done for this person now.
+    pub(super) fn look(&self, name: &PersonName, now: Instant) -> Look {
+        let people = self.lock();
+        let Some(known) = people.get(name) else { return Look::Learn };
+        known.look(now)
     }
 
-    fn find(&self, name: &ListName, now: Instant) -> Option<Bytes> {
-        let lists = self.lock();
-        let list = lists.get(name)?;
-        (now.saturating_duration_since(list.at) < MAX_AGE).then(|| list.result.clone())
+    /// Begins a try, unless there is nothing to be learnt any more.
+    pub(super) fn begin(&self, name: &PersonName, now: Instant) -> Result<Try, Look> {
+        let mut people = self.lock();
+        let known = people.entry(name.clone()).or_insert_with(Acquaintance::new);
+        match known.look(now) {
+            Look::Learn => {
+                let (outcome, learning) = watch::channel(None);
+                known.learning = Some(learning);
+                Ok(Try { name: name.clone(), outcome })
+            }
+            look => Err(look),
+        }
     }
 
-    fn keep(&self, name: ListName, result: &[u8], now: Instant) {
-        if result.len() > MAX_LIST {
-            return;
+    /// Takes over what came of a try. `is_whole` is false if an era was not heard.
+    fn finish(&self, tried: &Try, outcome: &Outcome, is_whole: bool, now: Instant) {
+        let mut people = self.lock();
+        let known = people.entry(tried.name.clone()).or_insert_with(Acquaintance::new);
+        let had_failed = matches!(known.last, Some((Err(_), _)));
+        known.holds = match outcome {
+            Ok(_) if is_whole => MAX_AGE,
+            Ok(_) => UNHEARD,
+            Err(_) if had_failed => (2 * known.holds).min(LONGEST_PAUSE),
+            Err(_) => FIRST_PAUSE,
+        };
+        known.last = Some((outcome.clone(), now));
+        known.learning = None;
+        if known.size() > MAX_CATALOG {
+            people.remove(&tried.name);
         }
-        let mut lists = self.lock();
-        lists.insert(name, KeptList { result: Bytes::copy_from_slice(result), at: now });
-        let size = |list: &KeptList| list.result.len() + OVERHEAD;
-        let mut held: usize = lists.values().map(size).sum();
+        let mut held: usize = people.values().map(Acquaintance::size).sum();
         while held > MAX_BYTES {
-            let oldest = lists.iter().min_by_key(|(_, list)| list.at).map(|(name, _)| name.clone());
-            let Some(list) = oldest.and_then(|name| lists.remove(&name)) else { return };
-            held -= size(&list);
+            let oldest = people.iter().filter_map(|(name, it)| Some((it.idle_since()?, name)));
+            let oldest = oldest.min_by_key(|(at, _)| *at).map(|(_, name)| name.clone());
+            let Some(gone) = oldest.and_then(|name| people.remove(&name)) else { break };
+            held -= gone.size();
         }
+        drop(people);
+        tried.outcome.send_replace(Some(outcome.clone()));
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ListName, KeptList>> {
-        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Learns what the server offers this person, to the end.
+    pub(super) async fn learn(&self, tried: Try, entry: &Entry, person: &Arc<Person>) {
+        let learnt = tokio::select! {
+            learnt = learn_for(entry, person, tried.name.era) => learnt,
+            () = entry.back.stop.cancelled() => Err("it is no longer served so".to_owned()),
+        };
+        entry.back.settle_ahead();
+        let is_whole = learnt.as_ref().is_ok_and(|(_, is_whole)| *is_whole);
+        let outcome = learnt.map(|(catalog, _)| Arc::new(catalog));
+        let server = &entry.back.server.name;
+        match &outcome {
+            Ok(_) => tracing::info!(%server, "server ready for a person"),
+            Err(why) => tracing::warn!(%server, why, "the server does not start for a person"),
+        }
+        self.finish(&tried, &outcome, is_whole, Instant::now());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<PersonName, Acquaintance>> {
+        self.people.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Which list a call asks for, if it is one of a person.
-fn name_of(entry: &Entry, call: &Call) -> Option<ListName> {
-    let Call { request, client, .. } = call;
-    let method = request.method();
-    list_member(&method)?;
-    let cursor = request.raw(Slot::Cursor).unwrap_or_default();
-    (cursor.len() <= MAX_CURSOR).then_some(())?;
-    Some(ListName {
-        server: entry.back.server.name.clone(),
-        fingerprint: entry.back.server.fingerprint,
-        who: client.person.principal.clone(),
-        person: entry.back.person_hash(client)?,
-        revision: client.revision,
-        method: method.into_owned(),
-        cursor: cursor.to_vec(),
-    })
+impl Acquaintance {
+    fn new() -> Self {
+        Self { last: None, holds: Duration::ZERO, learning: None }
+    }
+
+    fn look(&self, now: Instant) -> Look {
+        match (&self.learning, &self.last) {
+            // A try that ended without a word was given up with its task.
+            (Some(learning), _) if learning.has_changed().is_ok() => Look::Wait(learning.clone()),
+            (_, Some((outcome, at))) if now.saturating_duration_since(*at) < self.holds => {
+                Look::Known(outcome.clone())
+            }
+            _ => Look::Learn,
+        }
+    }
+
+    fn size(&self) -> usize {
+        OVERHEAD
+            + match &self.last {
+                Some((Ok(catalog), _)) => catalog.size(),
+                Some((Err(why), _)) => why.len(),
+                None => 0,
+            }
+    }
+
+    /// Since when it is as it is; `None` while it is learnt.
+    fn idle_since(&self) -> Option<Instant> {
+        self.learning.is_none().then_some(())?;
+        self.last.as_ref().map(|(_, at)| *at)
+    }
+}
+
+/// What came of a try, once it is over.
+pub(super) async fn outcome(mut learning: watch::Receiver<Option<Outcome>>) -> Outcome {
+    let outcome = learning.wait_for(Option::is_some).await;
+    let outcome = outcome.ok().and_then(|outcome| outcome.clone());
+    outcome.unwrap_or_else(|| Err("the bridge is stopping".to_owned()))
+}
+
+/// Learns what a server offers this person: of an era that it is known to speak, or else of both. Gives
+/// with it whether every era was heard.
+async fn learn_for(
+    entry: &Entry,
+    person: &Arc<Person>,
+    client: Era,
+) -> Result<(Catalog, bool), String> {
+    let back = &entry.back;
+    if let State::Ready(eras) = entry.state() {
+        let era = eras.child_era(client);
+        match learn_era(back, person, era).await {
+            Ok(facts) => return Ok((finished(entry, Catalog::of(era, facts)), true)),
+            Err(LearnError::Failed(why) | LearnError::Slow(why)) => return Err(why),
+            // It is not what it was.
+            Err(LearnError::Refused(_)) => {}
+        }
+    }
+    let learnt = learn(back, person, |_| {}).await?;
+    let is_whole = learnt.unheard().is_none();
+    let catalog = finished(entry, learnt.into_catalog(None));
+    if is_whole {
+        entry.set_eras(&catalog);
+    }
+    Ok((catalog, is_whole))
+}
+
+fn finished(entry: &Entry, mut catalog: Catalog) -> Catalog {
+    catalog.read_rules();
+    catalog.hide(&entry.back.server.disabled_tools);
+    catalog
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::catalog::Facts;
     use super::*;
+    use pontoon_wire::method;
+    use serde_json::value::RawValue;
 
-    fn name(who: &str, person: u8, method: &str) -> ListName {
-        ListName {
+    fn name(who: &str, values: u8) -> PersonName {
+        PersonName {
             server: "demo".parse().unwrap(),
             fingerprint: 1,
             who: Principal::of_user(None, who),
-            person: [person; 32],
-            revision: Revision::NEWEST_MODERN,
-            method: method.to_owned(),
-            cursor: Vec::new(),
+            values: [values; 32],
+            era: Era::Modern,
         }
     }
 
+    /// What a server offers, in so many bytes.
+    fn offer(bytes: usize) -> Outcome {
+        let tool = RawValue::from_string(format!("\"{}\"", "x".repeat(bytes))).unwrap();
+        let mut facts = Facts::default();
+        facts.lists.insert(method::LIST_TOOLS.to_owned(), vec![tool]);
+        Ok(Arc::new(Catalog::of(Era::Modern, facts)))
+    }
+
+    fn try_it(people: &PersonalCatalogs, name: &PersonName, outcome: &Outcome, at: Instant) {
+        let Ok(tried) = people.begin(name, at) else { panic!("{:?}", people.look(name, at)) };
+        people.finish(&tried, outcome, true, at);
+    }
+
+    fn is_known(people: &PersonalCatalogs, name: &PersonName, at: Instant) -> bool {
+        matches!(people.look(name, at), Look::Known(Ok(_)))
+    }
+
     #[test]
-    fn a_list_is_kept_for_its_person_and_an_hour() {
-        let (lists, now) = (PersonalLists::default(), Instant::now());
-        lists.keep(name("ada", 1, "tools/list"), b"{}", now);
-        let find = |who, person, method, at| lists.find(&name(who, person, method), at);
-        assert_eq!(find("ada", 1, "tools/list", now).as_deref(), Some(&b"{}"[..]));
-        assert_eq!(find("ben", 1, "tools/list", now), None, "another person");
-        assert_eq!(find("ada", 2, "tools/list", now), None, "another credential");
-        assert_eq!(find("ada", 1, "prompts/list", now), None);
-        assert_eq!(find("ada", 1, "tools/list", now + MAX_AGE), None);
-        lists.keep(name("ada", 1, "tools/list"), b"[]", now + MAX_AGE);
-        assert!(find("ada", 1, "tools/list", now + MAX_AGE).is_some(), "asked for anew");
+    fn a_catalogue_is_of_one_person_and_for_an_hour() {
+        let (people, now) = (PersonalCatalogs::default(), Instant::now());
+        try_it(&people, &name("ada", 1), &offer(1), now);
+        assert!(is_known(&people, &name("ada", 1), now));
+        assert!(!is_known(&people, &name("ben", 1), now), "another person");
+        assert!(!is_known(&people, &name("ada", 2), now), "another credential");
+        assert!(!is_known(&people, &name("ada", 1), now + MAX_AGE));
+        try_it(&people, &name("ada", 1), &offer(1), now + MAX_AGE);
+        assert!(is_known(&people, &name("ada", 1), now + MAX_AGE), "learnt anew");
+    }
+
+    #[test]
+    fn a_failure_is_tried_again_with_growing_pauses_and_other_values_at_once() {
+        let (people, mut now) = (PersonalCatalogs::default(), Instant::now());
+        let failure = Err("it exited".to_owned());
+        for pause in [1, 2, 4, 8, 16, 32, 60, 60].map(Duration::from_secs) {
+            try_it(&people, &name("ada", 1), &failure, now);
+            let early = people.look(&name("ada", 1), now + pause - Duration::from_millis(1));
+            assert!(matches!(early, Look::Known(Err(_))), "{pause:?}: {early:?}");
+            assert!(matches!(people.look(&name("ada", 2), now), Look::Learn));
+            now += pause;
+        }
+        try_it(&people, &name("ada", 1), &offer(1), now);
+        now += MAX_AGE;
+        try_it(&people, &name("ada", 1), &failure, now);
+        assert!(matches!(people.look(&name("ada", 1), now + FIRST_PAUSE), Look::Learn));
+    }
+
+    #[test]
+    fn a_server_is_learnt_once_for_all_who_wait_and_again_if_that_was_given_up() {
+        let (people, now) = (PersonalCatalogs::default(), Instant::now());
+        let tried = people.begin(&name("ada", 1), now);
+        assert!(matches!(people.begin(&name("ada", 1), now), Err(Look::Wait(_))));
+        drop(tried);
+        assert!(matches!(people.look(&name("ada", 1), now), Look::Learn));
     }
 
     #[test]
     fn only_so_many_bytes_are_kept_and_the_oldest_go() {
-        let (lists, now) = (PersonalLists::default(), Instant::now());
-        let large = vec![b' '; MAX_LIST];
+        let (people, now) = (PersonalCatalogs::default(), Instant::now());
         let at = |number: u64| now + Duration::from_secs(number);
-        for number in 0..20 {
-            lists.keep(name(&number.to_string(), 1, "tools/list"), &large, at(number));
+        let large = offer(MAX_CATALOG - 2 * OVERHEAD);
+        for number in 0..10 {
+            try_it(&people, &name(&number.to_string(), 1), &large, at(number));
         }
-        let has =
-            |number: u64| lists.find(&name(&number.to_string(), 1, "tools/list"), now).is_some();
-        assert!(!has(0) && !has(4) && has(5) && has(19));
-        lists.keep(name("ada", 1, "tools/list"), &vec![b' '; MAX_LIST + 1], now);
-        assert_eq!(lists.lock().len(), 15);
+        let has = |number: u64| is_known(&people, &name(&number.to_string(), 1), at(10));
+        assert!(!has(0) && !has(1) && has(2) && has(9));
+        try_it(&people, &name("ada", 1), &offer(MAX_CATALOG), at(10));
+        assert_eq!(people.lock().len(), 8);
     }
 }

@@ -1,0 +1,198 @@
+//! Head starts: children of clients that wait until their server is known.
+//!
+//! The era of a server decides how a child is opened, not how it is started. So the first clients of a server
+//! have a child started while it is learnt, where it will work and with the values of the person who
+//! asks; it is opened when the era is known. Nothing was said to it before: it is as fresh as any other.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::Instrument;
+
+use super::Back;
+use super::children::{Audience, Unopened, chain, now};
+use super::handshake::Opening;
+use super::live::Live;
+use super::place::Place;
+use crate::client::{Client, Key, Person};
+use crate::clock::Clock;
+use crate::config::Mode;
+
+/// So many of a server at once: what it takes to learn it is two more.
+const MOST: usize = 2;
+
+/// How long one is kept whose server is not learnt.
+const LONGEST: Duration = Duration::from_secs(90);
+
+/// How long one is kept after its server was learnt: a client calls soon, or not at all.
+const UNUSED: Duration = Duration::from_secs(10);
+
+/// The head starts of one server.
+#[derive(Debug, Default)]
+pub(super) struct HeadStarts {
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    ready: Vec<HeadStart>,
+    starting: usize,
+    is_over: bool,
+}
+
+/// A child that waits until its server is known.
+#[derive(Debug)]
+pub(super) struct HeadStart {
+    unopened: Unopened,
+    /// The conversation in whose folder it works; `None` if it works in a job of its own.
+    key: Option<Key>,
+    /// A hash of what it got from its person.
+    person: Option<[u8; 32]>,
+    /// How long its start took.
+    took: Duration,
+    until: Instant,
+}
+
+impl HeadStart {
+    /// Where it works.
+    pub(super) fn place(&self) -> Option<Place> {
+        self.unopened.0.place.clone()
+    }
+}
+
+impl HeadStarts {
+    /// Those that no client came for.
+    fn take_old(&self, now: Instant) -> Vec<HeadStart> {
+        let mut table = self.lock();
+        let (kept, old) =
+            std::mem::take(&mut table.ready).into_iter().partition(|it| it.until > now);
+        table.ready = kept;
+        old
+    }
+
+    /// All of them; there will be no more.
+    fn take_all(&self) -> Vec<HeadStart> {
+        let mut table = self.lock();
+        table.is_over = true;
+        std::mem::take(&mut table.ready)
+    }
+
+    fn take(&self, key: Option<&Key>, person: Option<[u8; 32]>) -> Option<HeadStart> {
+        let mut table = self.lock();
+        let fits = |it: &HeadStart| it.key.as_ref() == key && it.person == person;
+        let at = table.ready.iter().position(|it| fits(it) && it.unopened.0.is_fit())?;
+        Some(table.ready.swap_remove(at))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lock().ready.is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Back {
+    /// Starts a child for a client that waits until the server is known.
+    pub fn start_ahead(self: &Arc<Self>, key: &Key, person: &Arc<Person>) {
+        // What cannot be told from others will be refused, or gets a process that is made when it is used.
+        if self.server.has_sessions() && !key.can_return() {
+            return;
+        }
+        let mut table = self.ahead.lock();
+        if table.is_over || table.ready.len() + table.starting >= MOST {
+            return;
+        }
+        table.starting += 1;
+        drop(table);
+        let (back, key, person) = (Arc::clone(self), key.clone(), Arc::clone(person));
+        let starting = async move {
+            let began = now();
+            let started = back.spawn_ahead(&key, &person).await;
+            let key = Some(key).filter(|key| back.keeps_files_of(key));
+            let hash = back.person_hash(&person);
+            let mut table = back.ahead.lock();
+            table.starting -= 1;
+            match started {
+                Ok(unopened) if !table.is_over => {
+                    let (took, until) = (began.elapsed(), now() + LONGEST);
+                    table.ready.push(HeadStart { unopened, key, person: hash, took, until });
+                }
+                Ok(unopened) => {
+                    drop(table);
+                    drop(unopened);
+                }
+                // Its client hears of it: the server cannot be learnt, or its own start fails, too.
+                Err(why) => tracing::debug!(server = %back.server.name, why, "no head start"),
+            }
+        };
+        tokio::spawn(starting.in_current_span());
+    }
+
+    /// Starts a process where it will work for this conversation, or says why not.
+    async fn spawn_ahead(&self, key: &Key, person: &Person) -> Result<Unopened, String> {
+        let place = match self.keeps_files_of(key) {
+            true => {
+                let space = self.space_of(key, person).await.map_err(|error| chain(&error))?;
+                let is_kept = self.server.mode != Mode::Stateless;
+                // Another replica may have its process, or its loss is still to be told.
+                if is_kept && !space.is_free() {
+                    return Err("the conversation has state elsewhere".to_owned());
+                }
+                Place::Space(space)
+            }
+            false => self.own_place().await.map_err(|error| chain(&error))?,
+        };
+        let is_one_client = !key.is_shared() || self.server.mode == Mode::Stateless;
+        self.spawn(person, place, is_one_client).await.map_err(|error| chain(&error))
+    }
+
+    /// Says that the server is known now, or that it cannot be: whoever waited goes on.
+    pub fn settle_ahead(&self) {
+        let until = now() + UNUSED;
+        self.ahead.lock().ready.iter_mut().for_each(|it| it.until = it.until.min(until));
+    }
+
+    /// Lets go of those that no client came for.
+    pub(super) fn sweep_ahead(&self) {
+        self.count_unused(&self.ahead.take_old(now()));
+    }
+
+    /// Lets go of all of them, for good.
+    pub(super) fn end_ahead(&self) {
+        self.count_unused(&self.ahead.take_all());
+    }
+
+    /// Counts what was started for no use; it ends with what holds it.
+    fn count_unused(&self, unused: &[HeadStart]) {
+        unused.iter().for_each(|it| self.metrics.child_started(it.took));
+    }
+
+    /// A child that was started ahead for such a client.
+    pub(super) fn take_ahead(&self, client: &Client) -> Option<HeadStart> {
+        if self.ahead.is_empty() {
+            return None;
+        }
+        let key = Some(&client.key).filter(|key| self.keeps_files_of(key));
+        self.ahead.take(key, self.person_hash(&client.person))
+    }
+
+    /// The same, opened for that client.
+    pub(super) async fn open_ahead(
+        &self,
+        found: Option<HeadStart>,
+        opening: &Opening,
+        client: &Client,
+        clock: &Clock,
+    ) -> Option<Live> {
+        let found = found?;
+        let began = now().checked_sub(found.took).unwrap_or_else(now);
+        let opened = self.open(found.unopened, opening, client, Audience::Client(clock)).await;
+        // It may have tired of waiting. A new one shows whether the server works.
+        let mut live = self.counted(Ok(opened.ok()?), began).ok()?;
+        live.has_waited = true;
+        self.begin(&live, client);
+        Some(live)
+    }
+}

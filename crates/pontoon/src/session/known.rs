@@ -1,0 +1,110 @@
+//! What a server offers the one who asks, waited for: of its entry, or of the person where that differs.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use pontoon_wire::{Era, Message, method};
+
+use super::catalog::{Catalog, Entry, State};
+use super::personal::{Look, PersonName, outcome};
+use super::{Sessions, failed};
+use crate::call::{CallError, list_member};
+use crate::client::{Client, Key, Person};
+use crate::clock::Clock;
+use crate::observe::metrics::{Ending, Kind};
+
+impl Sessions {
+    /// What the server offers this client, waiting until that is known, for this request.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be used, to be told to the client.
+    pub async fn known(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        request: &Message,
+        client: &Client,
+        clock: &Clock,
+    ) -> Result<Arc<Catalog>, CallError> {
+        let began = Instant::now();
+        let method = request.method();
+        let catalog = self.catalog(entry, &client.key, &client.person, client.era(), &method);
+        in_time(entry, clock, catalog).await.inspect_err(|error| {
+            let (kind, ending) = (Kind::of(&method), Ending::of_status(error.status()));
+            entry.back.metrics.call_ended(kind, ending, began.elapsed());
+        })
+    }
+
+    /// What the server offers this person. A process for what they ask may start meanwhile.
+    pub(super) async fn catalog(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        key: &Key,
+        person: &Arc<Person>,
+        client: Era,
+        method: &str,
+    ) -> Result<Arc<Catalog>, CallError> {
+        let known = match PersonName::new(entry, person, client) {
+            Some(name) => self.catalog_of_person(entry, key, person, &name, method).await?,
+            None => match entry.state() {
+                State::Ready(catalog) => Ok(catalog),
+                state => {
+                    // A client that shakes hands or calls will need a process, which can start meanwhile.
+                    if matches!(state, State::Learning) && list_member(method).is_none() {
+                        entry.back.start_ahead(key, person);
+                    }
+                    entry.catalog_for_client(client).await
+                }
+            },
+        };
+        known.map_err(|why| failed(entry, &why))
+    }
+
+    /// What a server with the person's own values offers them, learnt if it is not known.
+    async fn catalog_of_person(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        key: &Key,
+        person: &Arc<Person>,
+        name: &PersonName,
+        method: &str,
+    ) -> Result<Result<Arc<Catalog>, String>, CallError> {
+        let mut look = self.personal.look(name, Instant::now());
+        if let Look::Learn = look {
+            if method == method::CALL_TOOL {
+                entry.back.start_ahead(key, person);
+            }
+            // It starts processes for this person, and so counts as a call of theirs does.
+            let permit = self.admission.wait_to_learn(&person.principal).await?;
+            look = match self.personal.begin(name, Instant::now()) {
+                Err(look) => look,
+                Ok(tried) => {
+                    let learning = tried.outcome();
+                    let (people, entry) = (Arc::clone(&self.personal), Arc::clone(entry));
+                    let person = Arc::clone(person);
+                    // A task of its own: others wait for it, too.
+                    self.tasks.spawn(async move {
+                        people.learn(tried, &entry, &person).await;
+                        drop(permit);
+                    });
+                    Look::Wait(learning)
+                }
+            };
+        }
+        match look {
+            Look::Known(outcome) => Ok(outcome),
+            Look::Wait(learning) => Ok(outcome(learning).await),
+            Look::Learn => Err(CallError::Internal),
+        }
+    }
+}
+
+/// What is waited for until the server is known, which takes no longer than the call may.
+pub(super) async fn in_time<T>(
+    entry: &Entry,
+    clock: &Clock,
+    waiting: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, CallError> {
+    let in_time = clock.bound(waiting).await;
+    in_time.unwrap_or_else(|| Err(clock.timed_out(entry.back.server.name.as_str())))
+}
