@@ -5,7 +5,7 @@
 #   scripts/fuzz-smoke.sh 10 12345    the same inputs again
 #
 # An input that breaks a property is kept in fuzz/artifacts. For coverage-guided fuzzing use
-# `cargo +nightly fuzz run lines` (or events, message, peer), which runs the same properties.
+# `cargo +nightly fuzz run lines` (or events, frames, message, peer), which runs the same properties.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

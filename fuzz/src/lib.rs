@@ -4,11 +4,13 @@
 //! the `smoke` program runs them on stable Rust over mutations of [`Property::seeds`].
 
 mod events;
+mod frames;
 mod lines;
 mod message;
 mod peer;
 
 pub use events::events;
+pub use frames::frames;
 pub use lines::lines;
 pub use message::message;
 pub use peer::peer;
@@ -21,7 +23,8 @@ pub struct Property {
 }
 
 /// Every property.
-pub const PROPERTIES: [Property; 4] = [
+pub const PROPERTIES: [Property; 5] = [
+    Property { name: "frames", check: frames, seeds: frames::SEEDS },
     Property { name: "lines", check: lines, seeds: lines::SEEDS },
     Property { name: "events", check: events, seeds: events::SEEDS },
     Property { name: "message", check: message, seeds: message::SEEDS },

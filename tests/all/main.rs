@@ -13,6 +13,7 @@ mod eras;
 mod fairness;
 mod files;
 mod health;
+mod host;
 mod hostile;
 mod input;
 mod instructions;

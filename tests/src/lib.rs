@@ -10,6 +10,7 @@
 //! - [`disk`] is a small one, to be filled.
 //! - [`metrics`] reads the page of `/metrics`, and is strict about it.
 //! - [`program`] makes programs that can be run at once.
+//! - [`stdio`] talks to a server on its standard input and output.
 //! - [`transcript`] reads and plays the conversations under `tests/transcripts`.
 
 pub mod cgroup;
@@ -18,4 +19,5 @@ pub mod disk;
 pub mod metrics;
 pub mod program;
 pub mod rig;
+pub mod stdio;
 pub mod transcript;

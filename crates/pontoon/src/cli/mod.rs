@@ -64,6 +64,8 @@ configuration are told and do not matter.")]
     Health(Health),
     /// Be a small MCP server on standard input and output, to try things with.
     Demo,
+    /// Serve the tools of a running program, behind its Unix socket, on standard input and output.
+    Ipc(Ipc),
 }
 
 /// Where the configuration comes from.
@@ -111,6 +113,14 @@ struct Serve {
     /// Listen beyond this machine although nothing asks clients who they are.
     #[arg(long)]
     insecure: bool,
+}
+
+#[derive(Debug, Args)]
+struct Ipc {
+    /// The Unix socket of the program.
+    socket: PathBuf,
+    /// Its schema file.
+    schema: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -208,5 +218,9 @@ pub fn main() -> ExitCode {
         Command::Health(Health { url, json }) => health::run(url.as_deref(), json),
         Command::Gc(Gc { source, dry_run, json }) => gc::run(&source.options(), dry_run, json),
         Command::Demo => demo::run(),
+        // As a rule `main` has taken it already.
+        Command::Ipc(Ipc { socket, schema }) => {
+            pontoon_host::bridge::main([socket.into(), schema.into()].into_iter())
+        }
     }
 }

@@ -1,4 +1,5 @@
 //! Framing: bytes in, frames out, each with a limit.
 
 pub mod events;
+pub mod frames;
 pub mod lines;

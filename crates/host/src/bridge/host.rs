@@ -1,0 +1,462 @@
+//! The program that has the tools: one connection to it, kept, and the calls that it has yet to answer.
+//!
+//! Answers find their calls by id. A program that gives no ids back gets one call at a time, and a call that
+//! is given up there takes its connection with it: the late answer must not be the next call's.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use pontoon_wire::framing::frames::Frames;
+use pontoon_wire::{Message, Slot, json, string_value};
+
+use super::client::Client;
+use super::complain;
+use crate::conversation::{Asker, ToolRequest, failure};
+use crate::protocol::{IpcError, MAX_MESSAGE_SIZE, frame};
+use crate::schema_file::SchemaFile;
+
+/// How many calls may be under way or wait.
+const MAX_OPEN: usize = 1024;
+
+/// A program that takes none of a message for so long is lost.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long calls may still run when the input has ended. A client that closed it waits about two seconds
+/// before it sends a signal.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The program.
+#[derive(Debug)]
+pub(super) struct Host {
+    socket: PathBuf,
+    schema: PathBuf,
+    client: Arc<Client>,
+    state: Mutex<State>,
+    /// Told when a call is over.
+    answered: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Whether several calls may be under way.
+    answers_by_id: bool,
+    connection: Option<Arc<Connection>>,
+    /// Connections up to this number are lost.
+    lost: u64,
+    connections: u64,
+    calls: u64,
+    open: HashMap<u64, Open>,
+    /// The call that has its turn, where there is one at a time.
+    in_turn: Option<u64>,
+    waiting: VecDeque<(u64, Vec<u8>)>,
+}
+
+/// A call that is not answered yet.
+#[derive(Debug)]
+struct Open {
+    asker: Asker,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It has yet to be sent.
+    Waiting,
+    /// It is being sent; the program may have it.
+    Sending,
+    /// The program got it on the connection with this number.
+    Sent(u64),
+}
+
+#[derive(Debug)]
+struct Connection {
+    number: u64,
+    stream: UnixStream,
+    /// Held while a frame is written.
+    writing: Mutex<()>,
+}
+
+impl State {
+    fn is_current(&self, connection: u64) -> bool {
+        self.connection.as_ref().is_some_and(|current| current.number == connection)
+    }
+
+    /// The call that the program has, if it has only one.
+    fn only_sent(&self) -> Option<u64> {
+        let mut sent = self.open.iter().filter(|(_, open)| open.stage != Stage::Waiting);
+        sent.next().map(|(id, _)| *id).filter(|_| sent.next().is_none())
+    }
+}
+
+impl Connection {
+    fn write(&self, frame: &[u8]) -> io::Result<()> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        (&self.stream).write_all(frame)
+    }
+
+    /// Ends the thread that reads it, too.
+    fn close(&self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+impl Host {
+    pub(super) fn new(
+        socket: PathBuf,
+        answers_by_id: bool,
+        client: Arc<Client>,
+        schema: &Path,
+    ) -> Arc<Self> {
+        let state = State {
+            answers_by_id,
+            connection: None,
+            lost: 0,
+            connections: 0,
+            calls: 0,
+            open: HashMap::new(),
+            in_turn: None,
+            waiting: VecDeque::new(),
+        };
+        let (schema, state) = (schema.to_owned(), Mutex::new(state));
+        Arc::new(Self { socket, schema, client, state, answered: Condvar::new() })
+    }
+
+    /// Passes a call on, now or when it is its turn.
+    pub(super) fn call(self: &Arc<Self>, request: &ToolRequest) {
+        let asker = request.asker.clone();
+        let mut state = self.lock();
+        state.calls += 1;
+        let id = state.calls;
+        let frame = match call_frame(id, request, state.answers_by_id) {
+            Ok(frame) => frame,
+            Err(error) => return self.tell(&asker, &error),
+        };
+        if state.open.len() >= MAX_OPEN {
+            let busy = format!(
+                "{MAX_OPEN} calls are under way already; call again when some are answered"
+            );
+            return self.tell(&asker, &IpcError::Connection(busy));
+        }
+        state.open.insert(id, Open { asker, stage: Stage::Waiting });
+        state.waiting.push_back((id, frame));
+        drop(state);
+        self.send_waiting();
+    }
+
+    /// Gives a call of the client's up. It is not answered any more.
+    pub(super) fn cancel(self: &Arc<Self>, client_id: &[u8]) {
+        let mut state = self.lock();
+        let found = state.open.iter().find(|(_, open)| open.asker.id == client_id);
+        let Some(id) = found.map(|(id, _)| *id) else { return };
+        let stage = state.open.remove(&id).map(|open| open.stage);
+        state.waiting.retain(|(waiting, _)| *waiting != id);
+        let had_its_turn = state.in_turn == Some(id);
+        let connection = match had_its_turn {
+            true => {
+                state.in_turn = None;
+                state.connection.take()
+            }
+            false => state.connection.clone().filter(|it| stage == Some(Stage::Sent(it.number))),
+        };
+        drop(state);
+        self.answered.notify_all();
+        match connection {
+            // Also if it is just being written: then that fails, and it is not sent again.
+            Some(connection) if had_its_turn => connection.close(),
+            Some(connection) => {
+                let cancel = format!("{{\"method\":\"cancel\",\"params\":{{\"id\":{id}}}}}");
+                // If it cannot be told, its reader notices, too.
+                let _ = frame(&[cancel.as_bytes()]).map(|frame| connection.write(&frame));
+            }
+            None => {}
+        }
+        self.send_waiting();
+    }
+
+    /// Lets calls that are under way end, for a moment, if there is a client to hear of it.
+    pub(super) fn finish(&self) {
+        let give_up = Instant::now() + GRACE;
+        let mut state = self.lock();
+        while !state.open.is_empty() && Instant::now() < give_up && !self.client.is_gone() {
+            let waited = self.answered.wait_timeout(state, Duration::from_millis(50));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Sends the calls whose turn it is.
+    fn send_waiting(self: &Arc<Self>) {
+        loop {
+            let mut state = self.lock();
+            if !state.answers_by_id && state.in_turn.is_some() {
+                return;
+            }
+            let Some((id, frame)) = state.waiting.pop_front() else { return };
+            if !state.answers_by_id {
+                state.in_turn = Some(id);
+            }
+            drop(state);
+            self.send(id, &frame);
+        }
+    }
+
+    fn send(self: &Arc<Self>, id: u64, frame: &[u8]) {
+        let mut result = Ok(());
+        // The program may have closed the connection since the last call. What it did not get whole it
+        // does not carry out, so that is sent again, once.
+        for _ in 0..2 {
+            let connection = match self.connection() {
+                Ok(connection) => connection,
+                Err(error) => return self.fail(id, &error),
+            };
+            match self.lock().open.get_mut(&id) {
+                Some(open) => open.stage = Stage::Sending,
+                None => return,
+            }
+            match connection.write(frame) {
+                Ok(()) => return self.sent(id, connection.number),
+                Err(error) => {
+                    connection.close();
+                    self.lose(connection.number);
+                    result = Err(error);
+                }
+            }
+        }
+        if let Err(error) = result {
+            self.fail(id, &self.unreachable(&error));
+        }
+    }
+
+    /// Notes that the program has a call, on this connection.
+    fn sent(self: &Arc<Self>, id: u64, number: u64) {
+        let mut state = self.lock();
+        let is_lost = state.lost >= number;
+        let Some(open) = state.open.get_mut(&id) else { return };
+        open.stage = Stage::Sent(number);
+        drop(state);
+        if is_lost {
+            self.lose(number);
+        }
+    }
+
+    /// The connection, made if there is none.
+    fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, IpcError> {
+        let mut state = self.lock();
+        if let Some(connection) = &state.connection {
+            return Ok(Arc::clone(connection));
+        }
+        let opened = UnixStream::connect(&self.socket).and_then(|stream| {
+            stream.set_write_timeout(Some(PATIENCE))?;
+            Ok((stream.try_clone()?, stream))
+        });
+        let (reading, stream) = opened.map_err(|error| self.unreachable(&error))?;
+        state.connections += 1;
+        let number = state.connections;
+        let connection = Arc::new(Connection { number, stream, writing: Mutex::new(()) });
+        let host = Arc::clone(self);
+        let reader = move || host.read(reading, number);
+        let started = std::thread::Builder::new().spawn(reader);
+        started.map_err(|error| self.unreachable(&error))?;
+        state.connection = Some(Arc::clone(&connection));
+        Ok(connection)
+    }
+
+    fn unreachable(&self, error: &io::Error) -> IpcError {
+        IpcError::Connection(format!(
+            "the program that has the tools cannot be reached at {}: {error}. If it still runs, call again",
+            self.socket.display()
+        ))
+    }
+
+    /// The thread of a connection: hears what the program says.
+    fn read(self: Arc<Self>, mut stream: UnixStream, number: u64) {
+        let mut frames = Frames::new(MAX_MESSAGE_SIZE);
+        while let Ok(1..) = read_some(&mut stream, frames.buffer()) {
+            while let Some(frame) = frames.next_frame() {
+                let heard = match frame {
+                    Ok(frame) => Message::parse(frame).map_err(|error| {
+                        IpcError::Protocol(format!("the answer cannot be read: {error}"))
+                    }),
+                    Err(too_long) => Err(too_long.into()),
+                };
+                match heard {
+                    Ok(message) => self.hear(&message, number),
+                    Err(error) => self.misheard(&error, &stream, number),
+                }
+            }
+        }
+        self.lose(number);
+        self.send_waiting();
+    }
+
+    fn hear(self: &Arc<Self>, message: &Message, connection: u64) {
+        match message.method().as_ref() {
+            "" => self.hear_answer(message, connection),
+            "progress" => self.hear_progress(message),
+            "tools_changed" => match SchemaFile::read(&self.schema) {
+                Ok(schema) => self.client.offer(schema),
+                Err(error) => {
+                    complain(&format!("the schema file {error}; the tools stay as they were"))
+                }
+            },
+            // A newer program may say more than we know.
+            _ => {}
+        }
+    }
+
+    fn hear_answer(self: &Arc<Self>, message: &Message, connection: u64) {
+        let mut state = self.lock();
+        let is_current = state.is_current(connection);
+        let id = match number(message.raw(Slot::Id)) {
+            Some(id) => {
+                state.answers_by_id = true;
+                state.in_turn = state.in_turn.filter(|in_turn| *in_turn != id);
+                Some(id)
+            }
+            // The answer to a call that was given up, with its connection.
+            None if !is_current => None,
+            None if state.answers_by_id => state.only_sent(),
+            None => state.in_turn.take(),
+        };
+        // One that was given up is answered no more.
+        let open = id.and_then(|id| state.open.remove(&id));
+        drop(state);
+        if let Some(open) = open {
+            self.client.send(&answer(&open.asker, message));
+        }
+        self.answered.notify_all();
+        self.send_waiting();
+    }
+
+    fn hear_progress(&self, message: &Message) {
+        let params = message.raw(Slot::Params).unwrap_or(b"{}");
+        let Some(id) = number(json::find(params, "id")) else { return };
+        let member = |name: &str| {
+            let value = json::find(params, name).filter(|value| *value != b"null")?;
+            Some(format!("\"{name}\":{}", String::from_utf8_lossy(value)))
+        };
+        let members: Vec<_> =
+            ["progress", "total", "message"].into_iter().filter_map(member).collect();
+        // Held until it is sent: no progress may follow the answer.
+        let state = self.lock();
+        let note = state.open.get(&id).and_then(|open| open.asker.progress(&members.join(",")));
+        note.iter().for_each(|note| self.client.send(note.as_bytes()));
+    }
+
+    /// An answer that cannot be read is the one call's that there is; of several, none can be trusted.
+    fn misheard(self: &Arc<Self>, error: &IpcError, stream: &UnixStream, connection: u64) {
+        let only = {
+            let state = self.lock();
+            let only = state.in_turn.or_else(|| state.only_sent());
+            only.filter(|_| state.is_current(connection))
+        };
+        match only {
+            Some(id) => {
+                self.fail(id, error);
+                self.send_waiting();
+            }
+            None => {
+                complain(&format!("{error}; the connection is closed"));
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+        }
+    }
+
+    /// Forgets a connection. What became of the calls that the program has is not known.
+    fn lose(&self, number: u64) {
+        let mut state = self.lock();
+        state.lost = state.lost.max(number);
+        state.connection = state.connection.take().filter(|it| it.number > number);
+        let lost = |open: &Open| matches!(open.stage, Stage::Sent(sent_on) if sent_on <= number);
+        let calls: Vec<_> = state.open.extract_if(|_, open| lost(open)).collect();
+        if state.in_turn.is_some_and(|id| calls.iter().any(|(lost, _)| *lost == id)) {
+            state.in_turn = None;
+        }
+        drop(state);
+        let error = IpcError::Connection(
+            "the connection to the program that has the tools was lost during the call, and whether the tool \
+             has done its work is not known. Look before you call it again"
+                .to_owned(),
+        );
+        calls.iter().for_each(|(_, open)| self.tell(&open.asker, &error));
+        self.answered.notify_all();
+    }
+
+    fn fail(self: &Arc<Self>, id: u64, error: &IpcError) {
+        let mut state = self.lock();
+        let open = state.open.remove(&id);
+        if state.in_turn == Some(id) {
+            state.in_turn = None;
+        }
+        drop(state);
+        open.iter().for_each(|open| self.tell(&open.asker, error));
+        self.answered.notify_all();
+    }
+
+    fn tell(&self, asker: &Asker, error: &IpcError) {
+        self.client.send(&asker.fail(error.wire_type(), &error.to_string()));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call as the program gets it.
+fn call_frame(id: u64, request: &ToolRequest, answers_by_id: bool) -> Result<Vec<u8>, IpcError> {
+    let head = format!(
+        "{{\"id\":{id},\"method\":\"call_tool\",\"params\":{{\"name\":{},\"arguments\":",
+        pontoon_wire::quoted(&request.name())
+    );
+    let meta = request.meta().filter(|_| answers_by_id);
+    let (key, meta): (&[u8], _) = meta.map_or((b"", b"".as_slice()), |meta| (b",\"meta\":", meta));
+    Ok(frame(&[head.as_bytes(), request.arguments(), b"}", key, meta, b"}"])?)
+}
+
+/// What the client hears of an answer.
+fn answer(asker: &Asker, message: &Message) -> Vec<u8> {
+    if let Some(result) = message.raw(Slot::Result).filter(|raw| raw.first() == Some(&b'{')) {
+        return asker.answer(&with_content(result));
+    }
+    let error = message.raw(Slot::Error).filter(|raw| raw.first() == Some(&b'{')).unwrap_or(b"{}");
+    let text = |name| json::find(error, name).and_then(string_value);
+    let kind = text("type").unwrap_or("IPCError".into());
+    let what =
+        text("message").unwrap_or("the program's answer has neither a result nor an error".into());
+    asker.answer(failure(&kind, &what).as_bytes())
+}
+
+/// The result with the content that clients insist on.
+fn with_content(result: &[u8]) -> std::borrow::Cow<'_, [u8]> {
+    if json::find(result, "content").is_some() {
+        return result.into();
+    }
+    let comma: &[u8] = match json::entries(result, 0..result.len()).next() {
+        Some(_) => b",",
+        None => b"",
+    };
+    [b"{\"content\":[]", comma, &result[1..]].concat().into()
+}
+
+fn number(raw: Option<&[u8]>) -> Option<u64> {
+    std::str::from_utf8(raw?).ok()?.parse().ok()
+}
+
+fn read_some(stream: &mut UnixStream, buffer: &mut BytesMut) -> io::Result<usize> {
+    let start = buffer.len();
+    let more = start.clamp(16 * 1024, 1024 * 1024);
+    buffer.resize(start + more, 0);
+    let read = loop {
+        match stream.read(&mut buffer[start..]) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => break read,
+        }
+    };
+    buffer.truncate(start + *read.as_ref().unwrap_or(&0));
+    read
+}

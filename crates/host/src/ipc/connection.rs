@@ -1,0 +1,290 @@
+//! One connection of a bridge to the program: frames, as the seed of the protocol has them, or MCP itself,
+//! line by line. The first byte tells: no frame is so long that its length begins with anything but zero.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use pontoon_wire::framing::frames::Frames;
+use pontoon_wire::framing::lines::Lines;
+use pontoon_wire::{Message, Slot, json, string_value};
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::outbox::Outbox;
+use crate::mcp::{McpClient, Out};
+use crate::protocol::{self, IpcError, MAX_MESSAGE_SIZE, frame};
+use crate::running::{Outcome, Running, Wanted, to_json};
+use crate::tools::{Progress, Tools};
+
+/// A bridge that stops in the middle of a message for so long is cut off.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How many requests without an id may wait for their turn.
+const MAX_IN_ORDER: usize = 64;
+
+/// Serves a connection until it ends or is stopped; then its calls are given up.
+pub(super) async fn serve(
+    stream: UnixStream,
+    tools: Tools,
+    changes: watch::Receiver<u64>,
+    stop: CancellationToken,
+) {
+    let _stop = stop.clone().drop_guard();
+    let outbox = Arc::new(Outbox::new(stream));
+    let mut first = BytesMut::new();
+    let is_mcp = tokio::select! {
+        () = stop.cancelled() => return,
+        read = read_some(&outbox, &mut first) => match read {
+            Ok(1..) => matches!(first[0], b'{' | b' ' | b'\n' | b'\r' | b'\t'),
+            _ => return,
+        },
+    };
+    let served = match is_mcp {
+        true => serve_mcp(&outbox, first, &tools, changes, &stop).await,
+        false => serve_frames(&outbox, first, tools, changes, &stop).await,
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, "the connection of a bridge ended");
+    }
+}
+
+async fn serve_mcp(
+    outbox: &Arc<Outbox>,
+    first: BytesMut,
+    tools: &Tools,
+    mut changes: watch::Receiver<u64>,
+    stop: &CancellationToken,
+) -> io::Result<()> {
+    let client =
+        McpClient::new(tools, Out::Socket(Arc::clone(outbox)), "pontoon-host", stop.clone());
+    let mut lines = Lines::new(MAX_MESSAGE_SIZE);
+    *lines.buffer() = first;
+    loop {
+        while let Some(line) = lines.next_line() {
+            match line {
+                Ok(line) => client.take(line).await,
+                Err(too_long) => tracing::warn!(%too_long, "a message of a client's was dropped"),
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            flushed = outbox.flush() => flushed?,
+            Ok(()) = changes.changed() => client.tell_changed().await,
+            read = read_some(outbox, lines.buffer()), if !outbox.is_full() => if read? == 0 {
+                return Ok(());
+            },
+        }
+    }
+}
+
+async fn serve_frames(
+    outbox: &Arc<Outbox>,
+    first: BytesMut,
+    tools: Tools,
+    mut changes: watch::Receiver<u64>,
+    stop: &CancellationToken,
+) -> io::Result<()> {
+    let mut bridge = Bridge {
+        outbox: Arc::clone(outbox),
+        running: Running::new(tools.clone(), stop.clone()),
+        tools,
+        in_order: None,
+        has_ids: false,
+    };
+    let mut frames = Frames::new(MAX_MESSAGE_SIZE);
+    *frames.buffer() = first;
+    loop {
+        while let Some(frame) = frames.next_frame() {
+            match frame {
+                Ok(frame) => bridge.take(frame).await,
+                Err(too_long) => bridge.refuse("", &too_long.into()),
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            flushed = outbox.flush() => flushed?,
+            Ok(()) = changes.changed(), if bridge.has_ids => bridge.send(&[b"{\"method\":\"tools_changed\"}"]),
+            read = read_some(outbox, frames.buffer()), if !outbox.is_full() => if read? == 0 {
+                return Ok(());
+            },
+            () = tokio::time::sleep(PATIENCE), if frames.is_inside() => {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "it stopped in the middle of a message"));
+            }
+        }
+    }
+}
+
+/// A bridge that sends frames.
+struct Bridge {
+    outbox: Arc<Outbox>,
+    tools: Tools,
+    running: Arc<Running>,
+    /// Calls without an id, one after another.
+    in_order: Option<mpsc::Sender<Wanted>>,
+    /// It has sent an id, so it can tell apart what it is sent.
+    has_ids: bool,
+}
+
+impl Bridge {
+    async fn take(&mut self, frame: BytesMut) {
+        let message = match Message::parse(frame) {
+            Ok(message) => message,
+            Err(error) => {
+                return self.refuse(
+                    "",
+                    &IpcError::Protocol(format!("the message cannot be read: {error}")),
+                );
+            }
+        };
+        let id = match message.raw(Slot::Id) {
+            None | Some(b"null") => None,
+            Some(raw) => {
+                match std::str::from_utf8(raw).ok().and_then(|raw| raw.parse::<u64>().ok()) {
+                    Some(id) => Some(id),
+                    None => {
+                        return self.refuse(
+                            "",
+                            &IpcError::Protocol("`id` is not a whole number".to_owned()),
+                        );
+                    }
+                }
+            }
+        };
+        self.has_ids |= id.is_some();
+        let member = id.map(|id| format!("\"id\":{id},")).unwrap_or_default();
+        match message.method().as_ref() {
+            "call_tool" => self.call(&message, id, &member).await,
+            "list_tools" => {
+                let entries = serde_json::to_vec(&self.tools.entries()).expect("schemas are JSON");
+                self.answer(&member, &[b"{\"tools\":".as_slice(), &entries, b"}"].concat());
+            }
+            "cancel" => {
+                let params = message.raw(Slot::Params).unwrap_or(b"{}");
+                json::find(params, "id").into_iter().for_each(|id| self.running.cancel(id));
+            }
+            "" => self.refuse(&member, &IpcError::Protocol("`method` is missing".to_owned())),
+            other => {
+                self.refuse(&member, &IpcError::Protocol(format!("there is no method `{other}`")))
+            }
+        }
+    }
+
+    async fn call(&mut self, message: &Message, id: Option<u64>, member: &str) {
+        let Some(name) = message.string(Slot::Name) else {
+            let error = IpcError::Protocol("`params.name` is not the name of a tool".to_owned());
+            return self.refuse(member, &error);
+        };
+        let arguments = message.raw(Slot::Arguments).filter(|raw| *raw != b"null").unwrap_or(b"{}");
+        if arguments.first() != Some(&b'{') {
+            let error = IpcError::Protocol("`params.arguments` is not an object".to_owned());
+            return self.refuse(member, &error);
+        }
+        let meta = json::find(message.text(), "meta").map(Bytes::copy_from_slice);
+        let wanted = Wanted {
+            id: id.map(|id| id.to_string().into()).unwrap_or_default(),
+            name: name.into_owned(),
+            arguments: Bytes::copy_from_slice(arguments),
+            progress: id.filter(|_| wants_progress(meta.as_deref())).map(|id| self.progress_of(id)),
+            meta,
+        };
+        match id {
+            Some(_) => {
+                let (outbox, member) = (Arc::clone(&self.outbox), member.to_owned());
+                self.running.begin(wanted, move |outcome| outbox.push(reply(&member, outcome)));
+            }
+            // Reading waits with it, which is what a bridge does that sends no ids.
+            None => drop(self.in_order().send(wanted).await),
+        }
+    }
+
+    /// The task that makes calls one after another.
+    fn in_order(&mut self) -> &mpsc::Sender<Wanted> {
+        self.in_order.get_or_insert_with(|| {
+            let (sender, mut calls) = mpsc::channel::<Wanted>(MAX_IN_ORDER);
+            let (running, outbox) = (Arc::clone(&self.running), Arc::clone(&self.outbox));
+            let stop = self.running.stop_token();
+            tokio::spawn(stop.clone().run_until_cancelled_owned(async move {
+                while let Some(wanted) = calls.recv().await {
+                    let outcome = running.make(wanted, stop.child_token()).await;
+                    outbox.push(reply("", outcome));
+                }
+            }));
+            sender
+        })
+    }
+
+    fn progress_of(&self, id: u64) -> Progress {
+        let outbox = Arc::clone(&self.outbox);
+        Arc::new(move |members| {
+            let text = format!("{{\"method\":\"progress\",\"params\":{{\"id\":{id},{members}}}}}");
+            if let Ok(frame) = frame(&[text.as_bytes()]) {
+                outbox.push_if_idle(frame.into());
+            }
+        })
+    }
+
+    fn answer(&self, id: &str, result: &[u8]) {
+        self.outbox.push(success(id, result));
+    }
+
+    fn refuse(&self, id: &str, error: &IpcError) {
+        self.send(&[protocol::error(id, error.wire_type(), &error.to_string()).as_bytes()]);
+    }
+
+    fn send(&self, pieces: &[&[u8]]) {
+        if let Ok(frame) = frame(pieces) {
+            self.outbox.push(frame.into());
+        }
+    }
+}
+
+fn wants_progress(meta: Option<&[u8]>) -> bool {
+    let token = meta.and_then(|meta| json::find(meta, "progressToken"));
+    token.is_some_and(|token| {
+        string_value(token).is_some() || token.first().is_some_and(u8::is_ascii_digit)
+    })
+}
+
+/// The frame that tells the outcome of a call.
+fn reply(id: &str, outcome: Outcome) -> Bytes {
+    match outcome {
+        Ok(output) => success(id, &to_json(&output)),
+        Err(error) => failed(id, &error.kind, &error.message),
+    }
+}
+
+/// The frame with this result, or one that says that it is too long.
+fn success(id: &str, result: &[u8]) -> Bytes {
+    match frame(&[b"{", id.as_bytes(), b"\"result\":", result, b"}"]) {
+        Ok(frame) => frame.into(),
+        Err(too_long) => {
+            failed(id, "IPCMessageSizeError", &format!("the result is too long: {too_long}"))
+        }
+    }
+}
+
+fn failed(id: &str, kind: &str, message: &str) -> Bytes {
+    let text = protocol::error(id, kind, message);
+    let framed = frame(&[text.as_bytes()]).or_else(|too_long| {
+        let text = protocol::error(id, kind, &format!("its message is too long: {too_long}"));
+        frame(&[text.as_bytes()])
+    });
+    framed.map(Bytes::from).expect("kinds are short")
+}
+
+/// Reads what there is. Cancel safe: nothing is read before it can be kept.
+async fn read_some(outbox: &Outbox, buffer: &mut BytesMut) -> io::Result<usize> {
+    let stream = outbox.stream();
+    loop {
+        stream.readable().await?;
+        // Little while little comes, more while a long message grows.
+        buffer.reserve(buffer.len().clamp(16 * 1024, 1024 * 1024));
+        match stream.try_read_buf(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            read => return read,
+        }
+    }
+}

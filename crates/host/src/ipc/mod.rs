@@ -1,0 +1,9 @@
+//! Tools offered over a Unix socket: the session, its place on disk, and the connections of bridges.
+
+mod connection;
+mod outbox;
+mod place;
+mod session;
+
+pub(crate) use outbox::Outbox;
+pub use session::{Session, SessionError};

@@ -1,0 +1,254 @@
+//! Where a session has its socket and its schema file: a directory of its own, for its owner only.
+//!
+//! The session holds a lock in it as long as it lives, also if its program is killed. What has no such lock
+//! was left behind, and the next session removes it. A socket that answers says nothing: it may not listen yet.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::process::geteuid;
+use uuid::Uuid;
+
+use crate::protocol::{
+    SCHEMA_FILE_PREFIX, SOCKET_FILE_PREFIX, SOCKET_FILE_SUFFIX, SOCKET_PERMISSIONS,
+};
+
+/// The longest path of a socket, of the systems that have the least.
+const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
+
+const LOCK: &str = "lock";
+
+/// A directory without a lock may be one whose session is just beginning.
+const YOUNG: Duration = Duration::from_secs(60);
+
+/// The directory of a session, removed when this is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    directory: PathBuf,
+    pub(super) socket: PathBuf,
+    pub(super) schema: PathBuf,
+    /// Locked for as long as it is open.
+    _lock: File,
+}
+
+impl Place {
+    /// Makes a place in one of these directories, the first where the path of the socket is not too long.
+    /// What earlier sessions left behind there is removed.
+    pub(super) fn make(bases: &[PathBuf]) -> io::Result<Self> {
+        let mut last = io::Error::other("no directory is short enough for the path of a socket");
+        for base in bases {
+            let longest = base.as_os_str().len() + "/".len() + directory_name().len() + "/".len();
+            if longest + socket_name().len() > MAX_SOCKET_PATH {
+                continue;
+            }
+            sweep(base);
+            match Self::make_in(base) {
+                Ok(place) => return Ok(place),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn make_in(base: &Path) -> io::Result<Self> {
+        // Another session's sweep may take a new directory for an old one before it has its lock.
+        for _ in 0..10 {
+            let directory = base.join(directory_name());
+            DirBuilder::new().mode(0o700).create(&directory)?;
+            let Ok(lock) = create(&directory.join(LOCK)) else { continue };
+            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err()
+                || lock.metadata()?.nlink() == 0
+            {
+                continue;
+            }
+            let schema = format!("{SCHEMA_FILE_PREFIX}{}.json", Uuid::new_v4().simple());
+            let (socket, schema) = (directory.join(socket_name()), directory.join(schema));
+            return Ok(Self { directory, socket, schema, _lock: lock });
+        }
+        Err(io::Error::other("other sessions removed what was made"))
+    }
+
+    /// Keeps others from the socket. They cannot reach it before either: the directory is closed to them.
+    pub(super) fn close_socket(&self) -> io::Result<()> {
+        fs::set_permissions(&self.socket, Permissions::from_mode(SOCKET_PERMISSIONS))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // The schema file may just be written anew. What cannot be removed, the next session tries again.
+        let _ = remove(&self.directory).or_else(|_| remove(&self.directory));
+    }
+}
+
+/// Writes a file for its owner only, whole, also where one is.
+pub(super) fn write_file(path: &Path, text: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let written = create(&new).and_then(|mut file| {
+        file.write_all(text)?;
+        fs::rename(&new, path)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written
+}
+
+/// A new file for its owner only.
+fn create(path: &Path) -> io::Result<File> {
+    let nofollow = OFlags::NOFOLLOW.bits().cast_signed();
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(SOCKET_PERMISSIONS)
+        .custom_flags(nofollow)
+        .open(path)
+}
+
+fn directory_name() -> String {
+    let id = Uuid::new_v4().simple().to_string();
+    format!("{SOCKET_FILE_PREFIX}{}", &id[..12])
+}
+
+fn socket_name() -> String {
+    format!("{SOCKET_FILE_PREFIX}{}{SOCKET_FILE_SUFFIX}", Uuid::new_v4().simple())
+}
+
+/// Removes what sessions left behind that have ended without a word. One that lives is not touched; one of
+/// which that is unclear counts as living.
+pub(super) fn sweep(base: &Path) {
+    let Ok(entries) = fs::read_dir(base) else { return };
+    for entry in entries.flatten() {
+        let is_ours = entry.file_name().to_str().is_some_and(|name| {
+            name.starts_with(SOCKET_FILE_PREFIX) && !name.ends_with(SOCKET_FILE_SUFFIX)
+        });
+        if is_ours && is_left_behind(&entry.path()).unwrap_or(false) {
+            let _ = remove(&entry.path());
+        }
+    }
+}
+
+fn is_left_behind(directory: &Path) -> io::Result<bool> {
+    let metadata = fs::symlink_metadata(directory)?;
+    if !metadata.is_dir() || metadata.uid() != geteuid().as_raw() {
+        return Ok(false);
+    }
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    match OpenOptions::new().read(true).custom_flags(flags).open(directory.join(LOCK)) {
+        Ok(lock) => Ok(flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let age = SystemTime::now().duration_since(metadata.modified()?);
+            Ok(age.is_ok_and(|age| age > YOUNG))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes the directory of a session. It has no folders in it.
+fn remove(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)?.flatten() {
+        // The lock goes last: until then nothing else looks at the rest.
+        if entry.file_name() != LOCK {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    match fs::remove_file(directory.join(LOCK)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::remove_dir(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn make(base: &Path) -> Place {
+        Place::make(&[base.to_owned()]).unwrap()
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o777
+    }
+
+    /// What a killed program leaves: everything but the lock's holder.
+    fn leave_behind(base: &Path) -> PathBuf {
+        let directory = base.join(directory_name());
+        fs::create_dir(&directory).unwrap();
+        for name in [LOCK, "claudecode_ipc_1.sock", "claudecode_ipc_schema_1.json"] {
+            fs::write(directory.join(name), "").unwrap();
+        }
+        directory
+    }
+
+    #[test]
+    fn only_the_owner_can_reach_it_and_nothing_stays() {
+        let base = tempfile::tempdir().unwrap();
+        let place = make(base.path());
+        write_file(&place.schema, b"[]").unwrap();
+        write_file(&place.schema, b"[1]").unwrap();
+        assert_eq!(fs::read(&place.schema).unwrap(), b"[1]");
+        assert_eq!((mode(&place.directory), mode(&place.schema)), (0o700, 0o600));
+        let name = place.socket.file_name().unwrap().to_str().unwrap().to_owned();
+        assert!(name.starts_with("claudecode_ipc_") && name.ends_with(".sock"), "{name}");
+        assert_eq!(name.len(), "claudecode_ipc_.sock".len() + 32);
+        drop(place);
+        assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_was_left_behind_goes_and_what_lives_stays() {
+        let base = tempfile::tempdir().unwrap();
+        let old = leave_behind(base.path());
+        let first = make(base.path());
+        assert!(!old.exists());
+        let second = make(base.path());
+        assert!(first.directory.exists() && second.directory.exists());
+    }
+
+    #[test]
+    fn what_is_not_a_session_is_left_alone() {
+        let base = tempfile::tempdir().unwrap();
+        let beginning = base.path().join("claudecode_ipc_new");
+        fs::create_dir(&beginning).unwrap();
+        let socket = base.path().join("claudecode_ipc_1.sock");
+        fs::write(&socket, "").unwrap();
+        let link = base.path().join("claudecode_ipc_link");
+        std::os::unix::fs::symlink(base.path(), &link).unwrap();
+        let strange = leave_behind(base.path());
+        fs::create_dir(strange.join("claudecode_ipc_folder")).unwrap();
+        drop(make(base.path()));
+        assert!(beginning.exists() && socket.exists() && link.exists() && strange.exists());
+    }
+
+    #[test]
+    fn a_long_path_is_passed_over() {
+        let base = tempfile::tempdir().unwrap();
+        let long = base.path().join("x".repeat(60));
+        fs::create_dir(&long).unwrap();
+        let place = Place::make(&[long, base.path().to_owned()]).unwrap();
+        assert_eq!(place.directory.parent(), Some(base.path()));
+        assert!(place.socket.as_os_str().len() <= MAX_SOCKET_PATH);
+    }
+
+    #[test]
+    fn many_at_once_do_not_harm_each_other() {
+        let base = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        let place = make(base.path());
+                        write_file(&place.schema, b"[]").unwrap();
+                        assert!(place.schema.exists());
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,215 @@
+//! What goes wrong around the bridge: bad arguments, bad files, a program that dies between two bytes.
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+
+use pontoon_tests::stdio::StdioServer;
+use serde_json::{Value, json};
+
+use super::{bridge, bridge_command, failure, text};
+
+/// A program that speaks frames by hand.
+struct ByHand {
+    _place: tempfile::TempDir,
+    socket: PathBuf,
+    schema: PathBuf,
+    listener: Option<UnixListener>,
+}
+
+impl ByHand {
+    fn new(answers_by_id: bool) -> Self {
+        let place = tempfile::tempdir_in("/tmp").unwrap();
+        let (socket, schema) = (place.path().join("s.sock"), place.path().join("schema.json"));
+        let entry = json!([{
+            "name": "t", "description": "", "input_schema": {"type": "object"}, "answers_by_id": answers_by_id,
+        }]);
+        std::fs::write(&schema, entry.to_string()).unwrap();
+        let listener = Some(UnixListener::bind(&socket).unwrap());
+        Self { _place: place, socket, schema, listener }
+    }
+
+    fn accept(&self) -> UnixStream {
+        self.listener.as_ref().unwrap().accept().unwrap().0
+    }
+
+    fn bridge(&self) -> StdioServer {
+        bridge(&self.socket, &self.schema)
+    }
+}
+
+fn read_frame(stream: &mut UnixStream) -> Value {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).unwrap();
+    let mut frame = vec![0; u32::from_be_bytes(length) as usize];
+    stream.read_exact(&mut frame).unwrap();
+    serde_json::from_slice(&frame).unwrap()
+}
+
+fn write_frame(stream: &mut UnixStream, frame: &str) {
+    stream.write_all(&u32::try_from(frame.len()).unwrap().to_be_bytes()).unwrap();
+    stream.write_all(frame.as_bytes()).unwrap();
+}
+
+fn result(id: &Value, said: &str) -> String {
+    json!({"id": id, "result": {"content": [{"type": "text", "text": said}]}}).to_string()
+}
+
+#[test]
+fn bad_arguments_and_bad_files_are_one_clear_line_and_a_failure() {
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str, text: &str| {
+        let path = place.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let check = |args: &[PathBuf], code: i32, expected: &str| {
+        let mut command = bridge_command("".as_ref(), "".as_ref());
+        #[expect(clippy::disallowed_methods, reason = "it ends before this returns")]
+        let mut command = std::process::Command::new(command.arg("ipc").get_program());
+        let output = command.arg("ipc").args(args).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(expected) && said.lines().count() == 1, "{said}");
+        assert!(output.stdout.is_empty());
+    };
+    let socket = PathBuf::from("/nowhere.sock");
+    check(&[], 2, "two arguments are needed, SOCKET and SCHEMA, not 0");
+    check(std::slice::from_ref(&socket), 2, "not 1");
+    check(&[socket.clone(), place.path().join("none")], 1, "cannot be read: No such file");
+    check(&[socket.clone(), place.path().to_owned()], 1, "is not a file");
+    check(&[socket.clone(), path("text", "hello")], 1, "is not a JSON array");
+    check(&[socket.clone(), path("half", r#"[{"name":"a"}]"#)], 1, "missing field `input_schema`");
+    let fifo = place.path().join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .unwrap();
+    check(&[socket, fifo], 1, "is not a file");
+}
+
+#[test]
+fn a_lost_connection_fails_what_is_under_way_and_the_next_call_connects_anew() {
+    let program = ByHand::new(true);
+    let mut client = program.bridge();
+    client.send_call(1, "t", json!({}));
+    client.send_call(2, "t", json!({}));
+    let mut stream = program.accept();
+    let (first, second) = (read_frame(&mut stream), read_frame(&mut stream));
+    write_frame(&mut stream, &result(&second["id"], "second"));
+    assert_eq!(text(&client.answer(2)["result"]), "second");
+    // It dies between two bytes of an answer.
+    let answer = result(&first["id"], "first");
+    stream.write_all(&u32::try_from(answer.len()).unwrap().to_be_bytes()).unwrap();
+    stream.write_all(&answer.as_bytes()[..9]).unwrap();
+    drop(stream);
+    let lost = client.answer(1);
+    assert!(failure(&lost["result"]).starts_with("IPCConnectionError: "), "{lost}");
+    assert!(
+        failure(&lost["result"]).contains("whether the tool has done its work is not known"),
+        "{lost}"
+    );
+    client.send_call(3, "t", json!({}));
+    let mut stream = program.accept();
+    let third = read_frame(&mut stream);
+    write_frame(&mut stream, &result(&third["id"], "third"));
+    assert_eq!(text(&client.answer(3)["result"]), "third");
+    assert!(client.finish().success());
+}
+
+#[test]
+fn a_program_that_closed_an_idle_connection_is_connected_again_without_a_word() {
+    let program = ByHand::new(false);
+    let mut client = program.bridge();
+    for round in 0..20 {
+        client.send_call(round, "t", json!({}));
+        let mut stream = program.accept();
+        let call = read_frame(&mut stream);
+        write_frame(&mut stream, &result(&call["id"], "there"));
+        assert_eq!(text(&client.answer(round)["result"]), "there");
+    }
+    assert!(client.finish().success());
+}
+
+#[test]
+fn strange_answers_fail_their_call_and_no_other() {
+    let program = ByHand::new(true);
+    let mut client = program.bridge();
+    client.send_call(0, "t", json!({}));
+    let mut stream = program.accept();
+    let mut call = read_frame(&mut stream);
+    for (round, (answer, expected)) in [
+        ("not json", "IPCError: the answer cannot be read"),
+        ("", "IPCError: the answer cannot be read"),
+        ("[]", "IPCError: the answer cannot be read"),
+        (r#"{"id":ID,"error":{"message":"m","type":"T"}}"#, "T: m"),
+        (r#"{"id":ID,"error":"words"}"#, "IPCError: the program's answer has neither"),
+        (r#"{"id":ID,"result":7}"#, "IPCError: the program's answer has neither"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        // What is nobody's answer, and what is not known, does not matter.
+        write_frame(&mut stream, r#"{"id":999999,"result":{"content":[]}}"#);
+        write_frame(&mut stream, r#"{"method":"from_the_future","params":[]}"#);
+        write_frame(&mut stream, r#"{"method":"progress","params":{"id":999999,"progress":1}}"#);
+        write_frame(&mut stream, &answer.replace("ID", &call["id"].to_string()));
+        let told = client.answer(round);
+        assert!(failure(&told["result"]).starts_with(expected), "{answer}: {told}");
+        client.send_call(round + 1, "t", json!({}));
+        call = read_frame(&mut stream);
+    }
+    // A result without content gets what clients insist on; a pretty one is put on one line.
+    let pretty = format!("{{\n  \"id\": {},\n  \"result\": {{\n}}\n}}", call["id"]);
+    write_frame(&mut stream, &pretty);
+    assert_eq!(client.answer(6)["result"], json!({"content": []}));
+    assert_eq!(client.unheard(), Vec::<Value>::new());
+    assert!(client.finish().success());
+}
+
+#[test]
+fn an_answer_over_the_limit_is_told_and_skipped() {
+    let program = ByHand::new(false);
+    let mut client = program.bridge();
+    client.send_call(1, "t", json!({}));
+    let mut stream = program.accept();
+    read_frame(&mut stream);
+    let size = 11 << 20;
+    stream.write_all(&u32::try_from(size).unwrap().to_be_bytes()).unwrap();
+    stream.write_all(&vec![b' '; size]).unwrap();
+    let told = client.answer(1);
+    assert!(failure(&told["result"]).starts_with("IPCMessageSizeError: "), "{told}");
+    client.send_call(2, "t", json!({}));
+    read_frame(&mut stream);
+    write_frame(&mut stream, r#"{"result":{"content":[{"type":"text","text":"on"}]}}"#);
+    assert_eq!(text(&client.answer(2)["result"]), "on");
+    assert!(client.finish().success());
+}
+
+#[test]
+fn a_bridge_that_was_started_before_its_program_finds_it_later() {
+    let mut program = ByHand::new(true);
+    program.listener = None;
+    std::fs::remove_file(&program.socket).unwrap();
+    let mut client = program.bridge();
+    let early = client.call(1, "t", json!({}));
+    assert!(failure(&early).contains("cannot be reached"), "{early}");
+    program.listener = Some(UnixListener::bind(&program.socket).unwrap());
+    client.send_call(2, "t", json!({}));
+    let mut stream = program.accept();
+    let call = read_frame(&mut stream);
+    write_frame(&mut stream, &result(&call["id"], "there"));
+    assert_eq!(text(&client.answer(2)["result"]), "there");
+    assert!(client.finish().success());
+}
+
+#[test]
+fn a_client_that_is_done_is_not_waited_for_and_one_that_still_reads_gets_its_answer() {
+    let program = ByHand::new(true);
+    let mut client = program.bridge();
+    client.send_call(1, "t", json!({}));
+    let mut stream = program.accept();
+    let call = read_frame(&mut stream);
+    client.close_input();
+    write_frame(&mut stream, &result(&call["id"], "last"));
+    assert_eq!(text(&client.answer(1)["result"]), "last");
+    assert!(client.wait().success());
+}
