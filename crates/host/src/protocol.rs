@@ -12,7 +12,6 @@
 use std::io;
 
 use pontoon_wire::framing::frames::{self, FrameTooLong, PREFIX_BYTES};
-use pontoon_wire::quoted;
 
 /// The longest message, without its length.
 pub const MAX_MESSAGE_SIZE: usize = 10_485_760;
@@ -94,6 +93,8 @@ pub(crate) fn frame(pieces: &[&[u8]]) -> Result<Vec<u8>, FrameTooLong> {
 }
 
 /// The text of an error answer; `id` is empty or `"id":7,`.
+#[cfg(feature = "tools")]
 pub(crate) fn error(id: &str, kind: &str, message: &str) -> String {
-    format!("{{{id}\"error\":{{\"message\":{},\"type\":{}}}}}", quoted(message), quoted(kind))
+    let [message, kind] = [message, kind].map(pontoon_wire::quoted);
+    format!("{{{id}\"error\":{{\"message\":{message},\"type\":{kind}}}}}")
 }
