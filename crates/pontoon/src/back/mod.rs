@@ -8,6 +8,7 @@ mod ahead;
 pub mod answer;
 pub mod budget;
 pub mod children;
+mod command;
 pub mod exchange;
 pub mod handshake;
 mod held;

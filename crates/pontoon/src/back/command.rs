@@ -1,0 +1,77 @@
+//! What is run for a person: the program with the values they bring, in its place and within its walls.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pontoon_supervise::Command;
+
+use super::children::StartError;
+use super::place::Place;
+use super::{Back, secrets_of};
+use crate::client::Person;
+use crate::config::{SHORTEST_SECRET, Start, certificates, proxy_secrets};
+use crate::observe::log::Hygiene;
+
+impl Back {
+    /// What is run for this person, and where.
+    pub(super) fn command(
+        &self,
+        person: &Person,
+        place: &Place,
+        tmpdir: &Path,
+    ) -> Result<Command, StartError> {
+        let directory = place.directory();
+        let name = place.name();
+        let start = Start {
+            workdir: &directory.to_string_lossy(),
+            job_id: &name,
+            tmpdir: &tmpdir.to_string_lossy(),
+            base_url: &self.around.base_url,
+            user: &|fact| person.fact(fact).map(str::to_owned),
+            header: &|header| person.header(header).map(str::to_owned),
+        };
+        let command = Command {
+            program: self.server.find_program()?,
+            args: self.server.args.iter().map(|arg| arg.fill(&start).into()).collect(),
+            env: self.server.environment_for_child(self.environment.iter().cloned(), &start),
+            directory: Some(self.server.cwd.clone().unwrap_or_else(|| directory.to_owned())),
+            ..Command::default()
+        };
+        let mut command = self.walls_for(&command.program).around(command, directory, &name);
+        if let Some(files) = &mut command.confinement.files {
+            files.write.push(tmpdir.to_owned());
+            let is_private =
+                |path: &PathBuf| self.around.private.iter().any(|it| path.starts_with(it));
+            let mut certificates = certificates(&self.environment);
+            certificates.retain(|path| path.canonicalize().is_ok_and(|real| !is_private(&real)));
+            files.read.extend(certificates);
+        }
+        let less = self.walls.soften(&mut command, self.around.spawner.support());
+        if !less.is_empty() {
+            tracing::debug!(server = %self.server.name, ?less, "less isolation than asked for");
+        }
+        Ok(command)
+    }
+
+    /// A hash of what the server's processes get from the person who calls; `None` if nothing.
+    pub fn person_hash(&self, person: &Person) -> Option<[u8; 32]> {
+        self.server.person_hash(&Start {
+            user: &|fact| person.fact(fact).map(str::to_owned),
+            header: &|header| person.header(header).map(str::to_owned),
+            ..Start::unknown()
+        })
+    }
+
+    /// What keeps secrets out of a child's last words: those of the server, and what this person
+    /// brings in headers.
+    pub(super) fn hygiene_for(&self, person: &Person) -> Arc<Hygiene> {
+        let brought = self.server.headers_for_child().filter_map(|name| person.header(name));
+        let brought: Vec<_> = brought.filter(|it| it.len() >= SHORTEST_SECRET).collect();
+        if brought.is_empty() {
+            return Arc::clone(&self.hygiene);
+        }
+        let proxies = proxy_secrets(&self.environment);
+        let known = secrets_of(&self.server).chain(proxies.iter().map(String::as_bytes));
+        Arc::new(Hygiene::new(known.chain(brought.into_iter().map(str::as_bytes))))
+    }
+}
