@@ -368,10 +368,12 @@ fn jobs_files_downloads_and_sweeps_are_counted() {
     check(&rig, "swept_jobs_total", &[], 1.0);
     check(&rig, "jobs_on_disk", &[], 0.0);
     check(&rig, "sweep_errors_total", &[], 0.0);
-    // A directory that is not the one it was is left alone, and that is told.
+    // A link in place of the directory is left alone, and that is told.
     let (jobs, aside) = (rig.directory().join("jobs"), rig.directory().join("aside"));
     fs::rename(&jobs, &aside).unwrap();
+    std::os::unix::fs::symlink(&aside, &jobs).unwrap();
     wait_until("an error", SOON, || Page::of(&rig).value("pontoon_sweep_errors_total", &[]) > 0.0);
+    fs::remove_file(&jobs).unwrap();
     fs::rename(&aside, &jobs).unwrap();
     drop(client);
     rig.stop();

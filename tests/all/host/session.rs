@@ -27,11 +27,12 @@ fn only_its_owner_can_reach_a_session() {
 
 #[test]
 fn nothing_stays_however_a_session_ends() {
-    let mut program = Program::start(&tools());
+    let (told, mut hears) = mpsc::channel(8);
+    let mut program = Program::start(&Toolset::new().with(watched(told)).unwrap());
     let mut client = program.bridge();
-    client.call(1, "echo", json!({"text": "x"}));
     // A bridge is connected and a call is under way.
-    client.send_call(2, "meet", json!({}));
+    client.send_call(2, "watched", json!({}));
+    assert_eq!(program.runtime.block_on(hears.recv()), Some("began"));
     program.end();
     assert_eq!(program.files(), 0);
     assert!(failure(&client.answer(2)["result"]).contains("not known"));
