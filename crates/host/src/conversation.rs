@@ -247,6 +247,17 @@ impl Asker {
     }
 }
 
+/// The id in a message that is not a proper one, so that its sender hears of it.
+pub(crate) fn id_in(message: &[u8]) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct OnlyId<'m> {
+        #[serde(borrow)]
+        id: Option<&'m serde_json::value::RawValue>,
+    }
+    let id = serde_json::from_slice::<OnlyId<'_>>(message).ok()?.id?.get();
+    is_id(id.as_bytes()).then(|| id.to_owned())
+}
+
 /// The result of a tool that failed.
 pub(crate) fn failure(kind: &str, message: &str) -> String {
     let said = quoted(&format!("{kind}: {message}"));
@@ -361,6 +372,17 @@ mod tests {
         check(r#"{"id":7,"method":"tools/list","params":{"cursor":"x"}}"#, "only one page");
         check(r#"{"id":[],"method":"ping"}"#, r#""id":null,"error":{"code":-32600"#);
         check(r#"{"id":7}"#, r#""id":7,"error":{"code":-32600"#);
+    }
+
+    #[test]
+    fn the_id_is_found_in_what_is_no_message() {
+        for strange in [r#"{"id":7,"x":"\ud800"}"#, r#"{"x":1,"x":2,"id":7}"#] {
+            assert_eq!(id_in(strange.as_bytes()).as_deref(), Some("7"), "{strange}");
+        }
+        let deep = format!(r#"{{"x":{}1{},"id":"a"}}"#, "[".repeat(500), "]".repeat(500));
+        assert_eq!(id_in(deep.as_bytes()).as_deref(), Some("\"a\""));
+        assert_eq!(id_in(b"nonsense"), None);
+        assert_eq!(id_in(br#"{"id":[]}"#), None);
     }
 
     #[test]

@@ -11,10 +11,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::conversation::{Conversation, Offer, Step, ToolRequest, failure};
+use crate::conversation::{Conversation, Offer, Step, ToolRequest, failure, id_in};
 use crate::ipc::Outbox;
 use crate::protocol::MAX_MESSAGE_SIZE;
-use crate::running::{Running, Wanted, to_json};
+use crate::running::{GRACE, Running, Wanted, to_json};
 use crate::schema_file::SchemaFile;
 use crate::tools::{Progress, ToolValidationError, Tools, Toolset};
 
@@ -70,12 +70,13 @@ impl McpClient {
         if line.iter().all(u8::is_ascii_whitespace) {
             return;
         }
-        let message = match Message::parse(line) {
+        let message = match Message::parse_or_return(line) {
             Ok(message) => message,
-            Err(error) => {
+            Err((error, line)) => {
+                let id = id_in(&line).unwrap_or("null".to_owned());
                 let error =
                     ErrorObject::new(code::PARSE, format!("not a JSON-RPC message: {error}"));
-                return self.out.send(to_line(error.answer("null").into())).await;
+                return self.out.send(to_line(error.answer(&id).into())).await;
             }
         };
         let step = {
@@ -135,12 +136,7 @@ impl McpClient {
                 );
                 answer = asker.fail("IPCMessageSizeError", &what);
             }
-            match out {
-                Out::Socket(outbox) => outbox.push(to_line(answer)),
-                Out::Writer(writer) => {
-                    tokio::spawn(async move { writer.send(to_line(answer)).await });
-                }
-            }
+            async move { out.send(to_line(answer)).await }
         });
     }
 }
@@ -224,8 +220,10 @@ pub async fn serve(
         client.take(line).await;
     }
     client.running.finish().await;
+    // What is still under way is given up, and with it go the last that could write.
+    stop.cancel();
     drop(client);
-    let _ = writing.await;
+    let _ = tokio::time::timeout(GRACE, writing).await;
     Ok(())
 }
 
@@ -277,6 +275,14 @@ mod tests {
             ],
         )
         .await;
+    }
+
+    #[tokio::test]
+    async fn a_call_that_never_ends_keeps_no_program() {
+        let stuck = Tool::new("stuck", |(), _| std::future::pending::<()>());
+        let tools = Toolset::new().with(stuck).expect("it is a tool");
+        let call = br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"stuck"}}"#;
+        serve("here", &[tools], call.as_slice(), tokio::io::sink()).await.unwrap();
     }
 
     #[tokio::test]

@@ -9,22 +9,29 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::tools::{Progress, ToolCall, ToolError, ToolOutput, Tools};
+use crate::tools::{Gate, Progress, ToolCall, ToolError, ToolOutput, Tools};
 
 /// How many calls of one client may be under way.
 const MAX_CALLS: usize = 1024;
 
 /// How long calls may still run when the client has said its last word. It waits about two seconds before it
 /// sends a signal.
-const GRACE: Duration = Duration::from_secs(1);
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
-/// The calls of one client. They are given up when this is stopped or dropped.
+/// The calls of one client. They are given up when it is stopped.
 #[derive(Debug)]
 pub(crate) struct Running {
     tools: Tools,
-    open: Mutex<HashMap<Bytes, CancellationToken>>,
+    open: Mutex<Open>,
     stop: CancellationToken,
     tasks: TaskTracker,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    /// Each with its number: an id may be used again before the task of a call that was given up has ended.
+    calls: HashMap<Bytes, (u64, CancellationToken)>,
+    last: u64,
 }
 
 /// A call that is to be made.
@@ -48,27 +55,30 @@ impl Running {
     }
 
     /// Makes a call in a task of its own. `done` hears its outcome, unless the call is given up.
-    pub(crate) fn begin(
+    pub(crate) fn begin<W: Future<Output = ()> + Send>(
         self: &Arc<Self>,
         wanted: Wanted,
-        done: impl FnOnce(Outcome) + Send + 'static,
+        done: impl FnOnce(Outcome) -> W + Send + 'static,
     ) {
         let cancel = self.stop.child_token();
-        let refused = {
-            let mut open = self.lock();
-            if open.contains_key(&wanted.id) {
-                Some("a call with this id is under way already".to_owned())
-            } else if open.len() >= MAX_CALLS {
-                Some(format!("{MAX_CALLS} calls are under way: call again when some are answered"))
-            } else {
-                open.insert(wanted.id.clone(), cancel.clone());
-                None
-            }
+        let mut open = self.lock();
+        let refused = if open.calls.contains_key(&wanted.id) {
+            Some("a call with this id is under way already".to_owned())
+        } else if open.calls.len() >= MAX_CALLS {
+            Some(format!("{MAX_CALLS} calls are under way: call again when some are answered"))
+        } else {
+            None
         };
-        if let Some(why) = refused {
-            return done(Err(ToolError::of_kind("IPCError", why)));
-        }
         let running = Arc::clone(self);
+        if let Some(why) = refused {
+            drop(open);
+            self.tasks.spawn(async move { done(Err(ToolError::of_kind("IPCError", why))).await });
+            return;
+        }
+        open.last += 1;
+        let number = open.last;
+        open.calls.insert(wanted.id.clone(), (number, cancel.clone()));
+        drop(open);
         self.tasks.spawn(async move {
             let id = wanted.id.clone();
             let outcome = tokio::select! {
@@ -77,12 +87,19 @@ impl Running {
                 outcome = running.make(wanted, cancel.clone()) => Some(outcome),
             };
             // One that was given up is not answered.
-            if running.lock().remove(&id).is_some()
+            if running.close(&id, number)
                 && let Some(outcome) = outcome
             {
-                done(outcome);
+                done(outcome).await;
             }
         });
+    }
+
+    /// Forgets a call. False if it was given up.
+    fn close(&self, id: &[u8], number: u64) -> bool {
+        let mut open = self.lock();
+        let is_open = open.calls.get(id).is_some_and(|(known, _)| *known == number);
+        is_open && open.calls.remove(id).is_some()
     }
 
     /// Makes a call and waits for it.
@@ -91,11 +108,14 @@ impl Running {
         let guard = cancel.clone().drop_guard();
         let meta: Option<Map<String, Value>> =
             wanted.meta.and_then(|meta| serde_json::from_slice(&meta).ok());
+        let progress = wanted.progress.map(|progress| Arc::new(Gate::new(progress)));
+        let _no_news_after = Closing(progress.clone());
         let call = ToolCall {
             name: wanted.name.into(),
             meta: Arc::new(meta.unwrap_or_default()),
             cancel,
-            progress: wanted.progress,
+            progress,
+            slot: None,
         };
         let outcome = self.tools.call(&wanted.arguments, call).await;
         if outcome.is_ok() {
@@ -106,7 +126,8 @@ impl Running {
 
     /// Gives a call up. Its function is dropped.
     pub(crate) fn cancel(&self, id: &[u8]) {
-        if let Some(cancel) = self.lock().remove(id) {
+        let open = self.lock().calls.remove(id);
+        if let Some((_, cancel)) = open {
             cancel.cancel();
         }
     }
@@ -122,8 +143,17 @@ impl Running {
         self.stop.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Bytes, CancellationToken>> {
+    fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Closes the gate of a call's news when the call is over, however it ends: the tool may still have threads.
+struct Closing(Option<Arc<Gate>>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|gate| gate.close());
     }
 }
 

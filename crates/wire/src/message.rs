@@ -79,9 +79,19 @@ impl Message {
     ///
     /// [`ScanError`] when `text` is not exactly one JSON object within the limits.
     pub fn parse(text: impl Into<BytesMut>) -> Result<Self, ScanError> {
-        let mut text = text.into();
-        let members = scan(&mut text)?;
-        Ok(Self::scanned(text, members))
+        Self::parse_or_return(text.into()).map_err(|(error, _)| error)
+    }
+
+    /// The same, and the text is given back with the error.
+    ///
+    /// # Errors
+    ///
+    /// As [`Message::parse`].
+    pub fn parse_or_return(mut text: BytesMut) -> Result<Self, (ScanError, BytesMut)> {
+        match scan(&mut text) {
+            Ok(members) => Ok(Self::scanned(text, members)),
+            Err(error) => Err((error, text)),
+        }
     }
 
     /// A message whose text has been scanned.

@@ -162,7 +162,12 @@ fn a_client_hears_that_tools_came_or_went() {
         let list = client.ask("list", "tools/list", &json!({}))["result"]["tools"].take();
         list.as_array().unwrap().iter().map(|tool| tool["name"].to_string()).collect::<Vec<_>>()
     };
+    // What came before there was a connection is found with the first call.
+    let mut early = program.bridge();
+    early.initialize();
     program.tools.add(late).unwrap();
+    let list = early.ask("list", "tools/list", &json!({}))["result"]["tools"].take();
+    assert!(list.as_array().unwrap().iter().any(|tool| tool["name"] == "late"), "{list}");
     assert!(names(&mut client).contains(&"\"late\"".to_owned()));
     assert_eq!(text(&client.call(2, "late", json!({}))), "here now");
     assert!(program.tools.remove("late"));
@@ -188,4 +193,24 @@ fn what_is_too_long_is_told_and_the_connection_lives_on() {
     let arguments = json!({"text": "x".repeat(9 * MIB)});
     assert_eq!(text(&client.call(4, "echo", arguments)).len(), 9 * MIB);
     assert!(client.finish().success());
+}
+
+#[test]
+fn what_cannot_be_read_is_answered_with_its_id() {
+    let program = Program::start(&tools());
+    let mut client = program.bridge();
+    client
+        .send_line(r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"\ud83d"}}"#);
+    assert_eq!(client.answer(7)["error"]["code"], -32700);
+    assert!(client.finish().success());
+}
+
+#[test]
+fn a_large_answer_is_whole_though_the_input_has_ended() {
+    let program = Program::start(&tools());
+    let mut client = program.bridge();
+    client.send_call(1, "big", json!({"bytes": 9 << 20}));
+    client.close_input();
+    assert_eq!(text(&client.answer(1)["result"]).len(), 9 << 20);
+    assert!(client.wait().success());
 }

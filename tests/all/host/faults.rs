@@ -166,6 +166,41 @@ fn strange_answers_fail_their_call_and_no_other() {
 }
 
 #[test]
+fn an_unreadable_answer_costs_no_other_call() {
+    let program = ByHand::new(true);
+    let mut client = program.bridge();
+    client.send_call(1, "t", json!({}));
+    client.send_call(2, "t", json!({}));
+    let mut stream = program.accept();
+    let (first, second) = (read_frame(&mut stream), read_frame(&mut stream));
+    let half = format!(r#"{{"id":{},"result":{{"content":[],"x":"\ud800"}}}}"#, first["id"]);
+    write_frame(&mut stream, &half);
+    let told = client.answer(1);
+    assert!(failure(&told["result"]).contains("cannot be read"), "{told}");
+    // News without a number are no news.
+    write_frame(
+        &mut stream,
+        &format!(r#"{{"method":"progress","params":{{"id":{}}}}}"#, second["id"]),
+    );
+    write_frame(&mut stream, &result(&second["id"], "second"));
+    assert_eq!(text(&client.answer(2)["result"]), "second");
+    assert!(client.finish().success());
+}
+
+#[test]
+fn a_program_that_takes_no_connections_keeps_nobody_waiting() {
+    let program = ByHand::new(false);
+    let mut client = program.bridge();
+    // Each call that is given up leaves a connection that was never accepted.
+    for id in 0..200 {
+        client.send_call(id, "t", json!({}));
+        client.notify("notifications/cancelled", &json!({"requestId": id}));
+    }
+    assert_eq!(client.ask("still", "ping", &json!({}))["result"], json!({}));
+    assert!(client.finish().success());
+}
+
+#[test]
 fn an_answer_over_the_limit_is_told_and_skipped() {
     let program = ByHand::new(false);
     let mut client = program.bridge();

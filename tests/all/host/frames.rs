@@ -67,6 +67,27 @@ fn calls_without_an_id_are_answered_in_their_order() {
     for n in 0..50 {
         assert_eq!(text(&wire.receive()["result"]), n.to_string());
     }
+    // What needs no call waits for its turn, too.
+    wire.send(ECHO.as_bytes());
+    wire.send(b"nonsense");
+    wire.send(br#"{"method":"list_tools"}"#);
+    assert_eq!(text(&wire.receive()["result"]), "on");
+    assert!(wire.receive()["error"].is_object());
+    assert!(wire.receive()["result"]["tools"].is_array());
+}
+
+#[test]
+fn an_id_may_be_used_again_after_its_call_was_given_up() {
+    let program = Program::start(&tools());
+    let mut wire = Wire::connect(&program);
+    for _ in 0..100 {
+        let meet = r#"{"id":1,"method":"call_tool","params":{"name":"meet","arguments":{}}}"#;
+        wire.send(meet.as_bytes());
+        wire.send(br#"{"method":"cancel","params":{"id":1}}"#);
+        wire.send(ECHO.replacen('{', r#"{"id":1,"#, 1).as_bytes());
+        let answer = wire.receive();
+        assert_eq!((text(&answer["result"]), &answer["id"]), ("on", &serde_json::json!(1)));
+    }
 }
 
 #[test]

@@ -100,6 +100,8 @@ fn a_tool_that_would_cost_all_others_is_refused_as_it_is_added() {
     check(Tool::new("", |(), _| async {}), "1 to 64 letters");
     check(Tool::new("dot.name", |(), _| async {}), "1 to 64 letters");
     check(Tool::new("list", |_: Vec<u8>, _| async {}), "take a struct");
+    let list = Tool::new("list", |(), _| async {}).output::<Vec<u8>>();
+    check(list, "its structured result is not an object");
     check(raw(json!([])), "not an object");
     check(raw(json!({"type": "object", "properties": []})), "`properties`");
     check(raw(json!({"type": "object", "anyOf": []})), "`anyOf` at the top");
@@ -193,4 +195,24 @@ fn a_bridge_ends_with_its_parent_though_its_input_stays_open() {
     wait_until("the bridge ends", Duration::from_secs(20), || {
         pontoon_tests::rig::processes::read(pid).is_none()
     });
+}
+
+#[test]
+fn a_session_that_ended_is_told_though_a_thread_of_a_tool_goes_on() {
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = std::sync::Mutex::new(released);
+    let (told, mut hears) = mpsc::channel(8);
+    let stuck = Tool::blocking("stuck", move |(), call| {
+        let _ = told.try_send("began");
+        let _ = released.lock().unwrap().recv_timeout(SOON);
+        call.progress(1.0, None, None);
+    });
+    let mut program = Program::start(&Toolset::new().with(stuck).unwrap());
+    let mut client = program.bridge();
+    client.send(1, "tools/call", &json!({"name": "stuck", "_meta": {"progressToken": 1}}));
+    assert_eq!(program.runtime.block_on(hears.recv()), Some("began"));
+    program.end();
+    assert!(failure(&client.answer(1)["result"]).contains("not known"));
+    release.send(()).unwrap();
+    assert!(client.finish().success());
 }

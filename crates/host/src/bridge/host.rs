@@ -3,13 +3,14 @@
 //! Answers find their calls by id. A program that gives no ids back gets one call at a time, and a call that
 //! is given up there takes its connection with it: the late answer must not be the next call's.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::BytesMut;
 use pontoon_wire::framing::frames::Frames;
@@ -17,7 +18,7 @@ use pontoon_wire::{Message, Slot, json, string_value};
 
 use super::client::Client;
 use super::complain;
-use crate::conversation::{Asker, ToolRequest, failure};
+use crate::conversation::{Asker, ToolRequest, failure, id_in};
 use crate::protocol::{IpcError, MAX_MESSAGE_SIZE, frame};
 use crate::schema_file::SchemaFile;
 
@@ -38,8 +39,6 @@ pub(super) struct Host {
     schema: PathBuf,
     client: Arc<Client>,
     state: Mutex<State>,
-    /// Told when a call is over.
-    answered: Condvar,
 }
 
 #[derive(Debug)]
@@ -55,6 +54,11 @@ struct State {
     /// The call that has its turn, where there is one at a time.
     in_turn: Option<u64>,
     waiting: VecDeque<(u64, Vec<u8>)>,
+    /// Calls that were given up while they were being sent.
+    given_up: HashSet<u64>,
+    /// Answers that are being written to the client.
+    telling: usize,
+    schema_version: Option<Version>,
 }
 
 /// A call that is not answered yet.
@@ -100,6 +104,12 @@ impl Connection {
         (&self.stream).write_all(frame)
     }
 
+    fn cancel(&self, id: u64) {
+        let cancel = format!("{{\"method\":\"cancel\",\"params\":{{\"id\":{id}}}}}");
+        // If it cannot be told, the reader notices, too.
+        let _ = frame(&[cancel.as_bytes()]).map(|frame| self.write(&frame));
+    }
+
     /// Ends the thread that reads it, too.
     fn close(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);
@@ -122,9 +132,12 @@ impl Host {
             open: HashMap::new(),
             in_turn: None,
             waiting: VecDeque::new(),
+            given_up: HashSet::new(),
+            telling: 0,
+            schema_version: version(schema),
         };
         let (schema, state) = (schema.to_owned(), Mutex::new(state));
-        Arc::new(Self { socket, schema, client, state, answered: Condvar::new() })
+        Arc::new(Self { socket, schema, client, state })
     }
 
     /// Passes a call on, now or when it is its turn.
@@ -135,12 +148,16 @@ impl Host {
         let id = state.calls;
         let frame = match call_frame(id, request, state.answers_by_id) {
             Ok(frame) => frame,
-            Err(error) => return self.tell(&asker, &error),
+            Err(error) => {
+                drop(state);
+                return self.tell(&asker, &error);
+            }
         };
         if state.open.len() >= MAX_OPEN {
             let busy = format!(
                 "{MAX_OPEN} calls are under way already; call again when some are answered"
             );
+            drop(state);
             return self.tell(&asker, &IpcError::Connection(busy));
         }
         state.open.insert(id, Open { asker, stage: Stage::Waiting });
@@ -164,16 +181,14 @@ impl Host {
             }
             false => state.connection.clone().filter(|it| stage == Some(Stage::Sent(it.number))),
         };
+        if stage == Some(Stage::Sending) && !had_its_turn {
+            state.given_up.insert(id);
+        }
         drop(state);
-        self.answered.notify_all();
         match connection {
             // Also if it is just being written: then that fails, and it is not sent again.
             Some(connection) if had_its_turn => connection.close(),
-            Some(connection) => {
-                let cancel = format!("{{\"method\":\"cancel\",\"params\":{{\"id\":{id}}}}}");
-                // If it cannot be told, its reader notices, too.
-                let _ = frame(&[cancel.as_bytes()]).map(|frame| connection.write(&frame));
-            }
+            Some(connection) => connection.cancel(id),
             None => {}
         }
         self.send_waiting();
@@ -182,10 +197,13 @@ impl Host {
     /// Lets calls that are under way end, for a moment, if there is a client to hear of it.
     pub(super) fn finish(&self) {
         let give_up = Instant::now() + GRACE;
-        let mut state = self.lock();
-        while !state.open.is_empty() && Instant::now() < give_up && !self.client.is_gone() {
-            let waited = self.answered.wait_timeout(state, Duration::from_millis(50));
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        // A client that reads nothing may keep a thread of ours with the lock.
+        let is_done = || match self.state.try_lock() {
+            Ok(state) => state.open.is_empty() && state.telling == 0,
+            Err(_) => false,
+        };
+        while !is_done() && Instant::now() < give_up && !self.client.is_gone() {
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 
@@ -216,10 +234,13 @@ impl Host {
             };
             match self.lock().open.get_mut(&id) {
                 Some(open) => open.stage = Stage::Sending,
-                None => return,
+                None => {
+                    self.lock().given_up.remove(&id);
+                    return;
+                }
             }
             match connection.write(frame) {
-                Ok(()) => return self.sent(id, connection.number),
+                Ok(()) => return self.sent(id, &connection),
                 Err(error) => {
                     connection.close();
                     self.lose(connection.number);
@@ -233,8 +254,13 @@ impl Host {
     }
 
     /// Notes that the program has a call, on this connection.
-    fn sent(self: &Arc<Self>, id: u64, number: u64) {
+    fn sent(self: &Arc<Self>, id: u64, connection: &Connection) {
+        let number = connection.number;
         let mut state = self.lock();
+        if state.given_up.remove(&id) {
+            drop(state);
+            return connection.cancel(id);
+        }
         let is_lost = state.lost >= number;
         let Some(open) = state.open.get_mut(&id) else { return };
         open.stage = Stage::Sent(number);
@@ -250,7 +276,7 @@ impl Host {
         if let Some(connection) = &state.connection {
             return Ok(Arc::clone(connection));
         }
-        let opened = UnixStream::connect(&self.socket).and_then(|stream| {
+        let opened = connect(&self.socket).and_then(|stream| {
             stream.set_write_timeout(Some(PATIENCE))?;
             Ok((stream.try_clone()?, stream))
         });
@@ -263,6 +289,9 @@ impl Host {
         let started = std::thread::Builder::new().spawn(reader);
         started.map_err(|error| self.unreachable(&error))?;
         state.connection = Some(Arc::clone(&connection));
+        drop(state);
+        // What changed before there was a connection was told to nobody.
+        self.read_schema();
         Ok(connection)
     }
 
@@ -278,15 +307,14 @@ impl Host {
         let mut frames = Frames::new(MAX_MESSAGE_SIZE);
         while let Ok(1..) = read_some(&mut stream, frames.buffer()) {
             while let Some(frame) = frames.next_frame() {
-                let heard = match frame {
-                    Ok(frame) => Message::parse(frame).map_err(|error| {
-                        IpcError::Protocol(format!("the answer cannot be read: {error}"))
-                    }),
-                    Err(too_long) => Err(too_long.into()),
-                };
-                match heard {
-                    Ok(message) => self.hear(&message, number),
-                    Err(error) => self.misheard(&error, &stream, number),
+                match frame.map(Message::parse_or_return) {
+                    Ok(Ok(message)) => self.hear(&message, &stream, number),
+                    Ok(Err((error, frame))) => {
+                        let error = format!("the answer cannot be read: {error}");
+                        let id = id_in(&frame).and_then(|id| id.parse().ok());
+                        self.misheard(&IpcError::Protocol(error), id, &stream, number);
+                    }
+                    Err(too_long) => self.misheard(&too_long.into(), None, &stream, number),
                 }
             }
         }
@@ -294,24 +322,36 @@ impl Host {
         self.send_waiting();
     }
 
-    fn hear(self: &Arc<Self>, message: &Message, connection: u64) {
+    fn hear(self: &Arc<Self>, message: &Message, stream: &UnixStream, connection: u64) {
         match message.method().as_ref() {
-            "" => self.hear_answer(message, connection),
+            "" => self.hear_answer(message, stream, connection),
             "progress" => self.hear_progress(message),
-            "tools_changed" => match SchemaFile::read(&self.schema) {
-                Ok(schema) => self.client.offer(schema),
-                Err(error) => {
-                    complain(&format!("the schema file {error}; the tools stay as they were"))
-                }
-            },
+            "tools_changed" => self.read_schema(),
             // A newer program may say more than we know.
             _ => {}
         }
     }
 
-    fn hear_answer(self: &Arc<Self>, message: &Message, connection: u64) {
+    /// Reads the schema file again if it is another than the one that was read.
+    pub(super) fn read_schema(&self) {
+        let version = version(&self.schema);
+        if std::mem::replace(&mut self.lock().schema_version, version) == version {
+            return;
+        }
+        match SchemaFile::read(&self.schema) {
+            Ok(schema) => {
+                self.lock().answers_by_id |= schema.answers_by_id;
+                self.client.offer(schema);
+            }
+            Err(error) => {
+                complain(&format!("the schema file {error}; the tools stay as they were"))
+            }
+        }
+    }
+
+    fn hear_answer(self: &Arc<Self>, message: &Message, stream: &UnixStream, connection: u64) {
         let mut state = self.lock();
-        let is_current = state.is_current(connection);
+        let (is_current, had_ids) = (state.is_current(connection), state.answers_by_id);
         let id = match number(message.raw(Slot::Id)) {
             Some(id) => {
                 state.answers_by_id = true;
@@ -320,22 +360,46 @@ impl Host {
             }
             // The answer to a call that was given up, with its connection.
             None if !is_current => None,
-            None if state.answers_by_id => state.only_sent(),
+            None if state.answers_by_id => {
+                let only = state.only_sent();
+                if only.is_none() && !state.open.is_empty() {
+                    drop(state);
+                    let error = IpcError::Protocol("an answer has no id".to_owned());
+                    return self.misheard(&error, None, stream, connection);
+                }
+                only
+            }
             None => state.in_turn.take(),
         };
+        let has_begun_ids = state.answers_by_id && !had_ids;
         // One that was given up is answered no more.
         let open = id.and_then(|id| state.open.remove(&id));
+        state.telling += 1;
         drop(state);
         if let Some(open) = open {
             self.client.send(&answer(&open.asker, message));
         }
-        self.answered.notify_all();
-        self.send_waiting();
+        self.told();
+        match has_begun_ids {
+            false => self.send_waiting(),
+            // All that wait may go now, while the program writes answers that have to be read meanwhile.
+            true => {
+                let host = Arc::clone(self);
+                let sending = std::thread::Builder::new().spawn(move || host.send_waiting());
+                // Without a thread they go with the next call.
+                drop(sending);
+            }
+        }
     }
 
     fn hear_progress(&self, message: &Message) {
         let params = message.raw(Slot::Params).unwrap_or(b"{}");
         let Some(id) = number(json::find(params, "id")) else { return };
+        let is_number =
+            |raw: &[u8]| raw.first().is_some_and(|it| it.is_ascii_digit() || *it == b'-');
+        if !json::find(params, "progress").is_some_and(is_number) {
+            return;
+        }
         let member = |name: &str| {
             let value = json::find(params, name).filter(|value| *value != b"null")?;
             Some(format!("\"{name}\":{}", String::from_utf8_lossy(value)))
@@ -348,14 +412,22 @@ impl Host {
         note.iter().for_each(|note| self.client.send(note.as_bytes()));
     }
 
-    /// An answer that cannot be read is the one call's that there is; of several, none can be trusted.
-    fn misheard(self: &Arc<Self>, error: &IpcError, stream: &UnixStream, connection: u64) {
-        let only = {
+    /// An answer that cannot be read is that of the call whose id it has, or of the only one that there is. If
+    /// it could be any, none can be trusted.
+    fn misheard(
+        self: &Arc<Self>,
+        error: &IpcError,
+        id: Option<u64>,
+        stream: &UnixStream,
+        connection: u64,
+    ) {
+        let meant = {
             let state = self.lock();
-            let only = state.in_turn.or_else(|| state.only_sent());
+            let named = id.filter(|id| state.open.contains_key(id));
+            let only = named.or(state.in_turn).or_else(|| state.only_sent());
             only.filter(|_| state.is_current(connection))
         };
-        match only {
+        match meant {
             Some(id) => {
                 self.fail(id, error);
                 self.send_waiting();
@@ -377,6 +449,7 @@ impl Host {
         if state.in_turn.is_some_and(|id| calls.iter().any(|(lost, _)| *lost == id)) {
             state.in_turn = None;
         }
+        state.telling += 1;
         drop(state);
         let error = IpcError::Connection(
             "the connection to the program that has the tools was lost during the call, and whether the tool \
@@ -384,7 +457,7 @@ impl Host {
                 .to_owned(),
         );
         calls.iter().for_each(|(_, open)| self.tell(&open.asker, &error));
-        self.answered.notify_all();
+        self.told();
     }
 
     fn fail(self: &Arc<Self>, id: u64, error: &IpcError) {
@@ -393,9 +466,15 @@ impl Host {
         if state.in_turn == Some(id) {
             state.in_turn = None;
         }
+        state.telling += 1;
         drop(state);
         open.iter().for_each(|open| self.tell(&open.asker, error));
-        self.answered.notify_all();
+        self.told();
+    }
+
+    /// What was being written to the client is.
+    fn told(&self) {
+        self.lock().telling -= 1;
     }
 
     fn tell(&self, asker: &Asker, error: &IpcError) {
@@ -445,6 +524,25 @@ fn with_content(result: &[u8]) -> std::borrow::Cow<'_, [u8]> {
 
 fn number(raw: Option<&[u8]>) -> Option<u64> {
     std::str::from_utf8(raw?).ok()?.parse().ok()
+}
+
+/// Connects without waiting: a program that takes no connections may do so for ever.
+fn connect(socket: &Path) -> io::Result<UnixStream> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&fd, &SocketAddrUnix::new(socket)?)?;
+    let stream = UnixStream::from(fd);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// Which file it is, and from when.
+type Version = (u64, u64, SystemTime);
+
+fn version(file: &Path) -> Option<Version> {
+    let metadata = std::fs::metadata(file).ok()?;
+    Some((metadata.dev(), metadata.ino(), metadata.modified().ok()?))
 }
 
 fn read_some(stream: &mut UnixStream, buffer: &mut BytesMut) -> io::Result<usize> {

@@ -16,12 +16,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use pontoon_wire::Message;
 use pontoon_wire::error::{ErrorObject, code};
 use pontoon_wire::framing::lines::Lines;
+use pontoon_wire::{Message, method};
 use rustix::io::Errno;
+use rustix::process::Pid;
 
-use crate::conversation::Step;
+use crate::conversation::{Step, id_in};
 use crate::schema_file::SchemaFile;
 use client::Client;
 use host::Host;
@@ -96,7 +97,8 @@ fn run(socket: &Path, schema: &Path) -> Result<(), String> {
     let first = read()?;
     let client = Arc::new(Client::new(&first));
     let host = Host::new(PathBuf::from(socket), first.answers_by_id, Arc::clone(&client), schema);
-    let mut is_watched = false;
+    // Asked first: whoever has it later may be another.
+    let (parent, mut is_watched) = (rustix::process::getppid(), false);
     let mut lines = Lines::new(MAX_LINE_BYTES);
     loop {
         match read_some(lines.buffer()) {
@@ -115,7 +117,7 @@ fn run(socket: &Path, schema: &Path) -> Result<(), String> {
         // Not before the first answer, which the client waits for.
         if !is_watched {
             is_watched = true;
-            watch_parent()?;
+            watch(parent)?;
         }
     }
     if let Some(line) = lines.finish() {
@@ -153,13 +155,17 @@ fn handle(line: BytesMut, client: &Client, host: &Arc<Host>) {
     if line.iter().all(u8::is_ascii_whitespace) {
         return;
     }
-    let message = match Message::parse(line) {
+    let message = match Message::parse_or_return(line) {
         Ok(message) => message,
-        Err(error) => {
+        Err((error, line)) => {
             let error = ErrorObject::new(code::PARSE, format!("not a JSON-RPC message: {error}"));
-            return client.send(error.answer("null").as_bytes());
+            let id = id_in(&line).unwrap_or("null".to_owned());
+            return client.send(error.answer(&id).as_bytes());
         }
     };
+    if message.method() == method::LIST_TOOLS {
+        host.read_schema();
+    }
     match client.take(message) {
         Step::Answer(answer) => client.send(answer.as_bytes()),
         Step::Call(request) => host.call(&request),
@@ -170,8 +176,7 @@ fn handle(line: BytesMut, client: &Client, host: &Arc<Host>) {
 
 /// Ends this process when its parent has ended. The end of the input says so too, unless another process
 /// has the other end of the pipe.
-fn watch_parent() -> Result<(), String> {
-    let parent = rustix::process::getppid();
+fn watch(parent: Option<Pid>) -> Result<(), String> {
     let watch = move || {
         loop {
             std::thread::sleep(Duration::from_secs(1));

@@ -49,6 +49,8 @@ pub(super) async fn serve(
     if let Err(error) = served {
         tracing::debug!(%error, "the connection of a bridge ended");
     }
+    // Also if a thread of a tool still holds on to it.
+    let _ = rustix::net::shutdown(outbox.stream(), rustix::net::Shutdown::Both);
 }
 
 async fn serve_mcp(
@@ -99,8 +101,8 @@ async fn serve_frames(
     loop {
         while let Some(frame) = frames.next_frame() {
             match frame {
-                Ok(frame) => bridge.take(frame).await,
-                Err(too_long) => bridge.refuse("", &too_long.into()),
+                Ok(frame) => bridge.take(frame)?,
+                Err(too_long) => bridge.refuse("", &too_long.into())?,
             }
         }
         tokio::select! {
@@ -117,19 +119,25 @@ async fn serve_frames(
     }
 }
 
+/// What is answered in its turn.
+enum InOrder {
+    Call(Wanted),
+    Ready(Bytes),
+}
+
 /// A bridge that sends frames.
 struct Bridge {
     outbox: Arc<Outbox>,
     tools: Tools,
     running: Arc<Running>,
     /// Calls without an id, one after another.
-    in_order: Option<mpsc::Sender<Wanted>>,
+    in_order: Option<mpsc::Sender<InOrder>>,
     /// It has sent an id, so it can tell apart what it is sent.
     has_ids: bool,
 }
 
 impl Bridge {
-    async fn take(&mut self, frame: BytesMut) {
+    fn take(&mut self, frame: BytesMut) -> io::Result<()> {
         let message = match Message::parse(frame) {
             Ok(message) => message,
             Err(error) => {
@@ -156,14 +164,15 @@ impl Bridge {
         self.has_ids |= id.is_some();
         let member = id.map(|id| format!("\"id\":{id},")).unwrap_or_default();
         match message.method().as_ref() {
-            "call_tool" => self.call(&message, id, &member).await,
+            "call_tool" => self.call(&message, id, &member),
             "list_tools" => {
                 let entries = serde_json::to_vec(&self.tools.entries()).expect("schemas are JSON");
-                self.answer(&member, &[b"{\"tools\":".as_slice(), &entries, b"}"].concat());
+                self.answer(&member, &[b"{\"tools\":".as_slice(), &entries, b"}"].concat())
             }
             "cancel" => {
                 let params = message.raw(Slot::Params).unwrap_or(b"{}");
                 json::find(params, "id").into_iter().for_each(|id| self.running.cancel(id));
+                Ok(())
             }
             "" => self.refuse(&member, &IpcError::Protocol("`method` is missing".to_owned())),
             other => {
@@ -172,7 +181,7 @@ impl Bridge {
         }
     }
 
-    async fn call(&mut self, message: &Message, id: Option<u64>, member: &str) {
+    fn call(&mut self, message: &Message, id: Option<u64>, member: &str) -> io::Result<()> {
         let Some(name) = message.string(Slot::Name) else {
             let error = IpcError::Protocol("`params.name` is not the name of a tool".to_owned());
             return self.refuse(member, &error);
@@ -190,30 +199,36 @@ impl Bridge {
             progress: id.filter(|_| wants_progress(meta.as_deref())).map(|id| self.progress_of(id)),
             meta,
         };
-        match id {
-            Some(_) => {
-                let (outbox, member) = (Arc::clone(&self.outbox), member.to_owned());
-                self.running.begin(wanted, move |outcome| outbox.push(reply(&member, outcome)));
-            }
-            // Reading waits with it, which is what a bridge does that sends no ids.
-            None => drop(self.in_order().send(wanted).await),
-        }
+        let Some(_) = id else { return self.in_turn(InOrder::Call(wanted)) };
+        let (outbox, member) = (Arc::clone(&self.outbox), member.to_owned());
+        self.running.begin(wanted, move |outcome| {
+            outbox.push(reply(&member, outcome));
+            std::future::ready(())
+        });
+        Ok(())
     }
 
-    /// The task that makes calls one after another.
-    fn in_order(&mut self) -> &mpsc::Sender<Wanted> {
-        self.in_order.get_or_insert_with(|| {
-            let (sender, mut calls) = mpsc::channel::<Wanted>(MAX_IN_ORDER);
+    /// Answers what has no id after all that came before it.
+    fn in_turn(&mut self, next: InOrder) -> io::Result<()> {
+        let in_order = self.in_order.get_or_insert_with(|| {
+            let (sender, mut waiting) = mpsc::channel(MAX_IN_ORDER);
             let (running, outbox) = (Arc::clone(&self.running), Arc::clone(&self.outbox));
             let stop = self.running.stop_token();
             tokio::spawn(stop.clone().run_until_cancelled_owned(async move {
-                while let Some(wanted) = calls.recv().await {
-                    let outcome = running.make(wanted, stop.child_token()).await;
-                    outbox.push(reply("", outcome));
+                while let Some(next) = waiting.recv().await {
+                    match next {
+                        InOrder::Ready(answer) => outbox.push(answer),
+                        InOrder::Call(wanted) => {
+                            let outcome = running.make(wanted, stop.child_token()).await;
+                            outbox.push(reply("", outcome));
+                        }
+                    }
                 }
             }));
             sender
-        })
+        });
+        let full = |_| io::Error::other(format!("{MAX_IN_ORDER} requests without an id wait"));
+        in_order.try_send(next).map_err(full)
     }
 
     fn progress_of(&self, id: u64) -> Progress {
@@ -226,12 +241,20 @@ impl Bridge {
         })
     }
 
-    fn answer(&self, id: &str, result: &[u8]) {
-        self.outbox.push(success(id, result));
+    fn answer(&mut self, id: &str, result: &[u8]) -> io::Result<()> {
+        self.push(id, success(id, result))
     }
 
-    fn refuse(&self, id: &str, error: &IpcError) {
-        self.send(&[protocol::error(id, error.wire_type(), &error.to_string()).as_bytes()]);
+    fn refuse(&mut self, id: &str, error: &IpcError) -> io::Result<()> {
+        self.push(id, failed(id, error.wire_type(), &error.to_string()))
+    }
+
+    fn push(&mut self, id: &str, answer: Bytes) -> io::Result<()> {
+        if id.is_empty() && self.in_order.is_some() {
+            return self.in_turn(InOrder::Ready(answer));
+        }
+        self.outbox.push(answer);
+        Ok(())
     }
 
     fn send(&self, pieces: &[&[u8]]) {

@@ -126,26 +126,30 @@ pub(super) fn sweep(base: &Path) {
         let is_ours = entry.file_name().to_str().is_some_and(|name| {
             name.starts_with(SOCKET_FILE_PREFIX) && !name.ends_with(SOCKET_FILE_SUFFIX)
         });
-        if is_ours && is_left_behind(&entry.path()).unwrap_or(false) {
+        // Its lock is ours until it is gone: a session that begins there meanwhile finds it locked.
+        if is_ours && let Ok(Some(_lock)) = left_behind(&entry.path()) {
             let _ = remove(&entry.path());
         }
     }
 }
 
-fn is_left_behind(directory: &Path) -> io::Result<bool> {
+/// The lock of a directory that no session holds, taken.
+fn left_behind(directory: &Path) -> io::Result<Option<File>> {
     let metadata = fs::symlink_metadata(directory)?;
     if !metadata.is_dir() || metadata.uid() != geteuid().as_raw() {
-        return Ok(false);
+        return Ok(None);
     }
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    match OpenOptions::new().read(true).custom_flags(flags).open(directory.join(LOCK)) {
-        Ok(lock) => Ok(flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()),
+    let lock = directory.join(LOCK);
+    let opened = match OpenOptions::new().read(true).custom_flags(flags).open(&lock) {
+        // It ended before it had one, or is just beginning.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let age = SystemTime::now().duration_since(metadata.modified()?);
-            Ok(age.is_ok_and(|age| age > YOUNG))
+            if age.is_ok_and(|age| age > YOUNG) { create(&lock)? } else { return Ok(None) }
         }
-        Err(error) => Err(error),
-    }
+        opened => opened?,
+    };
+    Ok(flock(&opened, FlockOperation::NonBlockingLockExclusive).is_ok().then_some(opened))
 }
 
 /// Removes the directory of a session. It has no folders in it.

@@ -1,9 +1,10 @@
 //! A call as the tool sees it: who calls, whether it is still wanted, and how to say how far it is.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pontoon_wire::quoted;
 use serde_json::{Map, Value};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 /// Takes news of how far a call is, as the members of a JSON object.
@@ -15,7 +16,29 @@ pub struct ToolCall {
     pub(crate) name: Arc<str>,
     pub(crate) meta: Arc<Map<String, Value>>,
     pub(crate) cancel: CancellationToken,
-    pub(crate) progress: Option<Progress>,
+    pub(crate) progress: Option<Arc<Gate>>,
+    /// Kept as long as anything works on the call.
+    pub(crate) slot: Option<Arc<OwnedSemaphorePermit>>,
+}
+
+/// Lets news of a call through until the call is over.
+pub(crate) struct Gate(Mutex<Option<Progress>>);
+
+impl Gate {
+    pub(crate) fn new(progress: Progress) -> Self {
+        Self(Mutex::new(Some(progress)))
+    }
+
+    /// Nothing comes through from now on.
+    pub(crate) fn close(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn tell(&self, members: &str) {
+        if let Some(progress) = &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            progress(members);
+        }
+    }
 }
 
 impl ToolCall {
@@ -47,7 +70,7 @@ impl ToolCall {
 
     /// Tells the client how far the call is. It never waits; news may be lost if the client is slow.
     pub fn progress(&self, done: f64, total: Option<f64>, message: Option<&str>) {
-        let (Some(tell), true) = (&self.progress, done.is_finite()) else { return };
+        let (Some(gate), true) = (&self.progress, done.is_finite()) else { return };
         let mut members = format!("\"progress\":{done}");
         if let Some(total) = total.filter(|total| total.is_finite()) {
             members += &format!(",\"total\":{total}");
@@ -55,7 +78,7 @@ impl ToolCall {
         if let Some(message) = message {
             members += &format!(",\"message\":{}", quoted(message));
         }
-        tell(&members);
+        gate.tell(&members);
     }
 }
 

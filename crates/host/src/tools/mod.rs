@@ -5,8 +5,8 @@ mod output;
 mod tool;
 mod toolset;
 
-pub(crate) use call::Progress;
 pub use call::ToolCall;
+pub(crate) use call::{Gate, Progress};
 pub use output::{Content, IntoToolOutput, Json, Resource, ToolError, ToolOutput};
 pub use tool::Tool;
 pub(crate) use toolset::Tools;

@@ -38,7 +38,7 @@ pub struct Tool {
     pub(crate) input_schema: Value,
     description: String,
     title: Option<String>,
-    output_schema: Option<Value>,
+    pub(crate) output_schema: Option<Value>,
     annotations: Map<String, Value>,
     meta: Map<String, Value>,
     pub(crate) timeout: Option<Duration>,
@@ -91,7 +91,11 @@ impl Tool {
         let function = Arc::new(function);
         let handler = move |arguments: Value, call: ToolCall| -> Working {
             let function = Arc::clone(&function);
-            let work = move || function(fit(arguments)?, call).into_output();
+            let work = move || match call.is_cancelled() {
+                // It was given up before a thread was free for it.
+                true => Err(ToolError::new("it was given up")),
+                false => function(fit(arguments)?, call).into_output(),
+            };
             Box::pin(async move {
                 let working = tokio::task::spawn_blocking(work);
                 working.await.unwrap_or_else(|error| match error.try_into_panic() {
@@ -192,7 +196,8 @@ impl Tool {
         self
     }
 
-    /// How many calls may run at once; more of them wait.
+    /// How many calls may run at once; more of them wait. A call of a blocking function that was given up counts
+    /// until the function is done.
     pub fn max_concurrency(mut self, calls: usize) -> Self {
         self.slots = Some(Arc::new(Semaphore::new(calls.clamp(1, Semaphore::MAX_PERMITS))));
         self

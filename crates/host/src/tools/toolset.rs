@@ -67,6 +67,10 @@ impl Toolset {
         let refuse = |why: String| ToolValidationError { tool: tool.name.clone(), why };
         check_name(&tool.name).map_err(refuse)?;
         let validator = check_schema(&tool.input_schema).map_err(refuse)?;
+        let is_object = |schema: &Value| schema["type"] == "object";
+        if tool.output_schema.as_ref().is_some_and(|schema| !is_object(schema)) {
+            return Err(refuse("its structured result is not an object: give a struct".to_owned()));
+        }
         let mut tools = self.lock();
         if tools.iter().any(|known| known.tool.name == tool.name) {
             return Err(refuse("there is one of this name already".to_owned()));
@@ -201,11 +205,10 @@ impl Checked {
     }
 
     /// The work itself. A panic is a failure of this call and of nothing else.
-    async fn run(&self, arguments: Value, call: ToolCall) -> Result<ToolOutput, ToolError> {
-        let _slot = match &self.tool.slots {
-            Some(slots) => slots.acquire().await.ok(),
-            None => None,
-        };
+    async fn run(&self, arguments: Value, mut call: ToolCall) -> Result<ToolOutput, ToolError> {
+        if let Some(slots) = &self.tool.slots {
+            call.slot = Arc::clone(slots).acquire_owned().await.ok().map(Arc::new);
+        }
         let begin = AssertUnwindSafe(|| (self.tool.handler)(arguments, call));
         let mut working = match std::panic::catch_unwind(begin) {
             Ok(working) => pin!(working),
