@@ -36,7 +36,10 @@ pub(super) struct HeadStarts {
 #[derive(Debug, Default)]
 struct Table {
     ready: Vec<HeadStart>,
-    starting: usize,
+    /// Of these conversations one is starting.
+    starting: Vec<Key>,
+    /// The server is known, or cannot be.
+    is_settled: bool,
     is_over: bool,
 }
 
@@ -101,22 +104,33 @@ impl Back {
             return;
         }
         let mut table = self.ahead.lock();
-        if table.is_over || table.ready.len() + table.starting >= MOST {
+        if table.is_over || table.ready.len() + table.starting.len() >= MOST {
             return;
         }
-        table.starting += 1;
+        // A conversation has one folder, in which only one of them may work.
+        let has_one = || {
+            let ready = table.ready.iter().filter_map(|it| it.key.as_ref());
+            ready.chain(&table.starting).any(|known| known == key)
+        };
+        if self.keeps_files_of(key) && has_one() {
+            return;
+        }
+        table.starting.push(key.clone());
         drop(table);
         let (back, key, person) = (Arc::clone(self), key.clone(), Arc::clone(person));
         let starting = async move {
             let began = now();
             let started = back.spawn_ahead(&key, &person).await;
-            let key = Some(key).filter(|key| back.keeps_files_of(key));
             let hash = back.person_hash(&person);
             let mut table = back.ahead.lock();
-            table.starting -= 1;
+            if let Some(at) = table.starting.iter().position(|it| *it == key) {
+                table.starting.swap_remove(at);
+            }
+            let key = Some(key).filter(|key| back.keeps_files_of(key));
             match started {
                 Ok(unopened) if !table.is_over => {
-                    let (took, until) = (began.elapsed(), now() + LONGEST);
+                    let patience = if table.is_settled { UNUSED } else { LONGEST };
+                    let (took, until) = (began.elapsed(), now() + patience);
                     table.ready.push(HeadStart { unopened, key, person: hash, took, until });
                 }
                 Ok(unopened) => {
@@ -151,7 +165,9 @@ impl Back {
     /// Says that the server is known now, or that it cannot be: whoever waited goes on.
     pub fn settle_ahead(&self) {
         let until = now() + UNUSED;
-        self.ahead.lock().ready.iter_mut().for_each(|it| it.until = it.until.min(until));
+        let mut table = self.ahead.lock();
+        table.is_settled = true;
+        table.ready.iter_mut().for_each(|it| it.until = it.until.min(until));
     }
 
     /// Lets go of those that no client came for.

@@ -19,7 +19,7 @@ use super::handshake::{HandshakeError, Opening, shake_hands};
 use super::link::{Link, LinkOptions};
 use super::live::{Counted, Live, Waits};
 use super::place::{Place, WHAT_TO_DO, blocking};
-use super::pool::Using;
+use super::pool::{Slot, Using};
 use super::usage::Usage;
 use crate::call::CallError;
 use crate::client::{Client, Key, Person};
@@ -151,7 +151,10 @@ impl Back {
                     self.begin(&live, client);
                     return Ok(Lease::Own(Box::new(live)));
                 }
-                let ahead = self.take_ahead(client).filter(|_| wanted_for != Use::Again);
+                let ahead = match wanted_for {
+                    Use::Again => None,
+                    Use::Call | Use::Listen => self.take_ahead(client),
+                };
                 let opened = self.open_ahead(ahead, &opening, client, clock);
                 if let Some(live) = Box::pin(opened).await {
                     return Ok(Lease::Own(Box::new(live)));
@@ -174,28 +177,28 @@ impl Back {
         Err(CallError::Busy { what, retry_after_seconds: 10 })
     }
 
-    /// Starts a child that will be kept for this client, and lets its session hear what it says. Says also
-    /// how state was lost before, if a call has yet to hear of that.
+    /// Starts a child that will be kept for this client, and lets its session hear what it says.
     pub(super) async fn start_kept(
         &self,
         opening: &Opening,
         client: &Client,
         wanted_for: Use,
+        slot: &Slot,
         clock: &Clock,
-    ) -> Result<(Live, Option<String>), CallError> {
+    ) -> Result<Live, CallError> {
         let ahead = self.take_ahead(client);
         let place = match ahead.as_ref().and_then(HeadStart::place) {
             Some(place) => place,
             None => self.place_for(client).await?,
         };
-        let (held, lost) = self.hold_state(&place, wanted_for).await?;
+        let held = self.hold_state(&place, wanted_for, slot).await?;
         let mut live = match Box::pin(self.open_ahead(ahead, opening, client, clock)).await {
             Some(live) => live,
             None => Box::pin(self.start_at(place, opening, client, clock)).await?,
         };
         live.held = held;
         live.feed(client);
-        Ok((live, lost))
+        Ok(live)
     }
 
     /// Says that a process keeps state in this place from now on. If one did that ended with its bridge,
@@ -204,10 +207,10 @@ impl Back {
         &self,
         place: &Place,
         wanted_for: Use,
-    ) -> Result<(Option<Held>, Option<String>), CallError> {
-        let Place::Space(space) = place else { return Ok((None, None)) };
+        slot: &Slot,
+    ) -> Result<Option<Held>, CallError> {
+        let Place::Space(space) = place else { return Ok(None) };
         let give_up = now() + HANDOVER;
-        let mut lost = None;
         loop {
             let (space, is_patient) = (Arc::clone(space), now() < give_up);
             let claim = blocking(move || {
@@ -215,7 +218,7 @@ impl Back {
                 claim.map_err(|source| JobError::Io { what: "open a session", source })
             });
             match claim.await.map_err(|error| self.around.no_place(&error))? {
-                Claim::Held(held) => return Ok((Some(held), lost)),
+                Claim::Held(held) => return Ok(Some(held)),
                 Claim::Elsewhere => return Err(CallError::Stopping),
                 Claim::Leaving => tokio::time::sleep(Duration::from_millis(50)).await,
                 Claim::Lost => {
@@ -223,7 +226,8 @@ impl Back {
                     if wanted_for.hears_of_loss() {
                         return Err(self.state_lost(how));
                     }
-                    lost = Some(how.to_owned());
+                    // Noted before anything else can fail.
+                    slot.lose(how.to_owned());
                 }
             }
         }

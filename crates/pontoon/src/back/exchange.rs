@@ -498,6 +498,8 @@ impl Exchange<'_> {
     }
 
     pub(super) async fn mourn(&self, reply: Reply) {
+        // With this the client knows, and its next call may begin anew. Nothing else need tell it meanwhile.
+        self.lease.is_told.store(true, Ordering::Release);
         let how = self.lease.obituary().await;
         let lost = match &self.lease {
             Lease::Kept(using) if using.live.usage.has_answered() => {
@@ -510,8 +512,6 @@ impl Exchange<'_> {
         let text =
             format!("the server `{}` {how}, before it answered{lost}", self.back.server.name);
         self.back.doubted.notify_one();
-        // With this the client knows, and its next call may begin anew.
-        self.lease.is_told.store(true, Ordering::Release);
         self.fail(reply, CallError::ServerFailed(text));
     }
 }

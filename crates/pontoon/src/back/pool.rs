@@ -328,9 +328,8 @@ impl Back {
                         self.check_stopping()?;
                         let place = self.place(&client.person.principal)?;
                         let opening = opening_for(client, child_era);
-                        let (started, lost) =
-                            self.start_kept(&opening, client, wanted_for, clock).await?;
-                        lost.into_iter().for_each(|how| slot.lose(how));
+                        let started =
+                            self.start_kept(&opening, client, wanted_for, slot, clock).await?;
                         started.usage.keep(place);
                         let live = Arc::new(started);
                         children.push(Arc::clone(&live));
@@ -557,7 +556,7 @@ impl Slot {
     }
 
     /// Remembers a loss for the next call.
-    fn lose(&self, how: String) {
+    pub(super) fn lose(&self, how: String) {
         *self.lost() = Some(how);
     }
 

@@ -2,8 +2,9 @@
 //!
 //! hyper takes lines without CR, and a length beside chunks. So the bytes of a connection are looked at on
 //! their way to it, without a copy: heads, lengths and chunks as strict as RFC 9112 lets us. Where a line is not, its
-//! end is made a NUL, which no head and no chunk may have: hyper answers 400 and closes, and reads nothing
-//! more. What a head says besides is left to hyper.
+//! end and all behind it are made NUL, which no head and no size may have: hyper answers 400 and closes, and
+//! finds nothing more to serve. Only in what follows the size of a chunk may be any byte but LF, so there
+//! its LF stays. What a head says besides is left to hyper.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -140,6 +141,11 @@ struct Partial {
 }
 
 impl Partial {
+    /// What is kept of it.
+    fn known(&self) -> &[u8] {
+        &self.start[..self.size.min(KEPT)]
+    }
+
     fn add(&mut self, bytes: &[u8]) {
         let Some(last) = bytes.last() else { return };
         if let Some(room) = self.start.get_mut(self.size..) {
@@ -172,8 +178,10 @@ impl Framing {
                         self.line.add(rest);
                         return Ok(());
                     };
+                    let has_extension = self.part == Part::Size
+                        && (self.line.known().contains(&b';') || rest[..end].contains(&b';'));
                     if let Err(why) = self.end_line(&rest[..end]) {
-                        bytes[at + end] = 0;
+                        bytes[at + end + usize::from(has_extension)..].fill(0);
                         self.part = Part::Broken;
                         return Err(why);
                     }
@@ -224,6 +232,10 @@ impl Framing {
                 };
             }
             Part::Headers => self.take_header(line)?,
+            // Of a size that is too long to be kept it is not known how long it is.
+            Part::Size if !line.is_whole && !line.start.contains(&b';') => {
+                return Err(Ambiguous::Chunk);
+            }
             Part::Size => {
                 self.part = match chunk_size(line.start).ok_or(Ambiguous::Chunk)? {
                     0 => Part::Trailers,

@@ -264,6 +264,11 @@ impl Entry {
         }
     }
 
+    /// Whether a client of this era need not wait although the other is still learnt.
+    pub(super) fn is_known_to(&self, client: Era) -> bool {
+        client == Era::Legacy && self.legacy.borrow().is_some()
+    }
+
     /// Notes what a server offers in the legacy era while it is learnt.
     pub(super) fn set_legacy(&self, facts: &Facts) {
         let mut catalog = Catalog::of(Era::Legacy, facts.clone());

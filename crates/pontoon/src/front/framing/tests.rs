@@ -37,6 +37,7 @@ fn the_end_of_a_request_is_found() {
     check(&format!("{chunked}A\r\n123"), Ok(Part::Chunk(7)));
     check(&format!("{chunked}5 ;a=\"b\"\r\nhel\n\n\r\n0\r\n"), Ok(Part::Trailers));
     check(&format!("{chunked}5\r\nhello\r\n0\r\nX: y\r\n\r\n"), Ok(Part::Start));
+    check(&format!("{chunked}5;{}\r\nhel", "x".repeat(3 * KEPT)), Ok(Part::Chunk(2)));
     check(&format!("{POST}X-Long: {}\r\n\r\n", "x".repeat(3 * KEPT)), Ok(Part::Start));
 }
 
@@ -124,7 +125,7 @@ async fn served(text: &[u8], is_framed: bool) -> (Vec<(String, Bytes)>, Option<S
 }
 
 /// Pieces of requests, good and bad.
-const PIECES: [&str; 32] = [
+const PIECES: [&str; 34] = [
     "POST /a HTTP/1.1\r\nHost: x\r\n",
     "POST /b HTTP/1.1\r\n",
     "POST /c HTTP/1.1\n",
@@ -153,6 +154,8 @@ const PIECES: [&str; 32] = [
     "hello",
     "5\r\nhello\r\n",
     "5;a=b\r\nhello\r\n",
+    "5;a=b\n",
+    "2;\nxx\r\n",
     "5\nhello\r\n",
     "0\r\n\r\n",
     "0\r\nX: y\r\n\r\n",
@@ -183,4 +186,27 @@ async fn nothing_is_served_that_hyper_alone_would_not_serve_and_nothing_else_is_
         whole += usize::from(!framed.is_empty());
     }
     assert!(refused > 100 && whole > 100, "{refused} refused, {whole} served: too few to tell");
+}
+
+/// Whoever takes a bare LF as the end of the line sees one request here, and hyper alone none.
+#[tokio::test]
+async fn nothing_behind_a_broken_extension_is_served() {
+    let chunked = format!("{POST}Transfer-Encoding: chunked\r\n\r\n");
+    let hidden = "4c\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: h\r\n\r\nX";
+    for line in ["2;\nxx\r\n", "2;a=b\nxx\r\n", "2 ; \nxx\r\n"] {
+        let text = format!("{chunked}{line}{hidden}");
+        let (framed, last) = served(text.as_bytes(), true).await;
+        assert!(framed.is_empty(), "{text:?}: {framed:?}");
+        assert_ne!(last.as_deref(), Some("200"), "{text:?}");
+    }
+}
+
+#[test]
+fn a_size_of_more_digits_than_are_kept_is_refused() {
+    let chunked = format!("{POST}Transfer-Encoding: chunked\r\n\r\n");
+    let text = format!("{chunked}{}5\r\nhello", "0".repeat(KEPT));
+    let (mut framing, mut bytes) = (Framing::default(), text.into_bytes());
+    let split = bytes.len() - 9;
+    let (first, second) = bytes.split_at_mut(split);
+    assert_eq!(framing.check(first).and_then(|()| framing.check(second)), Err(Ambiguous::Chunk));
 }
