@@ -108,6 +108,7 @@ fn tools() -> Toolset {
         Tool::new("picture", |(), _| async { Content::image(b"\x89PNG", "image/png") }),
         Tool::new("facts", |(), _| async { Json(json!({"n": 1})) }),
         Tool::new("big", |Size { bytes }, _| async move { "x".repeat(bytes) }),
+        Tool::new("waits", |(), _| std::future::pending::<()>()),
         Tool::new("sleeps", |(), _| std::future::pending::<()>())
             .timeout(Duration::from_millis(50)),
         Tool::with_context("meet", &together, |together, (), _| async move {

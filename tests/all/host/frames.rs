@@ -81,8 +81,7 @@ fn an_id_may_be_used_again_after_its_call_was_given_up() {
     let program = Program::start(&tools());
     let mut wire = Wire::connect(&program);
     for _ in 0..100 {
-        let meet = r#"{"id":1,"method":"call_tool","params":{"name":"meet","arguments":{}}}"#;
-        wire.send(meet.as_bytes());
+        wire.send(br#"{"id":1,"method":"call_tool","params":{"name":"waits","arguments":{}}}"#);
         wire.send(br#"{"method":"cancel","params":{"id":1}}"#);
         wire.send(ECHO.replacen('{', r#"{"id":1,"#, 1).as_bytes());
         let answer = wire.receive();

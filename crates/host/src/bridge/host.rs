@@ -197,12 +197,15 @@ impl Host {
     /// Lets calls that are under way end, for a moment, if there is a client to hear of it.
     pub(super) fn finish(&self) {
         let give_up = Instant::now() + GRACE;
+        // What is half written is worth more time.
+        let cut_off = give_up + 10 * GRACE;
         // A client that reads nothing may keep a thread of ours with the lock.
-        let is_done = || match self.state.try_lock() {
-            Ok(state) => state.open.is_empty() && state.telling == 0,
-            Err(_) => false,
+        let is_done = || {
+            let Ok(state) = self.state.try_lock() else { return Instant::now() >= give_up };
+            let is_late = Instant::now() >= if state.telling > 0 { cut_off } else { give_up };
+            is_late || state.open.is_empty() && state.telling == 0
         };
-        while !is_done() && Instant::now() < give_up && !self.client.is_gone() {
+        while !is_done() && !self.client.is_gone() {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
