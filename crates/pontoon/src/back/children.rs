@@ -255,7 +255,12 @@ impl Back {
         // The place was removed or moved away meanwhile, which is no fault of the server.
         if started.is_err() && self.around.is_gone(directory).await? {
             let place = self.place_for(client).await?;
+            let directory = place.directory().to_owned();
             started = self.start(opening, client, place, Audience::Client(clock)).await;
+            // It is still being removed.
+            if started.is_err() && self.around.is_gone(directory).await? {
+                return Err(self.around.no_place(&JobError::Unusable));
+            }
         }
         let live = started.map_err(|error| self.tell(&error))?;
         self.begin(&live, client);
