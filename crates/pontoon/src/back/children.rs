@@ -250,18 +250,20 @@ impl Back {
         client: &Client,
         clock: &Clock,
     ) -> Result<Live, CallError> {
-        let directory = place.directory().to_owned();
+        // Kept until it was looked at: with its last user a job goes.
+        let mut kept = place.clone();
         let mut started = self.start(opening, client, place, Audience::Client(clock)).await;
         // The place was removed or moved away meanwhile, which is no fault of the server.
-        if started.is_err() && self.around.is_gone(directory).await? {
+        if started.is_err() && self.around.is_gone(kept.directory().to_owned()).await? {
             let place = self.place_for(client).await?;
-            let directory = place.directory().to_owned();
+            kept = place.clone();
             started = self.start(opening, client, place, Audience::Client(clock)).await;
             // It is still being removed.
-            if started.is_err() && self.around.is_gone(directory).await? {
+            if started.is_err() && self.around.is_gone(kept.directory().to_owned()).await? {
                 return Err(self.around.no_place(&JobError::Unusable));
             }
         }
+        drop(kept);
         let live = started.map_err(|error| self.tell(&error))?;
         self.begin(&live, client);
         Ok(live)
