@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use pontoon_wire::error::{ErrorObject, code};
-use pontoon_wire::{Era, Kind, Message, Revision, Slot, json, method, quoted, string_value};
+use pontoon_wire::{Era, Kind, Message, Revision, Slot, is_id, json, method, quoted};
 
 /// What a server offers.
 pub(crate) struct Offer<'a> {
@@ -80,7 +80,7 @@ impl Conversation {
         match message.kind() {
             Kind::Request => {}
             Kind::Notification => return self.notified(&message),
-            // The server asks nothing, so an answer is to nobody.
+            // The server asks nothing, so no request of its own is answered.
             Kind::Answer => return Step::Nothing,
             Kind::Unclear => {
                 let error =
@@ -293,14 +293,6 @@ fn unsupported(version: &str) -> ErrorObject {
         format!("{{\"supported\":[{}],\"requested\":{}}}", supported.join(","), quoted(version));
     let what = format!("protocol version {version} is not spoken here");
     ErrorObject::new(code::UNSUPPORTED_VERSION, what).with_data(data)
-}
-
-fn is_id(raw: &[u8]) -> bool {
-    match raw.first() {
-        Some(b'"') => string_value(raw).is_some(),
-        Some(b'-' | b'0'..=b'9') => !raw.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E')),
-        _ => false,
-    }
 }
 
 fn text(raw: &[u8]) -> String {

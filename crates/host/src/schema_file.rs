@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags, open};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// A file may have so many bytes.
+/// The largest schema file that is read.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Why a schema file cannot be used.

@@ -55,7 +55,7 @@ mod scan;
 mod slot;
 
 pub use error::ErrorObject;
-pub use message::{Keep, Kind, Message, quoted, string_value};
+pub use message::{Keep, Kind, Message, is_id, quoted, string_value};
 pub use peer::Peer;
 pub use revision::{Era, Revision};
 pub use rewrite::{Rewrite, Text};

@@ -221,7 +221,7 @@ pub fn string_value(raw: &[u8]) -> Option<Cow<'_, str>> {
 }
 
 /// Whether a JSON text is an id: a string or an integer.
-fn is_id(raw: &[u8]) -> bool {
+pub fn is_id(raw: &[u8]) -> bool {
     match raw.first() {
         Some(b'"') => true,
         Some(b'-' | b'0'..=b'9') => !raw.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E')),

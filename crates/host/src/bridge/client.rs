@@ -1,4 +1,4 @@
-//! The client of the bridge: what it is told, line by line, on standard output.
+//! The client of the bridge: the lines that it gets on standard output, and the tools that it sees.
 
 use std::io::IoSlice;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -293,7 +293,7 @@ impl Host {
         started.map_err(|error| self.unreachable(&error))?;
         state.connection = Some(Arc::clone(&connection));
         drop(state);
-        // What changed before there was a connection was told to nobody.
+        // The program could not tell of changes before there was a connection.
         self.read_schema();
         Ok(connection)
     }

@@ -97,7 +97,7 @@ fn run(socket: &Path, schema: &Path) -> Result<(), String> {
     let first = read()?;
     let client = Arc::new(Client::new(&first));
     let host = Host::new(PathBuf::from(socket), first.answers_by_id, Arc::clone(&client), schema);
-    // Asked first: whoever has it later may be another.
+    // Before anything that takes time: if the parent ends meanwhile, another process takes its place.
     let (parent, mut is_watched) = (rustix::process::getppid(), false);
     let mut lines = Lines::new(MAX_LINE_BYTES);
     loop {

@@ -1,4 +1,4 @@
-//! A tool: a function of the program, and what a model is told about it.
+//! A tool: a function of the program, with the name, schema and hints that a model reads.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -55,12 +55,7 @@ impl Tool {
         W: Future<Output = R> + Send + 'static,
         R: IntoToolOutput + 'static,
     {
-        let function = Arc::new(function);
-        let handler = move |arguments: Value, call: ToolCall| -> Working {
-            let function = Arc::clone(&function);
-            Box::pin(async move { function(fit(arguments)?, call).await.into_output() })
-        };
-        Self::with_handler(name, schema_of::<A>(), handler)
+        Self::described(name, schema_of::<A>(), function)
     }
 
     /// A tool from an async function that works on an object of the program, such as a database.
@@ -111,6 +106,17 @@ impl Tool {
     pub fn raw<F, W, R>(name: impl Into<String>, input_schema: Value, function: F) -> Self
     where
         F: Fn(Map<String, Value>, ToolCall) -> W + Send + Sync + 'static,
+        W: Future<Output = R> + Send + 'static,
+        R: IntoToolOutput + 'static,
+    {
+        Self::described(name, input_schema, function)
+    }
+
+    /// A tool from an async function, with the schema of its arguments.
+    fn described<A, F, W, R>(name: impl Into<String>, input_schema: Value, function: F) -> Self
+    where
+        A: DeserializeOwned + Send + 'static,
+        F: Fn(A, ToolCall) -> W + Send + Sync + 'static,
         W: Future<Output = R> + Send + 'static,
         R: IntoToolOutput + 'static,
     {

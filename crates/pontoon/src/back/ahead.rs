@@ -18,7 +18,7 @@ use crate::client::{Client, Key, Person};
 use crate::clock::Clock;
 use crate::config::Mode;
 
-/// So many of a server at once: what it takes to learn it is two more.
+/// The most head starts that a server has at once; learning it takes two more processes.
 const MOST: usize = 2;
 
 /// How long one is kept whose server is not learnt.
@@ -162,7 +162,7 @@ impl Back {
         self.spawn(person, place, is_one_client).await.map_err(|error| chain(&error))
     }
 
-    /// Says that the server is known now, or that it cannot be: whoever waited goes on.
+    /// Says that the server is known now, or that it cannot be, so that the clients that waited go on.
     pub fn settle_ahead(&self) {
         let until = now() + UNUSED;
         let mut table = self.ahead.lock();
