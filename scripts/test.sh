@@ -6,7 +6,7 @@
 #   scripts/test.sh lint unit          only these parts, in this order
 #   scripts/test.sh soak --long        ten times as many calls as CI makes
 #
-# Parts: lint unit smoke stress soak fuzz conformance interop office browser deploy macos deny
+# Parts: lint macos unit smoke stress soak fuzz conformance interop office browser deploy deny
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -16,7 +16,7 @@ soak_calls=20000
 main() {
     case " $* " in *" --long "*) soak_calls=200000 ;; esac
     if [ $# -eq 0 ]; then
-        set -- lint unit smoke stress soak fuzz conformance interop office browser deploy macos deny
+        set -- lint macos unit smoke stress soak fuzz conformance interop office browser deploy deny
     fi
     local part started
     for part; do

@@ -531,11 +531,11 @@ fn number(raw: Option<&[u8]>) -> Option<u64> {
 
 /// Connects without waiting: a program that takes no connections may do so for ever.
 fn connect(socket: &Path) -> io::Result<UnixStream> {
-    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    rustix::net::connect(&fd, &SocketAddrUnix::new(socket)?)?;
-    let stream = UnixStream::from(fd);
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+    let stream =
+        UnixStream::from(rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?);
+    stream.set_nonblocking(true)?;
+    rustix::net::connect(&stream, &SocketAddrUnix::new(socket)?)?;
     stream.set_nonblocking(false)?;
     Ok(stream)
 }
