@@ -19,8 +19,14 @@ pub struct Command {
     pub args: Vec<OsString>,
     /// Its whole environment.
     pub env: Vec<(OsString, OsString)>,
-    /// Its working directory; `None` is that of the program that started the spawner.
+    /// Its working directory; `None` is that of the program that started the spawner, and `/` where
+    /// the spawner was run ([`Spawner::run`](crate::Spawner::run)).
     pub directory: Option<PathBuf>,
+    /// Whether it is a program of the user's own choice that must find what it would find in a
+    /// shell: the umask and the limit of core dumps that the program had when it started the
+    /// spawner, no higher score when memory is scarce, and, unless it is confined, a way to gain
+    /// privileges (`sudo`). It is stopped and ended as any other.
+    pub trusted: bool,
     /// What it may use.
     pub limits: Limits,
     /// What it is kept from.
@@ -43,6 +49,7 @@ impl fmt::Debug for Command {
             .field("args", &self.args.len())
             .field("env", &names)
             .field("directory", &self.directory)
+            .field("trusted", &self.trusted)
             .field("limits", &self.limits)
             .field("confinement", &self.confinement)
             .finish()
@@ -80,7 +87,7 @@ pub struct Limits {
 pub(crate) const MAX_PACKED_BYTES: usize = 8 << 20;
 
 /// How many numbers a packed command begins with.
-const NUMBERS: usize = 17;
+const NUMBERS: usize = 18;
 
 /// Stands for a number that is not set. As a limit it would mean the same.
 const NONE: u64 = u64::MAX;
@@ -100,7 +107,7 @@ pub(crate) fn pack(command: &Command, bytes: &mut Vec<u8>) -> Result<(), Unpacka
         return Err(Unpackable::RelativeProgram);
     }
     let start = bytes.len();
-    let Command { program, args, env, directory, limits, confinement } = command;
+    let Command { program, args, env, directory, trusted, limits, confinement } = command;
     let Confinement { files, deny_calls, network, user, cgroup } = confinement;
     let rules = files.as_ref();
     let cpu_percent = cgroup.as_ref().map(|cgroup| cgroup.cpu_percent.map_or(NONE, u64::from));
@@ -122,6 +129,7 @@ pub(crate) fn pack(command: &Command, bytes: &mut Vec<u8>) -> Result<(), Unpacka
         rules.map_or(0, |rules| rules.write.len()) as u64,
         rules.map_or(0, |rules| rules.read_if_there.len()) as u64,
         rules.map_or(0, |rules| rules.write_if_there.len()) as u64,
+        u64::from(*trusted),
     ];
     bytes.extend(numbers.iter().flat_map(|number| number.to_ne_bytes()));
     push_string(bytes, &[program.as_os_str()])?;
@@ -162,6 +170,7 @@ pub(crate) struct Packed<'a> {
     pub(crate) directory: Option<&'a CStr>,
     pub(crate) args: Vec<&'a CStr>,
     pub(crate) env: Vec<&'a CStr>,
+    pub(crate) trusted: bool,
     pub(crate) limits: Limits,
     /// Without file rules, whose paths are in `files`.
     pub(crate) confinement: Confinement,
@@ -207,6 +216,7 @@ impl<'a> Packed<'a> {
         let arguments = number()?;
         let [read, write] = [number()?, number()?];
         let [read_if_there, write_if_there] = [number()?, number()?];
+        let trusted = number()? == 1;
         let mut strings =
             |count| (0..count).map(|_| next_string(&mut bytes)).collect::<Option<Vec<&CStr>>>();
         let (program, directory) = (strings(1)?[0], strings(1)?[0]);
@@ -227,6 +237,7 @@ impl<'a> Packed<'a> {
             directory: (!directory.is_empty()).then_some(directory),
             args,
             env,
+            trusted,
             limits,
             confinement: Confinement { files: None, deny_calls, network, user, cgroup },
             files: has_files.then_some(files),
@@ -261,6 +272,7 @@ mod tests {
             args: vec!["".into(), "two words".into()],
             env: vec![("A".into(), "b=c".into()), ("EMPTY".into(), "".into())],
             directory: Some("/srv".into()),
+            trusted: true,
             limits: Limits {
                 open_files: Some(64),
                 memory_bytes: Some(1 << 40),
@@ -288,6 +300,7 @@ mod tests {
         assert_eq!(packed.directory, Some(c"/srv"));
         assert_eq!(packed.args, [c"", c"two words"]);
         assert_eq!(packed.env, [c"A=b=c", c"EMPTY="]);
+        assert!(packed.trusted);
         assert_eq!(packed.limits, command.limits);
         let files = packed.files.unwrap();
         assert_eq!((files.read, files.write), (vec![c"/usr", c"/opt"], vec![c"/srv"]));
@@ -303,7 +316,7 @@ mod tests {
         let packed = Packed::parse(&bytes).unwrap();
         assert_eq!(packed.limits, Limits::default());
         assert_eq!(packed.confinement, Confinement::default());
-        assert!(packed.files.is_none() && packed.keeps_capabilities());
+        assert!(packed.files.is_none() && packed.keeps_capabilities() && !packed.trusted);
         let rules = Some(FileRules::default());
         let confinement = Confinement { files: rules, ..Confinement::default() };
         pack(&Command { confinement, ..Command::new("/bin/true") }, &mut bytes).unwrap();

@@ -37,8 +37,18 @@ use self::linux::Tools;
 #[derive(Debug, Default)]
 pub(crate) struct Means {
     pub(crate) support: Support,
+    /// What the spawner gave up, for trusted children to have.
+    pub(crate) ordinary: Ordinary,
     #[cfg(target_os = "linux")]
     tools: Tools,
+}
+
+/// What the program had that the spawner gives up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ordinary {
+    umask: libc::mode_t,
+    /// The limit of core dumps: soft, then hard.
+    core: Option<(libc::rlim_t, libc::rlim_t)>,
 }
 
 impl Means {
@@ -109,14 +119,41 @@ pub fn harden_worker() {
     }
 }
 
-/// Restricts the spawner, and so every child to come.
-pub(crate) fn confine_spawner() {
-    harden_worker();
-    // SAFETY: plain calls without memory, which cannot fail.
+/// Restricts the spawner, and gives what it had before.
+pub(crate) fn confine_spawner() -> Ordinary {
+    let mut core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: plain calls without memory but `core`, which is written or read. Lowering a limit is
+    // always allowed.
     unsafe {
-        libc::umask(0o077);
+        let is_known = libc::getrlimit(libc::RLIMIT_CORE, &raw mut core) == 0;
+        // The hard limit stays: what it loses, a trusted child could not get back.
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: core.rlim_max };
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
         #[cfg(target_os = "linux")]
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+        let umask = libc::umask(0o077);
+        Ordinary { umask, core: is_known.then_some((core.rlim_cur, core.rlim_max)) }
+    }
+}
+
+/// Restricts a child as every child is that is not trusted. Runs between fork and exec.
+pub(crate) fn harden_child(command: &Packed<'_>, means: &Means) {
+    let core = if command.trusted { means.ordinary.core } else { Some((0, 0)) };
+    // SAFETY: plain calls without memory but `limit`, which is only read. They cannot fail: a limit is
+    // lowered, or raised no higher than it may be.
+    unsafe {
+        if let Some((rlim_cur, rlim_max)) = core {
+            let limit = libc::rlimit { rlim_cur, rlim_max };
+            libc::setrlimit(libc::RLIMIT_CORE, &raw const limit);
+        }
+        if command.trusted {
+            libc::umask(means.ordinary.umask);
+        }
+        // What confines a child holds only for one that cannot gain privileges.
+        #[cfg(target_os = "linux")]
+        if !(command.trusted && command.keeps_capabilities()) {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        }
     }
 }
 

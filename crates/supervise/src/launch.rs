@@ -12,7 +12,7 @@ use libc::{c_char, c_int, pid_t};
 
 use crate::cgroup::Fresh;
 use crate::command::Packed;
-use crate::confine::{Means, confine_child, settle_child};
+use crate::confine::{Means, confine_child, harden_child, settle_child};
 use crate::frame::Step;
 use crate::orphans::Tag;
 use crate::unix::{self, STREAMS, errno};
@@ -21,6 +21,7 @@ use crate::unix::{self, STREAMS, errno};
 #[derive(Debug)]
 pub(crate) struct Launch {
     pub(crate) pid: pid_t,
+    pub(crate) is_trusted: bool,
     word: OwnedFd,
 }
 
@@ -58,7 +59,7 @@ impl Launch {
                 let (step, error) = prepared.become_program();
                 fail(&mouth, step, error)
             }
-            pid => Ok(Self { pid, word }),
+            pid => Ok(Self { pid, is_trusted: command.trusted, word }),
         }
     }
 
@@ -122,6 +123,7 @@ impl Prepared<'_> {
                     return (Step::Streams, errno());
                 }
             }
+            harden_child(command, means);
             if let Err(failure) = settle_child(command, means, *cgroup) {
                 return failure;
             }

@@ -2,9 +2,9 @@
 //!
 //! All unsafe code and all dealings with the operating system of the project are in this crate.
 //!
-//! One small process, the *spawner*, is forked before the program has a thread. It starts every
-//! child, adopts what the children leave behind, and ends all of it when the program ends, also
-//! when the program is killed.
+//! One small process, the *spawner*, is forked before the program has a thread, or is an executable
+//! that a library runs ([`Spawner::run`], [`serve_stdin`]). It starts every child, adopts what the
+//! children leave behind, and ends all of it when the program ends, also when the program is killed.
 //!
 //! ```text
 //!   program ── Spawner ══ socket pair ══ spawner process ──┬── child ── grandchildren
@@ -19,7 +19,8 @@
 //!
 //! - A child has exactly the environment it was given, its three streams and no other descriptor,
 //!   its own process group, no core dumps, no way to gain privileges, and a umask of 077. Where
-//!   memory is scarce, Linux ends it before the program (`oom_score_adj`).
+//!   memory is scarce, Linux ends it before the program (`oom_score_adj`). One that is
+//!   [trusted](Command::trusted) keeps the umask, the core dumps and the privileges of the program.
 //! - A child with a [`Confinement`] or [`Limits`] has all of it before its program runs, and so has
 //!   all it starts. What the system cannot give is an error, never silently less; see [`Support`].
 //! - A child whose [`Child`] is dropped is stopped by a [`Ladder`]; one that ended is reaped.
@@ -60,6 +61,7 @@ mod confine;
 mod confinement;
 mod desk;
 mod error;
+mod executed;
 mod exit;
 mod frame;
 mod launch;
@@ -77,6 +79,7 @@ pub use command::{Command, Limits};
 pub use confine::harden_worker;
 pub use confinement::{Cgroup, Confinement, FileRules, Network, Restriction, User};
 pub use error::SpawnError;
+pub use executed::{RunError, serve_stdin};
 pub use exit::Exit;
 pub use memory::{give_memory_back, memory_limit};
 pub use spawner::{Spawner, Starting};

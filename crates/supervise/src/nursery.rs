@@ -29,11 +29,13 @@ use self::inbox::{Inbox, Next};
 use self::settle::settle_in;
 use self::sleep::{FdSet, sleep};
 
-/// Turns this process, just forked with every signal blocked, into the spawner.
-pub(crate) fn run(socket: OwnedFd, means: Means) -> ! {
+/// Turns this process, just forked or just run, with every signal blocked, into the spawner.
+pub(crate) fn run(socket: OwnedFd, mut means: Means) -> ! {
     // A panic may not unwind into the code of the program this is a copy of.
     let ran = catch_unwind(AssertUnwindSafe(|| {
-        let mut nursery = Nursery::new(settle_in(socket), means);
+        let (socket, ordinary) = settle_in(socket);
+        means.ordinary = ordinary;
+        let mut nursery = Nursery::new(socket, means);
         let served = catch_unwind(AssertUnwindSafe(|| nursery.serve()));
         nursery.end_all();
         served.is_ok()
@@ -71,6 +73,7 @@ struct Nursery {
 struct Leader {
     child: Number,
     stage: Stage,
+    is_trusted: bool,
     cgroup: Option<Fresh>,
 }
 
@@ -161,8 +164,9 @@ impl Nursery {
                     self.has_children = true;
                     self.pids.insert(child, pid);
                     self.launching.push((launch.descriptor(), pid));
+                    let is_trusted = launch.is_trusted;
                     let stage = Stage::Launching(launch);
-                    self.leaders.insert(pid, Leader { child, stage, cgroup });
+                    self.leaders.insert(pid, Leader { child, stage, is_trusted, cgroup });
                 }
                 Err((step, errno)) => self.report(Report::Failed { child, step, errno }),
             },
@@ -214,7 +218,9 @@ impl Nursery {
     fn finish_launch(&mut self, pid: pid_t) {
         let Some(leader) = self.leaders.get_mut(&pid) else { return };
         if let Some(report) = leader.finish_launch() {
-            self.means.let_go_first(pid);
+            if !leader.is_trusted {
+                self.means.let_go_first(pid);
+            }
             self.launching.retain(|(_, other)| *other != pid);
             self.report(report);
         }
@@ -244,7 +250,7 @@ impl Nursery {
             // A process forked at this moment is either in the group or not forked.
             let _ = unix::signal_group(pid, libc::SIGKILL);
             let mut exit = unix::reap(pid);
-            let Leader { child, stage, cgroup } = leader;
+            let Leader { child, stage, cgroup, .. } = leader;
             if let Some(cgroup) = &cgroup {
                 cgroup.kill();
                 if !exit.is_success() && cgroup.was_out_of_memory() {

@@ -1,7 +1,9 @@
-//! The spawner as the program sees it: started before all else, then asked for children.
+//! The spawner as the program sees it: started, then asked for children.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::net::unix::pipe;
@@ -12,6 +14,7 @@ use crate::command::{self, Command};
 use crate::confine::Means;
 use crate::desk::{self, Awaited, Desk, Entry};
 use crate::error::SpawnError;
+use crate::executed::{self, RunError};
 use crate::frame::{FRAME_BYTES, Number};
 use crate::stop::{self, Descent, Ladder};
 use crate::support::Support;
@@ -25,7 +28,7 @@ pub struct Spawner {
     handles: Arc<Handles>,
 }
 
-/// A spawner process that was forked and is not yet served by a runtime.
+/// A spawner process that was forked or run, and is not yet served by a runtime.
 ///
 /// Dropping it ends the process.
 #[derive(Debug)]
@@ -37,7 +40,7 @@ pub struct Starting {
 }
 
 impl Spawner {
-    /// Forks the spawner process. Call it first in `main`.
+    /// Forks the spawner process. Call it first in `main`; a library uses [`Spawner::run`].
     ///
     /// A fork copies the calling thread only: a lock held by another thread at this moment stays
     /// locked in the copy for ever, and descriptors of other threads may slip in. The spawner
@@ -64,6 +67,21 @@ impl Spawner {
         };
         unix::block_signals(&before);
         Ok(Starting { socket: Some(ours), pid: pid?.cast_unsigned(), support })
+    }
+
+    /// Runs an executable that calls [`serve_stdin`](crate::serve_stdin) when it is given these
+    /// arguments. May be called in any thread of any program, at any time.
+    ///
+    /// It waits for the executable, some milliseconds and never longer than 5 s. The process has a
+    /// session of its own, so that no Ctrl-C reaches it, and keeps nothing of the program but its
+    /// standard error and, for its trusted children, its umask and limit of core dumps.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError`] tells what cannot be executed from what is no spawner, or one of another version.
+    pub fn run(program: &Path, args: &[OsString]) -> Result<Starting, RunError> {
+        let (socket, pid, support) = executed::run(program, args)?;
+        Ok(Starting { socket: Some(socket), pid: pid.cast_unsigned(), support })
     }
 
     /// Starts a child, and gives it once it runs its program.

@@ -4,6 +4,7 @@ use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::time::Instant;
 
 use libc::{c_int, pid_t};
 
@@ -190,6 +191,25 @@ pub(crate) fn read(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<usize> {
         // SAFETY: the call writes at most `bytes.len()` bytes into `bytes`.
         let size = unsafe { libc::read(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
         usize::try_from(size).map_err(|_| io::Error::last_os_error())
+    })
+}
+
+/// Waits until there is something to read, or an end.
+///
+/// # Errors
+///
+/// `TimedOut` at the deadline.
+pub(crate) fn wait_readable(fd: BorrowedFd<'_>, deadline: Instant) -> io::Result<()> {
+    let mut wanted = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    retry(|| {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // Up, so that the last look is not before the deadline.
+        let left = c_int::try_from(left.as_millis() + 1).unwrap_or(c_int::MAX);
+        // SAFETY: the call reads and writes the one entry.
+        match check(unsafe { libc::poll(&raw mut wanted, 1, left) })? {
+            0 => Err(io::ErrorKind::TimedOut.into()),
+            _ => Ok(()),
+        }
     })
 }
 

@@ -25,6 +25,9 @@ mod bounded;
 #[path = "all/confined.rs"]
 mod confined;
 #[cfg(target_os = "linux")]
+#[path = "all/executed.rs"]
+mod executed;
+#[cfg(target_os = "linux")]
 #[path = "all/hostile.rs"]
 mod hostile;
 #[cfg(target_os = "linux")]
@@ -41,7 +44,7 @@ mod tests;
 mod world;
 
 #[cfg(target_os = "linux")]
-use pontoon_supervise::{Cgroup, Confinement};
+use pontoon_supervise::{Cgroup, Confinement, Spawner};
 
 /// The tests look at the system through `/proc`.
 #[cfg(not(target_os = "linux"))]
@@ -54,12 +57,23 @@ fn main() -> std::process::ExitCode {
     let mut arguments = std::env::args().skip(1);
     match arguments.next().as_deref() {
         Some("--victim") => {
-            world::victim(&arguments.next().expect("a mark"), &Confinement::default())
+            let starting = Spawner::start().expect("a spawner");
+            world::victim(starting, &arguments.next().expect("a mark"), &Confinement::default())
         }
         Some("--victim-in-cgroup") => {
+            let starting = Spawner::start().expect("a spawner");
             let cgroup = Some(Cgroup::default());
             let confinement = Confinement { cgroup, ..Confinement::default() };
-            world::victim(&arguments.next().expect("a mark"), &confinement)
+            world::victim(starting, &arguments.next().expect("a mark"), &confinement)
+        }
+        Some("--victim-that-runs") => {
+            let program = std::env::current_exe().expect("known");
+            let starting = Spawner::run(&program, &["--spawner".into()]).expect("a spawner");
+            world::victim(starting, &arguments.next().expect("a mark"), &Confinement::default())
+        }
+        Some("--spawner") => {
+            let error = pontoon_supervise::serve_stdin().expect_err("it does not return");
+            panic!("no spawner: {error}")
         }
         Some("--hostile") => hostile::try_it(arguments),
         Some("--without") => world::without(&arguments.next().expect("calls"), arguments),
@@ -83,7 +97,8 @@ fn main() -> std::process::ExitCode {
 
 #[cfg(target_os = "linux")]
 fn all() -> impl Iterator<Item = &'static (&'static str, fn(pontoon_supervise::Starting))> {
-    let lists = [tests::ALL, confined::ALL, privileges::ALL, lacking::ALL, bounded::ALL];
+    let lists =
+        [tests::ALL, executed::ALL, confined::ALL, privileges::ALL, lacking::ALL, bounded::ALL];
     lists.into_iter().flatten()
 }
 
@@ -91,7 +106,7 @@ fn all() -> impl Iterator<Item = &'static (&'static str, fn(pontoon_supervise::S
 fn run(filter: &str) -> std::process::ExitCode {
     let chosen: Vec<_> = all()
         .filter(|(name, _)| name.contains(filter))
-        .map(|(name, test)| (name, test, pontoon_supervise::Spawner::start().expect("a spawner")))
+        .map(|(name, test)| (name, test, Spawner::start().expect("a spawner")))
         .collect();
     println!("\nrunning {} tests", chosen.len());
     let (mut passed, mut failed) = (0, Vec::new());

@@ -8,7 +8,7 @@ use super::calls::Filters;
 use super::linux::Tools;
 use super::namespaces::{self, IPC, MOUNTS, NETWORK, Namespaces, UserMaps};
 use super::scarce::Score;
-use super::{Means, landlock, mounts, user};
+use super::{Means, Ordinary, landlock, mounts, user};
 use crate::cgroup::Place;
 use crate::confinement::User;
 use crate::support::Support;
@@ -47,6 +47,7 @@ pub(super) fn look() -> Means {
     };
     Means {
         support,
+        ordinary: Ordinary::default(),
         tools: Tools { cgroups, namespaces, filters: Some(filters), score: Score::look() },
     }
 }

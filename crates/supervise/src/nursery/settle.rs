@@ -1,19 +1,21 @@
-//! How a copy of the program becomes the spawner: it drops what it has of the program.
+//! How a process becomes the spawner: it drops what it has of the program.
 
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use libc::c_int;
 
-use crate::confine::confine_spawner;
+use crate::confine::{Ordinary, confine_spawner};
 
-/// Cuts the ties to the program: session, signals, descriptors. Gives the socket in its new place.
-pub(super) fn settle_in(socket: OwnedFd) -> OwnedFd {
+/// Cuts the ties to the program: session, signals, descriptors. Gives the socket in its new place, and
+/// what was given up that a trusted child is to have.
+pub(super) fn settle_in(socket: OwnedFd) -> (OwnedFd, Ordinary) {
     /// Children count on 0, 1 and 2 being free to overwrite, and this one comes next.
     const SOCKET: RawFd = 3;
     // SAFETY: this process has one thread, and every descriptor that is closed or replaced here
     // belongs to code of the program that never runs in this process.
     let socket = unsafe {
+        // One that was run has its session already.
         libc::setsid();
         reset_signals();
         let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
@@ -30,8 +32,7 @@ pub(super) fn settle_in(socket: OwnedFd) -> OwnedFd {
         libc::prctl(libc::PR_SET_NAME, c"child-spawner".as_ptr());
         OwnedFd::from_raw_fd(SOCKET)
     };
-    confine_spawner();
-    socket
+    (socket, confine_spawner())
 }
 
 /// Default dispositions, which children inherit, but for the one signal that must wake us.

@@ -1,7 +1,6 @@
 //! The tests. Each gets a spawner of its own and must leave nothing below it.
 
 use std::future::Future;
-use std::io::{BufRead, BufReader};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -461,24 +460,5 @@ async fn a_killed_spawner_is_told_to_everyone(spawner: Spawner) {
 }
 
 async fn a_killed_program_leaves_nothing(_spawner: Spawner) {
-    for round in 0..5 {
-        let mark = format!("{}{round}", std::process::id());
-        #[expect(clippy::disallowed_methods, reason = "it must not be below a spawner of ours")]
-        let mut victim = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--victim", &mark])
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(victim.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let its_spawner = line.trim().parse().unwrap();
-        let sleeping = format!("1000.{mark}");
-        assert!(marked(&sleeping).len() >= 5, "{:?}", marked(&sleeping));
-        victim.kill().unwrap();
-        victim.wait().unwrap();
-        let took =
-            wait_until("nothing left", || marked(&sleeping).is_empty() && !runs(its_spawner));
-        assert!(took < Duration::from_secs(1), "took {took:?}");
-    }
+    kill_victims("--victim");
 }

@@ -1,6 +1,6 @@
 //! What the tests see of the system, and the frame each of them runs in.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::IntoRawFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -249,9 +249,32 @@ fn refuse_calls(calls: impl Iterator<Item = u32>) {
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
+/// Kills programs with children of every kind, and waits until nothing is left of them.
+pub(crate) fn kill_victims(kind: &str) {
+    for round in 0..5 {
+        let mark = format!("{}{round}", std::process::id());
+        #[expect(clippy::disallowed_methods, reason = "it must not be below a spawner of ours")]
+        let mut victim = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([kind, &mark])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(victim.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let its_spawner = line.trim().parse().unwrap();
+        let sleeping = format!("1000.{mark}");
+        assert!(marked(&sleeping).len() >= 5, "{:?}", marked(&sleeping));
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        let took =
+            wait_until("nothing left", || marked(&sleeping).is_empty() && !runs(its_spawner));
+        assert!(took < Duration::from_secs(1), "took {took:?}");
+    }
+}
+
 /// A program with children of every kind that waits to be killed. Says a line when all run.
-pub(crate) fn victim(mark: &str, confinement: &Confinement) -> ExitCode {
-    let starting = Spawner::start().expect("a spawner");
+pub(crate) fn victim(starting: Starting, mark: &str, confinement: &Confinement) -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime
         .block_on(async {
