@@ -1,6 +1,7 @@
 //! Host tools: functions of this test's own process, called through `pontoon ipc` as a client would.
 
 mod calls;
+mod executable;
 mod faults;
 mod frames;
 mod other_parents;

@@ -6,6 +6,7 @@
 //! its input ends, by a signal, or with its parent, and never because of the program behind the socket.
 
 mod client;
+mod executable;
 mod host;
 
 use std::ffi::OsString;
@@ -25,6 +26,9 @@ use rustix::process::Pid;
 use crate::conversation::{Step, id_in};
 use crate::schema_file::SchemaFile;
 use client::Client;
+pub use executable::find;
+#[cfg(feature = "spawner")]
+pub use executable::start_spawner;
 use host::Host;
 
 const USAGE: &str = "usage: pontoon ipc SOCKET SCHEMA
@@ -37,6 +41,10 @@ Made to be started by Claude Code or another MCP client:
 
 Example:
   claude mcp add mytools -- pontoon ipc /run/user/1000/mytools.sock /run/user/1000/mytools.json";
+
+/// The word after `ipc` by which a program starts the spawner of its children, and no bridge.
+#[cfg(feature = "spawner")]
+const SPAWNER: &str = "--spawner";
 
 /// The longest line that is read from the client. What may be passed on is shorter.
 const MAX_LINE_BYTES: usize = 32 * 1024 * 1024;
@@ -54,6 +62,7 @@ const MAX_LINE_BYTES: usize = 32 * 1024 * 1024;
 /// }
 /// ```
 pub fn dispatch() -> Option<ExitCode> {
+    executable::note_dispatch();
     let mut args = std::env::args_os().skip(1);
     (args.next()? == "ipc").then(|| main(args))
 }
@@ -67,6 +76,14 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     {
         let _ = writeln!(io::stdout(), "{USAGE}");
         return ExitCode::SUCCESS;
+    }
+    #[cfg(feature = "spawner")]
+    if let [word] = args.as_slice()
+        && word == SPAWNER
+    {
+        let Err(error) = pontoon_supervise::serve_stdin();
+        complain(&format!("`ipc {SPAWNER}` is for programs that use pontoon-host: {error}"));
+        return ExitCode::from(2);
     }
     let [socket, schema] = args.as_slice() else {
         let count = args.len();
