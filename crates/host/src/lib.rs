@@ -37,6 +37,8 @@ mod conversation;
 mod ipc;
 #[cfg(feature = "tools")]
 mod mcp;
+#[cfg(feature = "model")]
+pub mod model;
 pub mod protocol;
 #[cfg(feature = "tools")]
 mod running;

@@ -28,6 +28,9 @@ pub(crate) enum Out {
     Socket(Arc<Outbox>),
     /// A task that writes them.
     Writer(mpsc::Sender<Bytes>),
+    /// The control protocol of a CLI.
+    #[cfg(feature = "model")]
+    Control(crate::model::ControlOut),
 }
 
 impl Out {
@@ -36,6 +39,8 @@ impl Out {
             Self::Socket(outbox) => outbox.push(line),
             // Without a writer no client is left.
             Self::Writer(writer) => drop(writer.send(line).await),
+            #[cfg(feature = "model")]
+            Self::Control(control) => control.send(&line).await,
         }
     }
 
@@ -44,6 +49,8 @@ impl Out {
         match self {
             Self::Socket(outbox) => outbox.push_if_idle(line),
             Self::Writer(writer) => drop(writer.try_send(line)),
+            #[cfg(feature = "model")]
+            Self::Control(control) => control.send_if_idle(&line),
         }
     }
 }
@@ -67,16 +74,21 @@ impl McpClient {
 
     /// Handles a line of the client's.
     pub(crate) async fn take(&self, line: BytesMut) {
-        if line.iter().all(u8::is_ascii_whitespace) {
-            return;
+        if !line.iter().all(u8::is_ascii_whitespace) {
+            self.answer(line, &self.out).await;
         }
+    }
+
+    /// Handles a message of the client's, and sends its answer there. False if it has none.
+    pub(crate) async fn answer(&self, line: BytesMut, to: &Out) -> bool {
         let message = match Message::parse_or_return(line) {
             Ok(message) => message,
             Err((error, line)) => {
                 let id = id_in(&line).unwrap_or("null".to_owned());
                 let error =
                     ErrorObject::new(code::PARSE, format!("not a JSON-RPC message: {error}"));
-                return self.out.send(to_line(error.answer(&id).into())).await;
+                to.send(to_line(error.answer(&id).into())).await;
+                return true;
             }
         };
         let step = {
@@ -85,11 +97,15 @@ impl McpClient {
             conversation.take(message, &offer)
         };
         match step {
-            Step::Answer(answer) => self.out.send(to_line(answer.into())).await,
-            Step::Call(request) => self.call(&request),
-            Step::Cancel(id) => self.running.cancel(&id),
-            Step::Nothing => {}
+            Step::Answer(answer) => to.send(to_line(answer.into())).await,
+            Step::Call(request) => self.call(&request, to.clone()),
+            Step::Cancel(id) => {
+                self.running.cancel(&id);
+                return false;
+            }
+            Step::Nothing => return false,
         }
+        true
     }
 
     /// Tells the client that the tools are others now.
@@ -105,7 +121,7 @@ impl McpClient {
         SchemaFile::parse(&entries).expect("tools are checked as they are added").tools
     }
 
-    fn call(&self, request: &ToolRequest) {
+    fn call(&self, request: &ToolRequest, to: Out) {
         let asker = request.asker.clone();
         let progress: Option<Progress> = asker.progress_token.as_ref().map(|_| {
             let (asker, out) = (asker.clone(), self.out.clone());
@@ -122,7 +138,6 @@ impl McpClient {
             meta: request.meta().map(Bytes::copy_from_slice),
             progress,
         };
-        let out = self.out.clone();
         self.running.begin(wanted, move |outcome| {
             let result = match outcome {
                 Ok(output) => to_json(&output),
@@ -136,7 +151,7 @@ impl McpClient {
                 );
                 answer = asker.fail("IPCMessageSizeError", &what);
             }
-            async move { out.send(to_line(answer)).await }
+            async move { to.send(to_line(answer)).await }
         });
     }
 }

@@ -120,7 +120,7 @@ fn missing(tried: &[String]) -> IpcError {
 }
 
 /// Whether it is a file that may be executed.
-fn check(path: &Path) -> Result<(), String> {
+pub(crate) fn check(path: &Path) -> Result<(), String> {
     let metadata = fs::metadata(path).map_err(|error| error.to_string())?;
     if !metadata.is_file() {
         return Err("is no file".to_owned());

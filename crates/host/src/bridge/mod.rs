@@ -26,6 +26,8 @@ use rustix::process::Pid;
 use crate::conversation::{Step, id_in};
 use crate::schema_file::SchemaFile;
 use client::Client;
+#[cfg(feature = "model")]
+pub(crate) use executable::check as is_executable;
 pub use executable::find;
 #[cfg(feature = "spawner")]
 pub use executable::start_spawner;

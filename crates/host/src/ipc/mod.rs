@@ -6,4 +6,8 @@ mod place;
 mod session;
 
 pub(crate) use outbox::Outbox;
+#[cfg(feature = "model")]
+pub(crate) use place::Place;
+#[cfg(feature = "model")]
+pub(crate) use session::usual_directories;
 pub use session::{Session, SessionError};

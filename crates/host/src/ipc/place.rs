@@ -27,7 +27,7 @@ const YOUNG: Duration = Duration::from_secs(60);
 
 /// The directory of a session, removed when this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     directory: PathBuf,
     pub(super) socket: PathBuf,
     pub(super) schema: PathBuf,
@@ -38,7 +38,7 @@ pub(super) struct Place {
 impl Place {
     /// Makes a place in one of these directories, the first where the path of the socket is not too long.
     /// What earlier sessions left behind there is removed.
-    pub(super) fn make(bases: &[PathBuf]) -> io::Result<Self> {
+    pub(crate) fn make(bases: &[PathBuf]) -> io::Result<Self> {
         let mut last = io::Error::other("no directory is short enough for the path of a socket");
         for base in bases {
             let longest = base.as_os_str().len() + "/".len() + directory_name().len() + "/".len();
@@ -70,6 +70,19 @@ impl Place {
             return Ok(Self { directory, socket, schema, _lock: lock });
         }
         Err(io::Error::other("other sessions removed what was made"))
+    }
+
+    /// The directory itself.
+    #[cfg(all(test, feature = "model"))]
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Writes a file of this name, and gives its path.
+    #[cfg(feature = "model")]
+    pub(crate) fn write(&self, name: &str, text: &[u8]) -> io::Result<PathBuf> {
+        let path = self.directory.join(name);
+        write_file(&path, text).map(|()| path)
     }
 
     /// Keeps others from the socket. They cannot reach it before either: the directory is closed to them.

@@ -44,10 +44,7 @@ impl Session {
     /// [`SessionError`] when two toolsets have a tool of the same name, or files cannot be made in the
     /// temporary directory.
     pub fn start(toolsets: &[Toolset]) -> Result<Self, SessionError> {
-        let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let bases: Vec<_> =
-            [std::env::temp_dir()].into_iter().chain(runtime_dir).chain(["/tmp".into()]).collect();
-        Self::start_in(&bases, toolsets)
+        Self::start_in(&usual_directories(), toolsets)
     }
 
     /// The same in one of these directories, the first in which the path of a socket is not too long.
@@ -57,12 +54,13 @@ impl Session {
     /// As [`Session::start`].
     pub fn start_in(directories: &[PathBuf], toolsets: &[Toolset]) -> Result<Self, SessionError> {
         let tools = Tools::new(toolsets)?;
-        let failed = |what: &str| {
-            let what = what.to_owned();
-            move |source: io::Error| IpcError::Io { what, source }
-        };
         let place =
             Place::make(directories).map_err(failed("no directory for the socket can be made"))?;
+        Ok(Self::start_at(place, tools)?)
+    }
+
+    /// The same at this place.
+    pub(crate) fn start_at(place: Place, tools: Tools) -> Result<Self, IpcError> {
         // Counted before they are written, so that no change is missed.
         let changes = tools.changes();
         write_schema(&place.schema, &tools).map_err(failed("the schema file cannot be written"))?;
@@ -86,6 +84,12 @@ impl Session {
     /// The path of the schema file.
     pub fn schema_path(&self) -> &Path {
         &self.place.schema
+    }
+
+    /// Where it has its files.
+    #[cfg(feature = "model")]
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
     }
 
     /// How a client starts the bridge to these tools: an entry of `mcpServers`. `bridge` is the path of
@@ -152,6 +156,17 @@ impl Listening {
             Err(error) => tracing::warn!(%error, "it is not known who tried to connect"),
         }
     }
+}
+
+/// Where sessions are, the usual place first.
+pub(crate) fn usual_directories() -> Vec<PathBuf> {
+    let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    [std::env::temp_dir()].into_iter().chain(runtime_dir).chain(["/tmp".into()]).collect()
+}
+
+fn failed(what: &str) -> impl FnOnce(io::Error) -> IpcError {
+    let what = what.to_owned();
+    move |source| IpcError::Io { what, source }
 }
 
 fn write_schema(path: &Path, tools: &Tools) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! Toolsets: tools under their names, checked as they are added, and called by name.
 
+use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -118,6 +119,8 @@ impl Toolset {
 #[derive(Debug, Clone)]
 pub(crate) struct Tools {
     sets: Arc<[Toolset]>,
+    /// Without others, if anything is said.
+    only: Option<Arc<HashSet<String>>>,
 }
 
 impl Tools {
@@ -127,7 +130,7 @@ impl Tools {
     ///
     /// [`ToolValidationError`] when two of them have a tool of the same name.
     pub(crate) fn new(sets: &[Toolset]) -> Result<Self, ToolValidationError> {
-        let mut names = std::collections::HashSet::new();
+        let mut names = HashSet::new();
         for tool in sets.iter().flat_map(Toolset::names) {
             if !names.insert(tool.clone()) {
                 return Err(ToolValidationError {
@@ -136,7 +139,24 @@ impl Tools {
                 });
             }
         }
-        Ok(Self { sets: sets.into() })
+        Ok(Self { sets: sets.into(), only: None })
+    }
+
+    /// Only those of these names: others are neither shown nor called.
+    #[cfg(feature = "model")]
+    pub(crate) fn only(&self, names: &[String]) -> Self {
+        let only = names.iter().cloned().collect();
+        Self { sets: Arc::clone(&self.sets), only: Some(Arc::new(only)) }
+    }
+
+    /// The names of all tools.
+    #[cfg(feature = "model")]
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.sets.iter().flat_map(Toolset::names).filter(|name| self.has(name)).collect()
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(name))
     }
 
     /// Counts the changes from now on.
@@ -152,10 +172,10 @@ impl Tools {
 
     /// The entries of the schema file.
     pub(crate) fn entries(&self) -> Vec<Value> {
-        let mut names = std::collections::HashSet::new();
+        let mut names = HashSet::new();
         let sets = self.sets.iter().flat_map(|set| set.lock().clone());
         // Of tools of one name in two sets, which may come later, the first counts.
-        sets.filter(|known| names.insert(known.tool.name.clone()))
+        sets.filter(|known| self.has(&known.tool.name) && names.insert(known.tool.name.clone()))
             .map(|known| known.tool.entry())
             .collect()
     }
@@ -170,7 +190,8 @@ impl Tools {
         arguments: &[u8],
         call: ToolCall,
     ) -> Result<ToolOutput, ToolError> {
-        let found = self.sets.iter().find_map(|set| set.find(call.tool_name()));
+        let name = call.tool_name();
+        let found = self.sets.iter().find_map(|set| set.find(name)).filter(|_| self.has(name));
         let Some(known) = found else {
             let what = format!("there is no tool `{}`", call.tool_name());
             return Err(ToolError::of_kind("ToolNotFoundError", what));

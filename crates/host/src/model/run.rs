@@ -1,0 +1,399 @@
+//! One run of the CLI for one request: started, listened to, and ended with all it has started.
+//!
+//! Dropping a [`Run`] gives the request up: its files are gone at once, and the CLI is asked to end, and made to
+//! after [`PATIENCE`].
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use pontoon_supervise::{Child, ChildInput, ChildOutput, Command, Ladder};
+use pontoon_wire::framing::lines::Lines;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::Registered;
+use super::command::{INITIALIZE, Wish, find_cli};
+use super::control::{Control, SdkServer};
+use super::error::ModelError;
+use super::message::{CliMessage, Envelope, Event, Started};
+use super::outcome::Notes;
+use super::request::Request;
+use super::settings::{Settings, Transport};
+use crate::bridge;
+use crate::ipc::{Place, Session, usual_directories};
+use crate::protocol::IpcError;
+use crate::tools::Tools;
+
+/// How long the CLI may take to end by itself.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The longest line of the CLI's: results of tools are repeated in them.
+const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
+
+/// How many messages may wait for the CLI to read them.
+const WAITING: usize = 256;
+
+/// A running request.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// Gone once the run is finished.
+    child: Option<Child>,
+    output: ChildOutput,
+    lines: Lines,
+    /// Owns the CLI's input: dropping it ends that.
+    writing: AbortOnDropHandle<()>,
+    control: Control,
+    /// Gone once the run is finished.
+    files: Option<Files>,
+    offered: Option<Offered>,
+    output_schema: Option<Value>,
+    timeout: Option<(Instant, Duration)>,
+    notes: Notes,
+}
+
+/// What a run has on disk.
+#[derive(Debug)]
+enum Files {
+    /// The socket for bridges among it.
+    Session(Session),
+    Place(Place),
+}
+
+/// The tools that the CLI should have.
+#[derive(Debug)]
+struct Offered {
+    server: String,
+    tools: Tools,
+    names: Vec<String>,
+    /// Tools that the user does not want.
+    disallowed: Vec<String>,
+    bridge: PathBuf,
+}
+
+/// A message of the CLI's, and what it means.
+pub(super) type Said = (Value, Vec<Event>);
+
+impl Run {
+    pub(super) async fn start(
+        settings: &Settings,
+        registered: Option<Registered>,
+        request: &Request,
+        is_streamed: bool,
+    ) -> Result<Self, ModelError> {
+        settings.check()?;
+        let timeout = settings.timeout.map(|after| (Instant::now() + after, after));
+        let registered = filtered(registered, request)?;
+        let cli = find_cli(settings.cli.as_deref())?;
+        let bridge = bridge::find(settings.bridge.as_deref())?;
+        let failed = |what: &str| {
+            let what = what.to_owned();
+            move |source: io::Error| IpcError::Io { what, source }
+        };
+        let place = Place::make(&usual_directories())
+            .map_err(failed("no directory for the files of the request can be made"))?;
+        let (to_cli, for_cli) = mpsc::channel(WAITING);
+        let (files, server, offered) = match registered {
+            None => (Files::Place(place), None, None),
+            Some(registered) => {
+                let is_sdk = registered.transport()? == Transport::Sdk;
+                let Registered { tools, options } = registered;
+                let sdk = is_sdk.then(|| SdkServer::new(&options.server_name, &tools, &to_cli));
+                let files = match is_sdk {
+                    true => Files::Place(place),
+                    false => Files::Session(Session::start_at(place, tools.clone())?),
+                };
+                let offered = Offered {
+                    names: tools.names(),
+                    tools,
+                    server: options.server_name.clone(),
+                    disallowed: settings.disallowed_tools.clone(),
+                    bridge: bridge.clone(),
+                };
+                (files, sdk, Some((offered, options)))
+            }
+        };
+        let entry = offered.as_ref().map(|(offered, options)| {
+            (offered.server.as_str(), files.entry(&bridge, &offered.server, options.always_load))
+        });
+        let wish = Wish { settings, request, server: entry, is_streamed };
+        let command = Command {
+            args: wish
+                .arguments(files.place())
+                .map_err(failed("the files of the request cannot be written"))?,
+            env: settings.environment.variables(),
+            directory: Some(
+                settings
+                    .working_directory
+                    .as_ref()
+                    .map_or_else(std::env::current_dir, std::path::absolute)
+                    .map_err(failed("the working directory is not known"))?,
+            ),
+            trusted: true,
+            ..Command::new(cli)
+        };
+        let opening = wish.opening().map(|message| Bytes::from(format!("{message}\n")));
+        let mut child = start_child(bridge, &command).await?;
+        let (input, output) = child.take_streams().expect("it was just started");
+        let writing = tokio::spawn(write(input, opening.into(), for_cli));
+        Ok(Self {
+            child: Some(child),
+            output,
+            lines: Lines::new(MAX_LINE_BYTES),
+            writing: AbortOnDropHandle::new(writing),
+            control: Control::new(to_cli, server, settings.permission.clone()),
+            files: Some(files),
+            offered: offered.map(|(offered, _)| offered),
+            output_schema: request.output_schema.clone(),
+            timeout,
+            notes: Notes::default(),
+        })
+    }
+
+    /// The next message of the CLI's. The last one has [`Event::Done`].
+    ///
+    /// # Errors
+    ///
+    /// [`ModelError`] when there will be no result. The run has to be finished then.
+    pub(super) async fn next(&mut self) -> Result<Said, ModelError> {
+        let Some((deadline, after)) = self.timeout else { return self.listen().await };
+        match tokio::time::timeout_at(deadline, self.listen()).await {
+            Ok(said) => said,
+            Err(_) => {
+                Err(ModelError::Timeout { after, diagnosis: self.notes.diagnosis(self.stderr()) })
+            }
+        }
+    }
+
+    async fn listen(&mut self) -> Result<Said, ModelError> {
+        loop {
+            while let Some(line) = self.lines.next_line() {
+                let Ok(line) = line else {
+                    return Err(
+                        self.cli_error("the CLI wrote a line of more than 64 MiB".to_owned())
+                    );
+                };
+                if let Some(said) = self.take(&line).await? {
+                    return Ok(said);
+                }
+            }
+            let read = self.output.read_buf(self.lines.buffer()).await;
+            if read.unwrap_or(0) == 0 {
+                return Err(self.ended().await);
+            }
+        }
+    }
+
+    /// Takes a line. Questions of the CLI are answered and not passed on.
+    async fn take(&mut self, line: &[u8]) -> Result<Option<Said>, ModelError> {
+        let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(line) else {
+            // Something that the CLI has started may write there too.
+            self.notes.unknown_messages += u64::from(!line.trim_ascii().is_empty());
+            return Ok(None);
+        };
+        match (envelope.kind.as_str(), envelope.request_id, envelope.request) {
+            ("control_request", Some(id), Some(request)) => self.control.answer(&id, request).await,
+            ("control_cancel_request", Some(id), _) => self.control.withdraw(&id),
+            ("control_response", ..) => self.answered(line)?,
+            _ => {
+                let message = serde_json::from_slice(line).expect("it was read just above");
+                let events = self.events(&message)?;
+                return Ok(Some((message, events)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// An answer to what we have asked.
+    fn answered(&self, line: &[u8]) -> Result<(), ModelError> {
+        let answer: Value = serde_json::from_slice(line).expect("it was read by the caller");
+        let response = &answer["response"];
+        if response["request_id"] == INITIALIZE && response["subtype"] == "error" {
+            let why = response["error"].as_str().unwrap_or("it does not say why");
+            return Err(self.cli_error(format!("the CLI refuses to begin: {why}")));
+        }
+        Ok(())
+    }
+
+    fn events(&mut self, message: &Value) -> Result<Vec<Event>, ModelError> {
+        let events = match CliMessage::read(message) {
+            CliMessage::Started(started) => {
+                self.offered.iter().try_for_each(|offered| offered.check(&started))?;
+                vec![Event::Started(started)]
+            }
+            CliMessage::Events(events) => events,
+            CliMessage::Result(result) => {
+                let schema = self.output_schema.as_ref();
+                vec![Event::Done(Box::new(self.notes.outcome(result, schema, self.stderr())?))]
+            }
+            CliMessage::Unknown => {
+                self.notes.unknown_messages += 1;
+                Vec::new()
+            }
+        };
+        events.iter().for_each(|event| self.notes.take(event));
+        Ok(events)
+    }
+
+    /// The CLI has closed its output before it had a result.
+    async fn ended(&self) -> ModelError {
+        let Some(child) = &self.child else {
+            return self.cli_error("the CLI has ended".to_owned());
+        };
+        match tokio::time::timeout(PATIENCE, child.exited()).await {
+            Ok(exit) => self.cli_error(format!("the CLI ended without a result: {exit}")),
+            Err(_) => self.cli_error("the CLI closed its output without a result".to_owned()),
+        }
+    }
+
+    fn cli_error(&self, what: String) -> ModelError {
+        ModelError::Cli { what, diagnosis: self.notes.diagnosis(self.stderr()) }
+    }
+
+    fn stderr(&self) -> Vec<String> {
+        self.child.as_ref().map(|child| child.complaints().last_lines()).unwrap_or_default()
+    }
+
+    /// Ends the run and waits until nothing is left of it. A CLI that has had its say is given time to end by
+    /// itself.
+    pub(super) async fn finish(mut self, is_done: bool) {
+        self.writing.abort();
+        let after_close = if is_done { PATIENCE } else { Duration::ZERO };
+        let ladder = Ladder { after_close, after_terminate: PATIENCE };
+        if let Some(child) = self.child.take() {
+            let mut last_words = [0; 4096];
+            // It may be about to say more, and cannot end before it has.
+            let drain = async {
+                while self.output.read(&mut last_words).await.is_ok_and(|read| read > 0) {}
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                _ = child.stop(&ladder) => {}
+                () = drain => {}
+            }
+        }
+        if let Some(Files::Session(session)) = self.files.take() {
+            session.stop().await;
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if let (Some(child), Ok(_)) = (&self.child, Handle::try_current()) {
+            child.end_within(PATIENCE);
+        }
+    }
+}
+
+impl Files {
+    fn place(&self) -> &Place {
+        match self {
+            Self::Session(session) => session.place(),
+            Self::Place(place) => place,
+        }
+    }
+
+    /// The entry of the server in the configuration of the CLI.
+    fn entry(&self, bridge: &std::path::Path, server: &str, always_load: bool) -> Value {
+        let mut entry = match self {
+            Self::Session(session) => session.mcp_server_config(bridge),
+            Self::Place(_) => serde_json::json!({"type": "sdk", "name": server}),
+        };
+        if always_load {
+            entry["alwaysLoad"] = true.into();
+        }
+        entry
+    }
+}
+
+impl Offered {
+    /// The CLI goes on without tools that it cannot reach, and says nothing but this.
+    fn check(&self, started: &Started) -> Result<(), IpcError> {
+        let server = &self.server;
+        let hint = format!(
+            "; the bridge is `{}`, and the CLI tells more with `--debug-file FILE` in `extra_args`",
+            self.bridge.display()
+        );
+        let refuse = |what: String| Err(IpcError::BridgeStartup(what + &hint));
+        match started.servers.iter().find(|(name, _)| name == server) {
+            None => return refuse(format!("the CLI has dropped the server `{server}`")),
+            Some((_, status)) if status != "connected" => {
+                return refuse(format!(
+                    "the CLI has no connection to the server `{server}`: {status}"
+                ));
+            }
+            Some(_) => {}
+        }
+        // Tools that were removed since then are not missed.
+        let still = self.tools.names();
+        let is_missing = |name: &&String| {
+            let full = format!("mcp__{server}__{name}");
+            let is_unwanted = || {
+                self.disallowed
+                    .iter()
+                    .any(|rule| *rule == full || full.starts_with(&format!("{rule}__")))
+            };
+            still.contains(name) && !started.tools.contains(&full) && !is_unwanted()
+        };
+        let missing: Vec<_> = self.names.iter().filter(is_missing).cloned().collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        refuse(format!(
+            "the CLI does not have these tools of the server `{server}`: {}",
+            missing.join(", ")
+        ))
+    }
+}
+
+/// The tools that the request wants.
+fn filtered(
+    registered: Option<Registered>,
+    request: &Request,
+) -> Result<Option<Registered>, ModelError> {
+    let Some(wanted) = &request.tools else { return Ok(registered) };
+    if wanted.is_empty() {
+        return Ok(None);
+    }
+    let Some(Registered { tools, options }) = registered else {
+        return Err(ModelError::ToolsetNotRegistered { requested: wanted.clone() });
+    };
+    let available = tools.names();
+    let missing: Vec<_> = wanted.iter().filter(|name| !available.contains(name)).cloned().collect();
+    if !missing.is_empty() {
+        return Err(ModelError::ToolNotFound { missing, available });
+    }
+    Ok(Some(Registered { tools: tools.only(wanted), options }))
+}
+
+async fn start_child(bridge: PathBuf, command: &Command) -> Result<Child, ModelError> {
+    // It waits for a process to begin.
+    let starting = tokio::task::spawn_blocking(move || bridge::start_spawner(&bridge)).await;
+    let starting =
+        starting.map_err(|_| IpcError::BridgeStartup("the runtime is ending".to_owned()))??;
+    let spawner = starting.attach().map_err(|source| IpcError::Io {
+        what: "the process that starts the CLI cannot be reached".to_owned(),
+        source,
+    })?;
+    Ok(spawner.spawn(command).await?)
+}
+
+/// Writes to the CLI until it is gone.
+async fn write(mut input: ChildInput, opening: Vec<Bytes>, mut more: mpsc::Receiver<Bytes>) {
+    for message in opening {
+        if input.write_all(&message).await.is_err() {
+            return;
+        }
+    }
+    while let Some(message) = more.recv().await {
+        if input.write_all(&message).await.is_err() {
+            return;
+        }
+    }
+}
