@@ -6,6 +6,7 @@ mod faults;
 mod frames;
 mod other_parents;
 mod session;
+mod signals;
 
 use std::path::Path;
 use std::process::Command;

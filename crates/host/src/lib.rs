@@ -47,7 +47,7 @@ mod schema_file;
 mod tools;
 
 #[cfg(feature = "tools")]
-pub use ipc::{Session, SessionError};
+pub use ipc::{Session, SessionError, clean_up_on_signals};
 #[cfg(feature = "tools")]
 pub use mcp::{ServeError, serve, serve_stdio};
 pub use protocol::IpcError;

@@ -4,6 +4,7 @@ mod connection;
 mod outbox;
 mod place;
 mod session;
+mod signals;
 
 pub(crate) use outbox::Outbox;
 #[cfg(feature = "model")]
@@ -11,3 +12,4 @@ pub(crate) use place::Place;
 #[cfg(feature = "model")]
 pub(crate) use session::usual_directories;
 pub use session::{Session, SessionError};
+pub use signals::clean_up_on_signals;

@@ -1,15 +1,18 @@
 //! Where a session has its socket and its schema file: a directory of its own, for its owner only.
 //!
-//! The session holds a lock in it as long as it lives, also if its program is killed. What has no such lock
-//! was left behind, and the next session removes it. A socket that answers says nothing: it may not listen yet.
+//! The session holds a lock on it as long as it lives. A directory that nothing has locked was left behind, and
+//! the next session removes it. A socket that answers says nothing: it may not listen yet. The lock is on the
+//! directory itself, so there is nothing to delete by which a live one would look dead, and systemd's
+//! cleaner of temporary files leaves it alone.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 use uuid::Uuid;
 
@@ -20,10 +23,8 @@ use crate::protocol::{
 /// The longest path of a socket, of the systems that have the least.
 const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 
-const LOCK: &str = "lock";
-
-/// A directory without a lock may be one whose session is just beginning.
-const YOUNG: Duration = Duration::from_secs(60);
+/// The directories of this process, for a signal that ends it.
+static LIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// The directory of a session, removed when this is dropped.
 #[derive(Debug)]
@@ -55,16 +56,24 @@ impl Place {
     }
 
     fn make_in(base: &Path) -> io::Result<Self> {
-        // Another session's sweep may take a new directory for an old one before it has its lock.
-        for _ in 0..10 {
+        // Another session's sweep may take a new directory for an old one before it is locked.
+        for _ in 0..100 {
             let directory = base.join(directory_name());
-            DirBuilder::new().mode(0o700).create(&directory)?;
-            let Ok(lock) = create(&directory.join(LOCK)) else { continue };
-            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err()
-                || lock.metadata()?.nlink() == 0
             {
-                continue;
+                // Made under the lock, so that one that is made while a signal ends the process waits for that.
+                let mut live = live();
+                DirBuilder::new().mode(0o700).create(&directory)?;
+                live.push(directory.clone());
             }
+            let locked = lock(&directory);
+            if locked.is_err() {
+                let _ = fs::remove_dir(&directory);
+            }
+            let Ok(Some(lock)) = locked else {
+                forget(&directory);
+                locked?;
+                continue;
+            };
             let schema = format!("{SCHEMA_FILE_PREFIX}{}.json", Uuid::new_v4().simple());
             let (socket, schema) = (directory.join(socket_name()), directory.join(schema));
             return Ok(Self { directory, socket, schema, _lock: lock });
@@ -95,7 +104,26 @@ impl Drop for Place {
     fn drop(&mut self) {
         // The schema file may just be written anew. What cannot be removed, the next session tries again.
         let _ = remove(&self.directory).or_else(|_| remove(&self.directory));
+        forget(&self.directory);
     }
+}
+
+/// Removes the directories of all sessions of this process, which ends now: no other can be made any more.
+pub(super) fn remove_all() {
+    let live = live();
+    for directory in &*live {
+        // A session that just begins may put something into it meanwhile.
+        let _ = (0..10).find(|_| remove(directory).is_ok() || !directory.exists());
+    }
+    std::mem::forget(live);
+}
+
+fn live() -> MutexGuard<'static, Vec<PathBuf>> {
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn forget(directory: &Path) {
+    live().retain(|other| other != directory);
 }
 
 /// Writes a file for its owner only, whole, also where one is.
@@ -139,43 +167,38 @@ pub(super) fn sweep(base: &Path) {
         let is_ours = entry.file_name().to_str().is_some_and(|name| {
             name.starts_with(SOCKET_FILE_PREFIX) && !name.ends_with(SOCKET_FILE_SUFFIX)
         });
-        // Its lock is ours until it is gone: a session that begins there meanwhile finds it locked.
-        if is_ours && let Ok(Some(_lock)) = left_behind(&entry.path()) {
+        // It is locked until it is gone: a session that just begins there finds it so, and takes another.
+        if is_ours && let Ok(Some(_lock)) = lock(&entry.path()) {
             let _ = remove(&entry.path());
         }
     }
 }
 
-/// The lock of a directory that no session holds, taken.
-fn left_behind(directory: &Path) -> io::Result<Option<File>> {
-    let metadata = fs::symlink_metadata(directory)?;
-    if !metadata.is_dir() || metadata.uid() != geteuid().as_raw() {
-        return Ok(None);
-    }
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    let lock = directory.join(LOCK);
-    let opened = match OpenOptions::new().read(true).custom_flags(flags).open(&lock) {
-        // It ended before it had one, or is just beginning.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let age = SystemTime::now().duration_since(metadata.modified()?);
-            if age.is_ok_and(|age| age > YOUNG) { create(&lock)? } else { return Ok(None) }
-        }
+/// Locks the directory of a session, if it is ours, there, and not locked.
+fn lock(directory: &Path) -> io::Result<Option<File>> {
+    let flags = (OFlags::NOFOLLOW | OFlags::DIRECTORY).bits().cast_signed();
+    let opened = match OpenOptions::new().read(true).custom_flags(flags).open(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };
-    Ok(flock(&opened, FlockOperation::NonBlockingLockExclusive).is_ok().then_some(opened))
+    match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => return Ok(None),
+        locked => locked?,
+    }
+    // It may have been removed before it was locked.
+    let (of_lock, of_path) = (opened.metadata()?, fs::symlink_metadata(directory));
+    let is_there =
+        of_path.is_ok_and(|path| path.ino() == of_lock.ino() && path.dev() == of_lock.dev());
+    Ok((is_there && of_lock.uid() == geteuid().as_raw()).then_some(opened))
 }
 
 /// Removes the directory of a session. It has no folders in it.
 fn remove(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)?.flatten() {
-        // The lock goes last: until then nothing else looks at the rest.
-        if entry.file_name() != LOCK {
-            fs::remove_file(entry.path())?;
+        match fs::remove_file(entry.path()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
         }
-    }
-    match fs::remove_file(directory.join(LOCK)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
     }
     fs::remove_dir(directory)
 }
@@ -192,11 +215,11 @@ mod tests {
         fs::metadata(path).unwrap().mode() & 0o777
     }
 
-    /// What a killed program leaves: everything but the lock's holder.
+    /// What a killed program leaves.
     fn leave_behind(base: &Path) -> PathBuf {
         let directory = base.join(directory_name());
         fs::create_dir(&directory).unwrap();
-        for name in [LOCK, "claudecode_ipc_1.sock", "claudecode_ipc_schema_1.json"] {
+        for name in ["claudecode_ipc_1.sock", "claudecode_ipc_schema_1.json"] {
             fs::write(directory.join(name), "").unwrap();
         }
         directory
@@ -228,10 +251,33 @@ mod tests {
     }
 
     #[test]
+    fn a_live_one_has_nothing_to_delete_by_which_it_would_look_dead() {
+        let base = tempfile::tempdir().unwrap();
+        let place = make(base.path());
+        write_file(&place.schema, b"[]").unwrap();
+        // A cleaner of temporary files.
+        fs::read_dir(&place.directory)
+            .unwrap()
+            .for_each(|entry| fs::remove_file(entry.unwrap().path()).unwrap());
+        drop(make(base.path()));
+        assert!(place.directory.exists());
+        write_file(&place.schema, b"[]").unwrap();
+        let directory = place.directory.clone();
+        drop(place);
+        assert!(!directory.exists());
+    }
+
+    #[test]
+    fn one_that_was_killed_as_it_began_goes_at_once() {
+        let base = tempfile::tempdir().unwrap();
+        fs::create_dir(base.path().join(directory_name())).unwrap();
+        drop(make(base.path()));
+        assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
+    }
+
+    #[test]
     fn what_is_not_a_session_is_left_alone() {
         let base = tempfile::tempdir().unwrap();
-        let beginning = base.path().join("claudecode_ipc_new");
-        fs::create_dir(&beginning).unwrap();
         let socket = base.path().join("claudecode_ipc_1.sock");
         fs::write(&socket, "").unwrap();
         let link = base.path().join("claudecode_ipc_link");
@@ -239,7 +285,7 @@ mod tests {
         let strange = leave_behind(base.path());
         fs::create_dir(strange.join("claudecode_ipc_folder")).unwrap();
         drop(make(base.path()));
-        assert!(beginning.exists() && socket.exists() && link.exists() && strange.exists());
+        assert!(socket.exists() && link.exists() && strange.exists());
     }
 
     #[test]
