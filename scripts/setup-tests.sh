@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the interop and conformance tests need: SDKs of other languages, Node 22, real servers.
+# Installs what the interop and conformance tests need: SDKs of other languages, Node 22, real servers,
+# and Claude Code.
 #
 #   scripts/setup-tests.sh                 everything
 #   scripts/setup-tests.sh ts-v1 node22    only these
@@ -19,7 +20,8 @@ main() {
     local name pins key directory
     if [ $# -eq 0 ]; then
         cd "$installs"
-        set -- *
+        # Older versions of Claude Code run with this Node.
+        set -- node22 *
     fi
     mkdir -p "$cache"
     # Two runs at once would install into the same directory.
@@ -90,6 +92,42 @@ install_node() {
             echo "node $("$node" --version)"
         fi
     done
+    if [ "$(basename "$(dirname "$pins")")" = claude ]; then
+        link_claude "$directory"
+    fi
+}
+
+# Each pinned version of Claude Code becomes bin/claude-VERSION: newer ones are a program, of which there
+# is one per platform, older ones are a script for Node.
+link_claude() {
+    local directory=$1 node=$cache/node22/bin/node platform version program said
+    case $(uname -s)-$(uname -m) in
+        Linux-x86_64) platform=linux-x64 ;;
+        Linux-aarch64 | Linux-arm64) platform=linux-arm64 ;;
+        *) platform=$(uname -s)-$(uname -m) ;;
+    esac
+    mkdir -p "$directory/bin"
+    for version in $(sed -nE 's/^ *"claude-([0-9.]+)(-linux-[a-z0-9]+)?":.*/\1/p' "$directory/package.json" | sort -u); do
+        program=$directory/bin/claude-$version
+        if [ -f "$directory/node_modules/claude-$version/cli.js" ]; then
+            if [ ! -x "$node" ]; then
+                echo "Claude Code $version needs Node: run scripts/setup-tests.sh node22 claude" >&2
+                return 1
+            fi
+            printf '#!/bin/sh\nexec "%s" "%s" "$@"\n' "$node" "$directory/node_modules/claude-$version/cli.js" >"$program"
+            chmod 755 "$program"
+        elif [ -x "$directory/node_modules/claude-$version-$platform/claude" ]; then
+            ln -sfn "../node_modules/claude-$version-$platform/claude" "$program"
+        else
+            # npm says nothing about an optional package that it could not get.
+            echo "Claude Code $version for $platform could not be had from npm, or is not made for this platform" >&2
+            return 1
+        fi
+        # Without a home of its own it would write into the user's.
+        said=$(env -i PATH="$PATH" HOME="$directory/home" "$program" --version)
+        echo "$said"
+    done
+    rm -rf "$directory/home"
 }
 
 main "$@"

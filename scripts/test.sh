@@ -6,7 +6,7 @@
 #   scripts/test.sh lint unit          only these parts, in this order
 #   scripts/test.sh soak --long        ten times as many calls as CI makes
 #
-# Parts: lint macos unit smoke stress soak fuzz conformance interop office browser deploy deny
+# Parts: lint macos unit smoke stress soak fuzz conformance interop office browser claude deploy deny
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -16,7 +16,7 @@ soak_calls=20000
 main() {
     case " $* " in *" --long "*) soak_calls=200000 ;; esac
     if [ $# -eq 0 ]; then
-        set -- lint macos unit smoke stress soak fuzz conformance interop office browser deploy deny
+        set -- lint macos unit smoke stress soak fuzz conformance interop office browser claude deploy deny
     fi
     local part started
     for part; do
@@ -91,6 +91,14 @@ run_browser() {
     install_program chromium chromium PONTOON_CHROMIUM
     cargo build --release --locked
     python3 tests/interop/browser.py --pontoon "$target/release/pontoon"
+}
+
+# Functions of a program as tools of the real Claude Code CLI, four versions of it, whose model is a script
+# on loopback.
+run_claude() {
+    ./scripts/setup-tests.sh node22 claude
+    PONTOON_CLAUDE=${PONTOON_TEST_CACHE:-$HOME/.cache/pontoon-test}/claude/bin \
+        cargo test --release --locked -p pontoon-tests --test all -- claude:: --nocapture
 }
 
 # What deploy/ ships: looked at point by point, and real nginx before three replicas.

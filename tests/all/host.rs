@@ -21,10 +21,10 @@ use tokio::sync::Barrier;
 
 use crate::binaries;
 
-const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// This process as a program with tools, in a temporary directory of its own.
-struct Program {
+pub(crate) struct Program {
     session: Option<Session>,
     tools: Toolset,
     place: tempfile::TempDir,
@@ -32,7 +32,7 @@ struct Program {
 }
 
 impl Program {
-    fn start(tools: &Toolset) -> Self {
+    pub(crate) fn start(tools: &Toolset) -> Self {
         let runtime = Runtime::new().unwrap();
         // Short enough for the path of a socket.
         let place = tempfile::Builder::new().prefix("ph").tempdir_in("/tmp").unwrap();
@@ -43,7 +43,7 @@ impl Program {
         Self { session: Some(session), tools: tools.clone(), place, runtime }
     }
 
-    fn session(&self) -> &Session {
+    pub(crate) fn session(&self) -> &Session {
         self.session.as_ref().expect("it has not ended")
     }
 
@@ -53,13 +53,13 @@ impl Program {
     }
 
     /// Ends the session.
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         let session = self.session.take().expect("it has not ended");
         self.runtime.block_on(session.stop());
     }
 
     /// What is left in its directory.
-    fn files(&self) -> usize {
+    pub(crate) fn files(&self) -> usize {
         std::fs::read_dir(self.place.path()).unwrap().count()
     }
 }

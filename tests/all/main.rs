@@ -6,6 +6,7 @@
 
 mod access;
 mod children;
+mod claude;
 mod cli;
 mod deadline;
 mod disk;

@@ -5,6 +5,7 @@
 //! it is only ever called from tests.
 //!
 //! - [`rig`] starts `pontoon serve` and fails the test if anything is left behind.
+//! - [`claude`] is the real Claude Code command, with a model that is a script.
 //! - [`client`] speaks HTTP/1.1 and both eras of the protocol, down to single bytes.
 //! - [`cgroup`] is one with a limit on memory.
 //! - [`disk`] is a small one, to be filled.
@@ -14,6 +15,7 @@
 //! - [`transcript`] reads and plays the conversations under `tests/transcripts`.
 
 pub mod cgroup;
+pub mod claude;
 pub mod client;
 pub mod disk;
 pub mod metrics;

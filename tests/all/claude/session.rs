@@ -1,0 +1,130 @@
+//! A session, and the command as anybody starts it, with `pontoon ipc` in its configuration.
+
+use std::sync::mpsc::{Sender, channel};
+
+use pontoon_host::Tool;
+use pontoon_tests::claude::{Claude, NEWEST};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::{check_results, in_every_version, message, text, tools, turns};
+use crate::binaries;
+use crate::host::{Program, SOON};
+
+in_every_version!(tools_are_listed_and_called_and_their_answers_arrive);
+
+fn tools_are_listed_and_called_and_their_answers_arrive(version: &str) {
+    let Some(claude) = Claude::of_version(version, &turns()) else { return };
+    let mut program = Program::start(&tools());
+    let messages = claude.run(&server(&program));
+    let start = message(&messages, "system");
+    assert_eq!(start["subtype"], "init", "{start}");
+    assert_eq!(start["mcp_servers"][0]["status"], "connected", "{start}");
+    let listed = start["tools"].as_array().unwrap();
+    for name in ["add", "fails", "picture", "meet"] {
+        assert!(listed.contains(&json!(format!("mcp__mine__{name}"))), "{listed:?}");
+    }
+    check_results(claude.api());
+    let end = message(&messages, "result");
+    assert_eq!(end["result"], "That is all.", "{end}");
+    claude.leaves_no_process();
+    program.end();
+    assert_eq!(program.files(), 0);
+}
+
+#[test]
+fn a_bridge_that_is_killed_costs_one_call() {
+    let script = json!([
+        [{"id": "watched", "tool": "mcp__mine__watched", "input": {}}],
+        [{"id": "sum", "tool": "mcp__mine__add", "input": {"a": 1, "b": 2}}],
+        "done",
+    ]);
+    let Some(claude) = Claude::of_version(NEWEST, &script) else { return };
+    let (tells, hears) = channel();
+    let tools = tools();
+    tools.add(watched(tells)).unwrap();
+    let program = Program::start(&tools);
+    let conversation = claude.start(&server(&program));
+    assert_eq!(hears.recv_timeout(SOON), Ok("began"));
+    let bridge = binaries().pontoon.canonicalize().unwrap();
+    let processes = claude.processes();
+    let bridges = processes.iter().filter(|it| it.program().as_ref() == Some(&bridge));
+    let [bridge] = bridges.collect::<Vec<_>>()[..] else { panic!("not one: {processes:?}") };
+    let pid = Pid::from_raw(bridge.pid.try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    assert_eq!(hears.recv_timeout(SOON), Ok("dropped"));
+    conversation.finish();
+    assert_eq!(claude.api().tool_result("watched")["is_error"], true);
+    assert_eq!(text(&claude.api().tool_result("sum")), "3");
+    claude.leaves_no_process();
+}
+
+#[test]
+fn a_tool_that_is_added_reaches_the_model() {
+    // The command lists the tools anew while the conversation goes on, so it has a few turns for it.
+    let grow = json!([{"tool": "mcp__mine__grow", "input": {}}]);
+    let add = json!([{"tool": "mcp__mine__add", "input": {"a": 1, "b": 2}}]);
+    let script = json!([grow, add, add, add, add, add, add, add, "done"]);
+    let Some(claude) = Claude::of_version(NEWEST, &script) else { return };
+    let tools = tools();
+    let grown = tools.clone();
+    let grow = Tool::new("grow", move |(), _| {
+        grown.add(Tool::new("late", |(), _| async {})).unwrap();
+        async { "it has grown" }
+    });
+    tools.add(grow).unwrap();
+    let program = Program::start(&tools);
+    let mut server = server(&program);
+    // Else the model sees names only, and asks for the rest.
+    server["alwaysLoad"] = json!(true);
+    let messages = claude.run(&server);
+    let listed = message(&messages, "system")["tools"].clone();
+    assert!(!listed.as_array().unwrap().contains(&json!("mcp__mine__late")), "{listed}");
+    let offered = claude.api().offered_tools();
+    assert!(offered.iter().any(|name| name == "mcp__mine__late"), "{offered:?}");
+}
+
+#[test]
+fn a_call_that_takes_too_long_for_the_client_ends_in_the_program() {
+    let script = json!([
+        [{"id": "watched", "tool": "mcp__mine__watched", "input": {}}],
+        [{"id": "sum", "tool": "mcp__mine__add", "input": {"a": 1, "b": 2}}],
+        "done",
+    ]);
+    let Some(claude) = Claude::of_version(NEWEST, &script) else { return };
+    let (tells, hears) = channel();
+    let tools = tools();
+    tools.add(watched(tells)).unwrap();
+    let program = Program::start(&tools);
+    let mut server = server(&program);
+    server["timeout"] = json!(1000);
+    let conversation = claude.start(&server);
+    assert_eq!(hears.recv_timeout(SOON), Ok("began"));
+    assert_eq!(hears.recv_timeout(SOON), Ok("dropped"));
+    conversation.finish();
+    let watched = claude.api().tool_result("watched");
+    assert!(text(&watched).contains("timed out"), "{watched}");
+    assert_eq!(text(&claude.api().tool_result("sum")), "3");
+}
+
+/// How the command starts the bridge.
+fn server(program: &Program) -> Value {
+    program.session().mcp_server_config(&binaries().pontoon)
+}
+
+/// A tool that tells when a call begins, never answers, and tells when it is given up.
+fn watched(tells: Sender<&'static str>) -> Tool {
+    struct Guard(Sender<&'static str>);
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            let _ = self.0.send("dropped");
+        }
+    }
+    Tool::new("watched", move |(), _| {
+        let guard = Guard(tells.clone());
+        async move {
+            let _ = guard.0.send("began");
+            std::future::pending::<()>().await;
+        }
+    })
+}
