@@ -86,7 +86,7 @@ struct Size {
 }
 
 /// Tools of every kind.
-fn tools() -> Toolset {
+pub(crate) fn tools() -> Toolset {
     let together = Arc::new(Barrier::new(2));
     let tools = [
         Tool::new("echo", |Text { text }, _| async move { text }).description("Says it again."),

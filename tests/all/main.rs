@@ -36,6 +36,7 @@ mod shutdown;
 mod soak;
 mod spares;
 mod sse;
+mod stand_in;
 mod stateful;
 mod storage;
 mod stress;
