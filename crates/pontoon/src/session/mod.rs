@@ -11,6 +11,7 @@ mod kept;
 mod known;
 mod learn;
 pub mod legacy;
+mod lists;
 pub mod memory;
 pub mod personal;
 pub mod stream;

@@ -1,0 +1,157 @@
+//! What one child tells of itself: its capabilities, its instructions, and its lists to their ends.
+//!
+//! How the child was opened is for `learn` to say.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use pontoon_wire::{Era, Message, Rewrite, Slot, json, method};
+use serde_json::value::RawValue;
+
+use super::catalog::Facts;
+use super::learn::LearnError;
+use crate::back::children::{modern_request, now, own_request_with};
+use crate::back::link::Purpose;
+use crate::back::live::Live;
+use crate::back::mailbox::Heard;
+use crate::call::list_member;
+
+/// How many pages of a list are read: a server that never ends one is wrong.
+const MAX_PAGES: usize = 1000;
+
+impl Facts {
+    /// The same without the folders of the child that told them: they are gone by the time anyone
+    /// reads them, and servers do like to tell where they work.
+    pub(super) fn without_paths(self, live: &Live) -> Self {
+        let temporary = live.temporary_directory();
+        self.without_path(live.directory(), ".").without_path(temporary, "/tmp")
+    }
+
+    fn without_path(mut self, directory: Option<&Path>, instead: &str) -> Self {
+        let Some(directory) = directory.and_then(Path::to_str) else { return self };
+        let directory = pontoon_wire::quoted(directory);
+        let written = directory.trim_matches('"');
+        let forget = |raw: &mut Box<RawValue>| {
+            if raw.get().contains(written)
+                && let Ok(without) = RawValue::from_string(raw.get().replace(written, instead))
+            {
+                *raw = without;
+            }
+        };
+        self.instructions.iter_mut().for_each(forget);
+        self.lists.values_mut().flatten().for_each(forget);
+        self
+    }
+}
+
+/// What a child offers that said this as it was opened.
+pub(super) async fn learn_lists(
+    live: &Live,
+    hello: &[u8],
+    server_info: Option<&[u8]>,
+) -> Result<Facts, LearnError> {
+    let capabilities = json::find(hello, "capabilities").unwrap_or(b"{}");
+    let mut facts = Facts {
+        capabilities: raw(capabilities)?,
+        server_info: server_info.map(raw).transpose()?,
+        instructions: json::find(hello, "instructions").map(raw).transpose()?,
+        lists: HashMap::new(),
+        hints: HashMap::new(),
+    };
+    for (list, capability) in [
+        (method::LIST_TOOLS, "tools"),
+        (method::LIST_PROMPTS, "prompts"),
+        (method::LIST_RESOURCES, "resources"),
+        (method::LIST_TEMPLATES, "resources"),
+    ] {
+        if json::find(capabilities, capability).is_some() {
+            learn_list(live, list, &mut facts).await?;
+        }
+    }
+    Ok(facts)
+}
+
+/// Reads all pages of a list.
+async fn learn_list(live: &Live, list: &str, facts: &mut Facts) -> Result<(), LearnError> {
+    let member = list_member(list).unwrap_or_default();
+    let mut items = Vec::new();
+    let mut cursor: Option<Bytes> = None;
+    for _ in 0..MAX_PAGES {
+        let params = cursor.as_ref().map_or_else(
+            || "{}".to_owned(),
+            |cursor| format!("{{\"cursor\":{}}}", String::from_utf8_lossy(cursor)),
+        );
+        let page = match ask(live, list, &params).await {
+            Ok(page) => page,
+            // A server may lack a list that its capabilities promise; then it is empty.
+            Err(LearnError::Refused(_)) if cursor.is_none() => break,
+            Err(LearnError::Slow(why)) => return Err(LearnError::Slow(why)),
+            Err(why) => return Err(LearnError::Failed(format!("{list}: {why}"))),
+        };
+        let result = page.raw(Slot::Result).unwrap_or(b"{}");
+        let array = json::find(result, member).unwrap_or(b"[]");
+        for range in json::elements(array, 0..array.len()) {
+            items.push(raw(&array[range])?);
+        }
+        note_hints(&page, list, facts);
+        let next = page.copy(Slot::NextCursor).filter(|next| next.as_ref() != b"null");
+        if next.is_none() || next == cursor {
+            break;
+        }
+        cursor = next;
+    }
+    facts.lists.insert(list.to_owned(), items);
+    Ok(())
+}
+
+/// Keeps the strictest of the caching hints on a list's pages.
+fn note_hints(page: &Message, list: &str, facts: &mut Facts) {
+    let ttl = page.raw(Slot::TtlMs).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok());
+    let scope = page.string(Slot::CacheScope).map(|scope| scope.into_owned());
+    let (ttl, scope) = (ttl.unwrap_or(0), scope.unwrap_or_else(|| "private".to_owned()));
+    let hints = facts.hints.entry(list.to_owned()).or_insert_with(|| (ttl, scope.clone()));
+    hints.0 = hints.0.min(ttl);
+    if scope == "private" {
+        hints.1 = scope;
+    }
+}
+
+fn raw(text: &[u8]) -> Result<Box<RawValue>, LearnError> {
+    RawValue::from_string(String::from_utf8_lossy(text).into_owned())
+        .map_err(|error| LearnError::Failed(error.to_string()))
+}
+
+/// Asks a throw-away child, and gives its result or the reason why there is none.
+pub(super) async fn ask(live: &Live, method: &str, params: &str) -> Result<Message, LearnError> {
+    let request = own_request_with(method, params);
+    let request = match live.era {
+        Era::Legacy => Rewrite::new(request),
+        Era::Modern => modern_request(request),
+    };
+    let patience = 60;
+    let deadline = now() + Duration::from_secs(patience);
+    let mut asked = live.link.ask(request, Some(deadline), Purpose::Own);
+    loop {
+        match asked.heard().await {
+            Heard::Answer(answer) if answer.has(Slot::Error) => {
+                let text = answer.string(Slot::ErrorMessage).unwrap_or_default();
+                let text = format!("it answered `{method}` with an error: {text}");
+                return Err(LearnError::Refused(text));
+            }
+            Heard::Answer(answer) => return Ok(answer),
+            Heard::TimedOut(_) => {
+                let text = format!("it did not answer `{method}` within {patience} s");
+                return Err(LearnError::Slow(text));
+            }
+            Heard::Gone | Heard::Unsent | Heard::Clogged | Heard::Ended | Heard::Lost(_) => {
+                return Err(LearnError::Failed(live.obituary().await));
+            }
+            Heard::Question(question) => {
+                crate::back::refuse(&live.link, &question, "nobody is there to be asked");
+            }
+            Heard::Note(_) | Heard::Log(_) | Heard::Resumed(_) | Heard::Release => {}
+        }
+    }
+}
