@@ -2,6 +2,7 @@
 
 mod first_calls;
 mod people;
+mod starts;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

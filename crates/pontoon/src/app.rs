@@ -437,7 +437,7 @@ fn entry(
     Arc::new(Entry::new(Arc::new(back), state_dir))
 }
 
-/// How many servers may start at once to be learnt: each start is two processes.
+/// How many servers may start at once to be learnt.
 fn start_limit() -> usize {
     std::thread::available_parallelism().map_or(2, |cores| cores.get()).max(2)
 }

@@ -27,6 +27,16 @@ pub enum Era {
     Modern,
 }
 
+impl Era {
+    /// The one that it is not.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Legacy => Self::Modern,
+            Self::Modern => Self::Legacy,
+        }
+    }
+}
+
 impl Revision {
     /// Every revision, oldest first.
     pub const ALL: [Self; 5] = [

@@ -18,7 +18,7 @@ use crate::client::{Client, Key, Person};
 use crate::clock::Clock;
 use crate::config::Mode;
 
-/// The most head starts that a server has at once; learning it takes two more processes.
+/// The most head starts that a server has at once; learning it takes one or two more processes.
 const MOST: usize = 2;
 
 /// How long one is kept whose server is not learnt.
@@ -26,6 +26,9 @@ const LONGEST: Duration = Duration::from_secs(90);
 
 /// How long one is kept after its server was learnt: a client calls soon, or not at all.
 const UNUSED: Duration = Duration::from_secs(10);
+
+/// How long is waited for clients that are about to be served.
+const QUIET: Duration = Duration::from_secs(5);
 
 /// The head starts of one server.
 #[derive(Debug, Default)]
@@ -89,6 +92,12 @@ impl HeadStarts {
 
     fn is_empty(&self) -> bool {
         self.lock().ready.is_empty()
+    }
+
+    /// Whether there is none, and none on its way.
+    fn is_idle(&self) -> bool {
+        let table = self.lock();
+        table.ready.is_empty() && table.starting.is_empty()
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -168,6 +177,21 @@ impl Back {
         let mut table = self.ahead.lock();
         table.is_settled = true;
         table.ready.iter_mut().for_each(|it| it.until = it.until.min(until));
+    }
+
+    /// Waits until the clients that waited for the server have used what was started for them and no call is
+    /// under way, for some seconds at most.
+    pub async fn until_quiet(&self) {
+        let quiet = async {
+            loop {
+                let ended = self.call_ended.notified();
+                if self.ahead.is_idle() && self.running() == 0 {
+                    return;
+                }
+                ended.await;
+            }
+        };
+        drop(tokio::time::timeout(QUIET, quiet).await);
     }
 
     /// Lets go of those that no client came for.

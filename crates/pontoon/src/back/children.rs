@@ -29,7 +29,7 @@ use crate::jobs::{Claim, Held, JobError};
 use crate::observe::metrics::Limit;
 
 /// How long a child may take for its handshake, if the call itself has longer.
-pub(super) const HANDSHAKE: Duration = Duration::from_secs(60);
+pub const HANDSHAKE: Duration = Duration::from_secs(60);
 
 /// How long a replica that is about to end may still be asked for the state of a conversation: as
 /// long as proxies may use their connections to it, and a second more.
@@ -85,8 +85,6 @@ pub(super) enum Audience<'c> {
     Client(&'c Clock),
     /// A client that is still to come.
     Later,
-    /// The child is there to be looked at, and no client will use it.
-    Nobody,
 }
 
 /// A process that was started, and to which nothing was said yet.
@@ -278,17 +276,6 @@ impl Back {
         }
     }
 
-    /// Starts a child to learn what the server offers this person.
-    pub async fn start_to_learn(
-        &self,
-        opening: &Opening,
-        person: &Arc<Person>,
-    ) -> Result<Live, StartError> {
-        let place = self.own_place().await.map_err(|error| StartError::Place(chain(&error)))?;
-        let client = unbound(opening, Arc::clone(person));
-        self.start(opening, &client, place, Audience::Nobody).await
-    }
-
     /// Starts a child and opens it, ready for calls.
     pub(super) async fn start(
         &self,
@@ -394,10 +381,7 @@ impl Back {
     ) -> Result<Live, StartError> {
         live.era = opening.era();
         if let Opening::Legacy { revision, capabilities, info } = opening {
-            let is_for_client = !matches!(audience, Audience::Nobody);
-            if is_for_client {
-                live.link.hold_for(capabilities.clone(), client.era());
-            }
+            live.link.hold_for(capabilities.clone(), client.era());
             let patience = match audience {
                 // The clock of the call ends it sooner, if need be.
                 Audience::Client(clock) => {
@@ -405,7 +389,7 @@ impl Back {
                     clock.listen_to(Box::new(move || said(&words.last())));
                     HANDSHAKE
                 }
-                Audience::Later | Audience::Nobody => HANDSHAKE.min(self.server.timeout),
+                Audience::Later => HANDSHAKE.min(self.server.timeout),
             };
             let deadline = now() + patience;
             let shaken =
@@ -414,21 +398,24 @@ impl Back {
                 Ok(hello) => live.hello = Some(hello),
                 Err(error) => return Err(failed_handshake(&live, error).await),
             }
-            if is_for_client {
-                self.hear_first_questions(&live, opening, client.era()).await;
-            }
+            self.hear_first_questions(&live, opening, client.era()).await;
         }
+        self.watch_lists(&mut live);
+        // What a server writes as it starts was made by no call.
+        if self.server.files != Files::Off {
+            live.before = live.scan().await;
+        }
+        Ok(live)
+    }
+
+    /// Lets the catalogue hear when the child says that one of its lists changed.
+    pub(super) fn watch_lists(&self, live: &mut Live) {
         let changed = Arc::clone(&self.changed);
         live._watching = Some(live.link.listen(Box::new(move |note| {
             if note.method().ends_with("/list_changed") {
                 changed.notify_one();
             }
         })));
-        // What a server writes as it starts was made by no call.
-        if self.server.files != Files::Off {
-            live.before = live.scan().await;
-        }
-        Ok(live)
     }
 
     /// Logs what the child writes to its standard error.
@@ -464,7 +451,7 @@ impl Back {
     }
 }
 
-async fn failed_handshake(live: &Live, error: HandshakeError) -> StartError {
+pub(super) async fn failed_handshake(live: &Live, error: HandshakeError) -> StartError {
     let how = match error {
         HandshakeError::Gone => {
             let exit = live.exit_within(Duration::from_secs(1)).await;
@@ -496,11 +483,6 @@ pub(super) fn opening_for(client: &Client, child_era: Era) -> Opening {
 
 /// The client of a child that is started for nobody in particular.
 pub(super) fn nobody(opening: &Opening) -> Client {
-    unbound(opening, Person::local())
-}
-
-/// A client that stands for this person and for no conversation.
-fn unbound(opening: &Opening, person: Arc<Person>) -> Client {
     let (revision, capabilities) = match opening {
         Opening::Legacy { revision, capabilities, .. } => (*revision, capabilities.clone()),
         Opening::Modern => (Revision::NEWEST_MODERN, Bytes::from_static(b"{}")),
@@ -511,7 +493,7 @@ fn unbound(opening: &Opening, person: Arc<Person>) -> Client {
         info: own_info(),
         log_level: None,
         key: Key::Once(Uuid::nil()),
-        person,
+        person: Person::local(),
         feed: None,
         subscriptions: Vec::new(),
     }

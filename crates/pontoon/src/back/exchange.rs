@@ -173,6 +173,7 @@ struct Running<'b>(&'b Back);
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::Relaxed);
+        self.0.call_ended.notify_waiters();
     }
 }
 

@@ -104,7 +104,7 @@ impl Drop for Live {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let left = Left {
                 is_abnormal,
-                was_alive: exit.is_none(),
+                was_alive: exit.is_none() && !self.is_ending(),
                 ends_by_itself: Arc::clone(&self.ends_by_itself),
                 _living: self.living.take(),
                 place: self.place.take(),
@@ -276,6 +276,12 @@ impl Live {
     pub(super) fn end(&self) {
         self.is_ending.store(true, Ordering::Release);
         self.child.iter().for_each(|child| child.end_within(Ladder::default().after_terminate));
+    }
+
+    /// Kills it because what it was started for is not wanted any more, and it has nothing to lose.
+    pub fn give_up(&self) {
+        self.is_ending.store(true, Ordering::Release);
+        self.kill();
     }
 
     pub(super) fn is_ending(&self) -> bool {

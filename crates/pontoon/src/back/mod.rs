@@ -24,6 +24,7 @@ pub mod parking;
 pub mod place;
 pub mod pool;
 mod pool_key;
+mod probe;
 mod questions;
 mod reader;
 mod record;
@@ -136,6 +137,8 @@ pub struct Back {
     /// Fires when the bridge stops: calls that wait for a person end then.
     closing: CancellationToken,
     running: AtomicUsize,
+    /// Told when a call ends.
+    call_ended: Notify,
     /// Whether a child of this server was asked for a sign of life and gave none.
     ignores_pings: AtomicBool,
 }
@@ -175,6 +178,7 @@ impl Back {
             stop: closing.child_token(),
             closing,
             running: AtomicUsize::new(0),
+            call_ended: Notify::new(),
             ignores_pings: AtomicBool::new(false),
         }
     }

@@ -13,7 +13,7 @@ use pontoon_wire::headers::ParamRules;
 use pontoon_wire::{Era, json, method, string_value};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use super::kept;
 use super::learn::{Learnt, learn};
@@ -69,6 +69,14 @@ impl Catalog {
         match (client, &self.legacy, &self.modern) {
             (Era::Legacy, Some(_), _) | (Era::Modern, Some(_), None) => Era::Legacy,
             _ => Era::Modern,
+        }
+    }
+
+    /// Whether the server is known to speak this era.
+    pub fn speaks(&self, era: Era) -> bool {
+        match era {
+            Era::Legacy => self.legacy.is_some(),
+            Era::Modern => self.modern.is_some(),
         }
     }
 
@@ -166,16 +174,39 @@ pub enum State {
     Waiting(String),
 }
 
+/// The eras of clients that wait, or did, until a server was known.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Wanted {
+    legacy: bool,
+    modern: bool,
+}
+
+impl Wanted {
+    pub(super) fn has(self, era: Era) -> bool {
+        match era {
+            Era::Legacy => self.legacy,
+            Era::Modern => self.modern,
+        }
+    }
+
+    fn add(&mut self, era: Era) {
+        match era {
+            Era::Legacy => self.legacy = true,
+            Era::Modern => self.modern = true,
+        }
+    }
+}
+
 /// The catalogue of one server, and the task that keeps it.
 #[derive(Debug)]
 pub struct Entry {
     /// The server's children.
     pub back: Arc<Back>,
     state: watch::Sender<State>,
-    /// What it offers in the legacy era, while the other one is not known yet.
-    legacy: watch::Sender<Option<Arc<Catalog>>>,
-    /// Told when a client waits for it.
-    pub(super) wanted: Notify,
+    /// What it offers in the era that is known, while the other one is not yet.
+    half: watch::Sender<Option<Arc<Catalog>>>,
+    /// The eras of the clients that wait for it, or did.
+    pub(super) wanted: watch::Sender<Wanted>,
     /// Why the last try to learn it failed, if it did.
     trouble: Mutex<Option<String>>,
     file: Option<PathBuf>,
@@ -197,8 +228,8 @@ impl Entry {
         Self {
             back,
             state,
-            legacy: watch::Sender::new(None),
-            wanted: Notify::new(),
+            half: watch::Sender::new(None),
+            wanted: watch::Sender::default(),
             trouble: Mutex::default(),
             file,
         }
@@ -246,35 +277,45 @@ impl Entry {
     }
 
     /// The catalogue for a client of this era that waits: the server is learnt before those that no client
-    /// waits for. A client of the legacy era does not wait until it is known whether the server speaks the
-    /// other: it would be served in its own all the same.
+    /// waits for. If it speaks the client's era, it does not matter whether it speaks the other one.
     ///
     /// # Errors
     ///
     /// Why it is not known.
     pub async fn catalog_for_client(&self, client: Era) -> Result<Arc<Catalog>, String> {
-        self.wanted.notify_one();
-        let mut legacy = self.legacy.subscribe();
+        self.wanted.send_modify(|wanted| wanted.add(client));
+        let mut half = self.half.subscribe();
+        let speaks =
+            |half: &Option<Arc<Catalog>>| half.as_ref().is_some_and(|it| it.speaks(client));
         tokio::select! {
             biased;
             known = self.catalog() => known,
-            Ok(known) = legacy.wait_for(Option::is_some), if client == Era::Legacy => {
+            Ok(known) = half.wait_for(speaks) => {
                 known.clone().ok_or_else(|| "it is not known yet".to_owned())
             }
         }
     }
 
-    /// Whether a client of this era need not wait although the other is still learnt.
-    pub(super) fn is_known_to(&self, client: Era) -> bool {
-        client == Era::Legacy && self.legacy.borrow().is_some()
+    /// The catalogue, if as much of it is known as a client of this era needs.
+    pub fn known_to(&self, client: Era) -> Option<Arc<Catalog>> {
+        match self.state() {
+            State::Ready(catalog) => Some(catalog),
+            _ => self.half.borrow().clone().filter(|half| half.speaks(client)),
+        }
     }
 
-    /// Notes what a server offers in the legacy era while it is learnt.
-    pub(super) fn set_legacy(&self, facts: &Facts) {
-        let mut catalog = Catalog::of(Era::Legacy, facts.clone());
-        catalog.read_rules();
-        catalog.hide(&self.back.server.disabled_tools);
-        self.legacy.send_replace(Some(Arc::new(catalog)));
+    /// Notes what a server offers in one era while the other is learnt.
+    pub(super) fn set_half(&self, era: Era, facts: &Facts) {
+        let mut catalog = Catalog::of(era, facts.clone());
+        self.half.send_modify(|half| {
+            if let Some(half) = half.take() {
+                catalog.legacy = catalog.legacy.take().or_else(|| half.legacy.clone());
+                catalog.modern = catalog.modern.take().or_else(|| half.modern.clone());
+            }
+            catalog.read_rules();
+            catalog.hide(&self.back.server.disabled_tools);
+            *half = Some(Arc::new(catalog));
+        });
     }
 
     /// The catalogue, learnt now if it is not on disk.
@@ -284,7 +325,7 @@ impl Entry {
     /// Why the server could not be learnt, for people.
     pub async fn learnt(&self) -> Result<Arc<Catalog>, String> {
         if let State::Learning = self.state() {
-            self.set(learn(&self.back, &Person::local(), |_| {}).await?);
+            self.set(learn(&self.back, &Person::local()).await?);
         }
         self.catalog().await
     }
@@ -378,6 +419,7 @@ impl Entry {
         }
         catalog.hide(&self.back.server.disabled_tools);
         self.state.send_replace(State::Ready(Arc::new(catalog)));
+        self.half.send_replace(None);
         self.back.settle_ahead();
         unheard.is_none()
     }

@@ -50,7 +50,8 @@ impl Sessions {
                 State::Ready(catalog) => Ok(catalog),
                 state => {
                     // A client that shakes hands or calls will need a process, which can start meanwhile.
-                    let will_wait = matches!(state, State::Learning) && !entry.is_known_to(client);
+                    let will_wait =
+                        matches!(state, State::Learning) && entry.known_to(client).is_none();
                     if will_wait && list_member(method).is_none() {
                         entry.back.start_ahead(key, person);
                     }

@@ -1,24 +1,28 @@
-//! Learning: what a server offers, asked of throw-away children, one for each era.
+//! Learning: what a server offers, asked of throw-away children.
+//!
+//! One that refuses an era is asked for the other one, and so is enough for a server of one era. Both eras of
+//! a server take two: it may hold a connection to the era that it was opened in.
 //!
 //! When that is done, and what becomes of it, is for `catalog` to say.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use pontoon_wire::{Era, Revision, Slot, json, method};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::catalog::{Catalog, Facts};
 use super::lists::{ask, learn_lists};
 use crate::back::Back;
-use crate::back::children::{StartError, chain, own_info};
-use crate::back::handshake::{HandshakeError, Opening};
+use crate::back::children::{HANDSHAKE, StartError, chain, now};
+use crate::back::handshake::HandshakeError;
+use crate::back::live::Live;
 use crate::client::Person;
 
-/// How much longer than the legacy era the modern one may take to be learnt.
-const PROBE: Duration = Duration::from_secs(10);
+/// How long a child that runs may take to say whether it speaks an era.
+pub(super) const PROBE: Duration = Duration::from_secs(10);
 
 /// What was learnt of each era, or why not.
 pub(super) struct Learnt {
@@ -67,29 +71,83 @@ impl Learnt {
     }
 }
 
-/// Learns what a server offers this person, in both eras at once, each from a child of its own. What the
-/// legacy era offers is told as soon as it is known: its clients need not wait for the other.
-pub(super) async fn learn(
-    back: &Back,
-    person: &Arc<Person>,
-    tell_legacy: impl FnOnce(&Facts),
-) -> Result<Learnt, String> {
-    let known = CancellationToken::new();
-    let (legacy, modern) = tokio::join!(
-        async {
-            let _known = known.clone().drop_guard();
-            learn_legacy(back, person).await.inspect(tell_legacy)
-        },
-        learn_modern(back, person, &known)
-    );
-    if let (Err(legacy), Err(modern)) = (&legacy, &modern) {
-        let (legacy, modern) = (legacy.to_string(), modern.to_string());
-        return Err(match legacy == modern {
-            true => legacy,
-            false => format!("{legacy} (and for the modern era: {modern})"),
-        });
+/// What is known of a server so far; of an era that was not looked at, nothing.
+#[derive(Default)]
+pub(super) struct Findings {
+    legacy: Option<Result<Facts, LearnError>>,
+    modern: Option<Result<Facts, LearnError>>,
+    legacy_took: LegacyTook,
+}
+
+/// How long it took to find out about the legacy era, once that is so.
+type LegacyTook = watch::Sender<Option<Duration>>;
+
+impl Findings {
+    fn of(&mut self, era: Era) -> &mut Option<Result<Facts, LearnError>> {
+        match era {
+            Era::Legacy => &mut self.legacy,
+            Era::Modern => &mut self.modern,
+        }
     }
-    Ok(Learnt { legacy, modern })
+
+    /// Whether this era was looked at.
+    pub(super) fn has(&self, era: Era) -> bool {
+        match era {
+            Era::Legacy => self.legacy.is_some(),
+            Era::Modern => self.modern.is_some(),
+        }
+    }
+
+    /// Learns what is needed for a client of this era: that era, and the other one if the server does not
+    /// speak it. The other one is learnt at the same time, too, once it is `late`. What is offered in an
+    /// era is told as soon as it is known.
+    pub(super) async fn learn(
+        &mut self,
+        back: &Back,
+        person: &Arc<Person>,
+        first: Era,
+        late: impl Future<Output = ()>,
+        tell: impl Fn(Era, &Facts),
+    ) {
+        let (other, took) = (first.other(), &self.legacy_took);
+        let (of_first, of_other) = match self.has(other) {
+            true => {
+                let learnt = look(back, person, first, took).await;
+                (learnt.inspect(|facts| tell(first, facts)), None)
+            }
+            false => look_around(back, person, first, took, late, tell).await,
+        };
+        *self.of(first) = Some(of_first);
+        if of_other.is_some() {
+            *self.of(other) = of_other;
+        }
+    }
+
+    /// The whole, when both eras were looked at.
+    ///
+    /// # Errors
+    ///
+    /// Why the server cannot be used in either.
+    pub(super) fn into_learnt(self) -> Result<Learnt, String> {
+        let unseen = || Err(LearnError::Slow("it was not looked at".to_owned()));
+        let legacy = self.legacy.unwrap_or_else(unseen);
+        let modern = self.modern.unwrap_or_else(unseen);
+        if let (Err(legacy), Err(modern)) = (&legacy, &modern) {
+            let (legacy, modern) = (legacy.to_string(), modern.to_string());
+            return Err(match legacy == modern {
+                true => legacy,
+                false => format!("{legacy} (and for the modern era: {modern})"),
+            });
+        }
+        Ok(Learnt { legacy, modern })
+    }
+}
+
+/// Learns what a server offers this person in both eras, at once.
+pub(super) async fn learn(back: &Back, person: &Arc<Person>) -> Result<Learnt, String> {
+    let mut findings = Findings::default();
+    findings.learn(back, person, Era::Modern, std::future::ready(()), |_, _| {}).await;
+    findings.into_learnt()
 }
 
 /// Learns what a server offers this person in an era that it is known to speak.
@@ -98,62 +156,163 @@ pub(super) async fn learn_era(
     person: &Arc<Person>,
     era: Era,
 ) -> Result<Facts, LearnError> {
-    match era {
-        Era::Legacy => learn_legacy(back, person).await,
-        Era::Modern => learn_modern(back, person, &CancellationToken::new()).await,
-    }
+    look(back, person, era, &LegacyTook::default()).await
 }
 
-async fn learn_legacy(back: &Back, person: &Arc<Person>) -> Result<Facts, LearnError> {
-    let opening = Opening::Legacy {
-        revision: Revision::NEWEST_LEGACY,
-        capabilities: Bytes::from_static(b"{\"elicitation\":{},\"sampling\":{},\"roots\":{}}"),
-        info: own_info(),
-    };
-    let live = back.start_to_learn(&opening, person).await.map_err(|error| match &error {
-        StartError::Handshake { error: HandshakeError::Refused(_), .. } => {
-            LearnError::Refused(chain(&error))
-        }
-        StartError::Handshake { error: HandshakeError::Silent, .. } => {
-            LearnError::Slow(chain(&error))
-        }
-        _ => LearnError::Failed(chain(&error)),
-    })?;
-    let silent = || LearnError::Failed("it did not answer `initialize`".to_owned());
-    let hello = live.hello.clone().ok_or_else(silent)?;
-    let result = hello.raw(Slot::Result).unwrap_or(b"{}");
-    let facts = learn_lists(&live, result, json::find(result, "serverInfo")).await?;
-    Ok(facts.without_paths(&live))
-}
-
-/// A server of the legacy era alone may never answer, so this waits not much longer than the other
-/// child takes, which is `known` then: both have the same way to start.
-async fn learn_modern(
+/// Looks at one era with a child of its own.
+async fn look(
     back: &Back,
     person: &Arc<Person>,
-    known: &CancellationToken,
+    era: Era,
+    took: &LegacyTook,
 ) -> Result<Facts, LearnError> {
-    let live = back.start_to_learn(&Opening::Modern, person).await;
-    let live = live.map_err(|error| LearnError::Failed(chain(&error)))?;
-    let late = async {
-        known.cancelled().await;
-        tokio::time::sleep(PROBE).await;
-    };
-    let discovered = tokio::select! {
-        discovered = ask(&live, method::DISCOVER, "{}") => discovered?,
-        () = late => {
-            let (seconds, method) = (PROBE.as_secs(), method::DISCOVER);
-            let text = format!("it did not answer `{method}` within {seconds} s of the other era");
-            return Err(LearnError::Slow(text));
+    Learner::start(back, person).await?.learn(era, took, HANDSHAKE).await
+}
+
+/// Looks at an era, and at the other one if the server does not speak the first, or once it is `late`.
+async fn look_around(
+    back: &Back,
+    person: &Arc<Person>,
+    first: Era,
+    took: &LegacyTook,
+    late: impl Future<Output = ()>,
+    tell: impl Fn(Era, &Facts),
+) -> (Result<Facts, LearnError>, Option<Result<Facts, LearnError>>) {
+    let other = first.other();
+    // Fires when a child of its own is looked at for the other era.
+    let apart = CancellationToken::new();
+    let mut together = std::pin::pin!(look_twice(back, person, first, took, &tell));
+    let mut alone = std::pin::pin!(async {
+        tokio::select! {
+            () = late => apart.cancel(),
+            () = apart.cancelled() => {}
         }
-    };
-    let result = discovered.raw(Slot::Result).unwrap_or(b"{}");
-    let versions = json::find(result, "supportedVersions").unwrap_or(b"[]");
-    let mut versions = json::elements(versions, 0..versions.len()).map(|range| &versions[range]);
-    let newest = format!("\"{}\"", Revision::NEWEST_MODERN);
-    if !versions.any(|version| version == newest.as_bytes()) {
-        return Err(LearnError::Refused(format!("it does not speak {}", Revision::NEWEST_MODERN)));
+        look(back, person, other, took).await.inspect(|facts| tell(other, facts))
+    });
+    tokio::select! {
+        (of_first, of_other) = &mut together => match (&of_first, of_other) {
+            (Ok(_), _) if !apart.is_cancelled() => (of_first, None),
+            (Err(_), Some(facts)) => (of_first, Some(Ok(facts))),
+            _ => {
+                apart.cancel();
+                (of_first, Some(alone.await))
+            }
+        },
+        of_other = &mut alone => (together.await.0, Some(of_other)),
     }
-    let facts = learn_lists(&live, result, discovered.raw(Slot::ResultServerInfo)).await?;
-    Ok(facts.without_paths(&live))
+}
+
+/// Looks at an era, and at the other one with the same child if that refuses the first. What it offers
+/// in the other is given if that went well: if it did not, a child that was asked for nothing else shows why.
+async fn look_twice(
+    back: &Back,
+    person: &Arc<Person>,
+    first: Era,
+    took: &LegacyTook,
+    tell: &impl Fn(Era, &Facts),
+) -> (Result<Facts, LearnError>, Option<Facts>) {
+    let mut learner = match Learner::start(back, person).await {
+        Ok(learner) => learner,
+        Err(why) => return (Err(why), None),
+    };
+    let learnt = learner.learn(first, took, HANDSHAKE).await;
+    learnt.iter().for_each(|facts| tell(first, facts));
+    let mut of_other = None;
+    if let Err(LearnError::Refused(_)) = &learnt {
+        of_other = learner.learn(first.other(), took, PROBE).await.ok();
+        of_other.iter().for_each(|facts| tell(first.other(), facts));
+    }
+    (learnt, of_other)
+}
+
+/// A child that is asked what the server offers. One that is given up before it has said all ends at once.
+struct Learner<'b> {
+    back: &'b Back,
+    live: Live,
+    began: Instant,
+    is_asked: bool,
+}
+
+impl Drop for Learner<'_> {
+    fn drop(&mut self) {
+        if self.is_asked {
+            self.live.give_up();
+        }
+    }
+}
+
+impl<'b> Learner<'b> {
+    async fn start(back: &'b Back, person: &Arc<Person>) -> Result<Self, LearnError> {
+        let began = now();
+        let live = back.start_to_learn(person).await;
+        let live = live.map_err(|error| LearnError::Failed(chain(&error)))?;
+        Ok(Self { back, live, began, is_asked: false })
+    }
+
+    /// Opens it in this era, which takes no longer than this, and asks it for all that it offers.
+    async fn learn(
+        &mut self,
+        era: Era,
+        took: &LegacyTook,
+        patience: Duration,
+    ) -> Result<Facts, LearnError> {
+        self.is_asked = true;
+        self.live.era = era;
+        let learnt = match era {
+            Era::Legacy => {
+                let learnt = self.learn_legacy(patience).await;
+                took.send_replace(Some(self.began.elapsed()));
+                learnt
+            }
+            Era::Modern => self.learn_modern(took).await,
+        };
+        self.is_asked = false;
+        learnt.map(|facts| facts.without_paths(&self.live))
+    }
+
+    async fn learn_legacy(&mut self, patience: Duration) -> Result<Facts, LearnError> {
+        let greeted = self.back.greet(&mut self.live, patience).await;
+        greeted.map_err(|error| match &error {
+            StartError::Handshake { error: HandshakeError::Refused(_), .. } => {
+                LearnError::Refused(chain(&error))
+            }
+            StartError::Handshake { error: HandshakeError::Silent, .. } => {
+                LearnError::Slow(chain(&error))
+            }
+            _ => LearnError::Failed(chain(&error)),
+        })?;
+        let silent = || LearnError::Failed("it did not answer `initialize`".to_owned());
+        let hello = self.live.hello.clone().ok_or_else(silent)?;
+        let result = hello.raw(Slot::Result).unwrap_or(b"{}");
+        learn_lists(&self.live, result, json::find(result, "serverInfo")).await
+    }
+
+    /// A server of the legacy era alone may never answer, so this waits not much longer than the other
+    /// era takes, or took: both have the same way to start.
+    async fn learn_modern(&self, took: &LegacyTook) -> Result<Facts, LearnError> {
+        let mut took = took.subscribe();
+        let late = async {
+            let took = took.wait_for(Option::is_some).await.map_or(None, |took| *took);
+            let until = self.began + took.unwrap_or_default() + PROBE;
+            tokio::time::sleep_until(until.into()).await;
+        };
+        let discovered = tokio::select! {
+            discovered = ask(&self.live, method::DISCOVER, "{}") => discovered?,
+            () = late => {
+                let (seconds, method) = (PROBE.as_secs(), method::DISCOVER);
+                let text = format!("it did not answer `{method}` within {seconds} s of the other era");
+                return Err(LearnError::Slow(text));
+            }
+        };
+        let result = discovered.raw(Slot::Result).unwrap_or(b"{}");
+        let versions = json::find(result, "supportedVersions").unwrap_or(b"[]");
+        let mut versions =
+            json::elements(versions, 0..versions.len()).map(|range| &versions[range]);
+        let newest = format!("\"{}\"", Revision::NEWEST_MODERN);
+        if !versions.any(|version| version == newest.as_bytes()) {
+            let text = format!("it does not speak {}", Revision::NEWEST_MODERN);
+            return Err(LearnError::Refused(text));
+        }
+        learn_lists(&self.live, result, discovered.raw(Slot::ResultServerInfo)).await
+    }
 }

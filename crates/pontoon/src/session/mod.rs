@@ -28,7 +28,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use self::admit::Admission;
-use self::catalog::{Catalog, Entry, State};
+use self::catalog::{Catalog, Entry};
 use self::ended::Ended;
 use self::legacy::Session;
 use self::memory::Memory;
@@ -367,7 +367,7 @@ impl Sessions {
             method::INITIALIZED | method::PROGRESS => {}
             method::CANCELLED => session.cancel(message.raw(Slot::RequestId).unwrap_or_default()),
             _ => {
-                let State::Ready(catalog) = entry.state() else { return };
+                let Some(catalog) = entry.known_to(Era::Legacy) else { return };
                 let child_era = catalog.child_era(Era::Legacy);
                 let live = entry.back.kept(client, child_era);
                 if let Some(live) = live.filter(|live| live.era == Era::Legacy) {

@@ -223,7 +223,7 @@ async fn learn_for(
             Err(LearnError::Refused(_)) => {}
         }
     }
-    let learnt = learn(back, person, |_| {}).await?;
+    let learnt = learn(back, person).await?;
     let is_whole = learnt.unheard().is_none();
     let catalog = finished(entry, learnt.into_catalog(None));
     if is_whole {

@@ -1,21 +1,25 @@
 //! Turns: which servers are learnt now, of all that are to be.
 //!
-//! A few at once, for each is two processes that start. One that a client waits for does not wait for its
+//! A few at once, for each is a process that starts. One that a client waits for does not wait for its
 //! turn, and those that no client waits for make room: what they began is given up, and begun again.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use pontoon_wire::Era;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
-use super::catalog::{Entry, State};
-use super::learn::{Learnt, learn};
-use crate::back::children::chain;
+use super::catalog::{Entry, Facts, State, Wanted};
+use super::learn::{Findings, Learnt, PROBE};
+use crate::back::children::{chain, now};
 use crate::client::Person;
 
 /// How long a start counts among those at once. One that takes longer waits for something, and takes
 /// nothing from the others.
 const BUSY: Duration = Duration::from_secs(2);
+
+/// A start that has not taken longer is begun again if a client comes that needs the other era first.
+const YOUNG: Duration = Duration::from_millis(500);
 
 /// Whose turn it is.
 #[derive(Debug)]
@@ -75,41 +79,95 @@ impl Entry {
     pub(super) async fn learn_in_turn(&self, turns: &Turns) -> Result<Learnt, String> {
         self.back.server.find_program().map_err(|error| chain(&error))?;
         let is_unknown = matches!(self.state(), State::Learning);
-        loop {
+        let mut findings = Findings::default();
+        while let Some(first) = self.next_era(&findings, is_unknown) {
             let share = tokio::select! {
                 biased;
                 Some(permit) = turns.take() => Share::Turn { _permit: permit },
-                () = self.wanted.notified(), if is_unknown => {
+                () = self.until_wanted(&[first, first.other()], &findings), if is_unknown => {
                     Share::Awaited { _awaited: turns.count_awaited() }
                 }
                 else => Share::Nothing,
             };
-            if let Some(learnt) = self.learn_with(turns, share, is_unknown).await {
-                return learnt;
+            // A client may have come while this waited.
+            let first = self.next_era(&findings, is_unknown).unwrap_or(first);
+            let is_done = self.learn_with(turns, share, &mut findings, first, is_unknown).await;
+            let other = first.other();
+            if is_done && is_unknown && self.wanted.borrow().has(first) && !findings.has(other) {
+                // What no client waits for takes nothing from those that have just got what they waited for.
+                tokio::select! {
+                    () = self.back.until_quiet() => {}
+                    () = self.until_wanted(&[other], &findings) => {}
+                }
+            }
+        }
+        findings.into_learnt()
+    }
+
+    /// The era that is learnt next, if one is left. A server that refuses the modern one can be asked for the
+    /// other with the same process, so that is first, unless only the other is waited for.
+    fn next_era(&self, findings: &Findings, is_unknown: bool) -> Option<Era> {
+        let wanted = *self.wanted.borrow();
+        match (findings.has(Era::Legacy), findings.has(Era::Modern)) {
+            (true, true) => None,
+            (true, false) => Some(Era::Modern),
+            (false, true) => Some(Era::Legacy),
+            (false, false) => {
+                let is_for_legacy = wanted.has(Era::Legacy) && !wanted.has(Era::Modern);
+                Some(if is_unknown && is_for_legacy { Era::Legacy } else { Era::Modern })
             }
         }
     }
 
-    /// Learns the server; `None` if it had to make room for one that a client waits for.
+    /// Waits until a client waits for one of these eras that was not looked at.
+    fn until_wanted(&self, eras: &[Era], findings: &Findings) -> impl Future<Output = ()> + use<> {
+        let eras: Vec<_> = eras.iter().copied().filter(|era| !findings.has(*era)).collect();
+        let mut wanted = self.wanted.subscribe();
+        async move {
+            let is_one = |wanted: &Wanted| eras.iter().any(|era| wanted.has(*era));
+            // The sender is the entry's, and so it is there.
+            drop(wanted.wait_for(is_one).await);
+        }
+    }
+
+    /// Learns this era of the server, and the other if that shows by the way; false if it had to make room
+    /// for a server that a client waits for, or is to begin with the other era.
     async fn learn_with<'a>(
         &self,
         turns: &'a Turns,
         mut share: Share<'a>,
+        findings: &mut Findings,
+        first: Era,
         is_unknown: bool,
-    ) -> Option<Result<Learnt, String>> {
+    ) -> bool {
         let nobody = Person::local();
-        let mut learning =
-            std::pin::pin!(learn(&self.back, &nobody, |legacy| self.set_legacy(legacy)));
+        let mut wanted = std::pin::pin!(self.until_wanted(&[first, first.other()], findings));
+        let other_wanted = self.until_wanted(&[first.other()], findings);
+        let is_half = findings.has(first.other());
+        let late = async {
+            tokio::select! {
+                () = tokio::time::sleep(PROBE) => {}
+                () = other_wanted, if is_unknown => {}
+            }
+        };
+        let tell = |era, facts: &Facts| self.set_half(era, facts);
+        let mut learning = std::pin::pin!(findings.learn(&self.back, &nobody, first, late, tell));
         let mut busy = std::pin::pin!(tokio::time::sleep(BUSY));
+        let began = now();
         loop {
             let has_turn = matches!(share, Share::Turn { .. });
             tokio::select! {
-                learnt = &mut learning => return Some(learnt),
-                () = &mut busy, if !matches!(share, Share::Nothing) => share = Share::Nothing,
-                () = self.wanted.notified(), if is_unknown && has_turn => {
+                biased;
+                () = &mut wanted, if is_unknown && has_turn => {
                     share = Share::Awaited { _awaited: turns.count_awaited() };
+                    let is_other = !self.wanted.borrow().has(first) && !is_half;
+                    if is_other && began.elapsed() < YOUNG {
+                        return false;
+                    }
                 }
-                () = turns.is_awaited(), if has_turn => return None,
+                () = &mut learning => return true,
+                () = &mut busy, if !matches!(share, Share::Nothing) => share = Share::Nothing,
+                () = turns.is_awaited(), if has_turn => return false,
             }
         }
     }
