@@ -187,3 +187,22 @@ fn the_banner_and_check_say_whose_values_are_used() {
     assert!(checked.status.success() && said.contains(told), "{said}");
     rig.stop();
 }
+
+#[test]
+fn a_server_whose_lists_changed_is_learnt_again_with_each_persons_values() {
+    let label = NamedTempFile::new().unwrap();
+    let script = r#"exec FIXTURE --era legacy --label="$(cat "$LABEL")-$TOKEN""#;
+    let env = json!({"TOKEN": "${header:X-Key}", "LABEL": label.path()});
+    let rig = behind_proxy(shell(script, "stateless").with("env", env)).start();
+    let has = |person, tool: &str| {
+        modern(&rig, person).ask(1, "tools/list", json!({})).text().contains(tool)
+    };
+    std::fs::write(label.path(), "old").unwrap();
+    assert!(has(ADA, "of_old-token-of-ada") && has(BEN, "of_old-token-of-ben"));
+    std::fs::write(label.path(), "new").unwrap();
+    assert!(has(ADA, "of_old-token-of-ada"), "what is known is not asked again");
+    modern(&rig, ADA).call(1, "test_trigger_tool_change", json!({}));
+    wait_until("ada has the new tool", SOON, || has(ADA, "of_new-token-of-ada"));
+    wait_until("and so has ben", SOON, || has(BEN, "of_new-token-of-ben"));
+    rig.stop();
+}

@@ -413,7 +413,7 @@ impl Back {
         let changed = Arc::clone(&self.changed);
         live._watching = Some(live.link.listen(Box::new(move |note| {
             if note.method().ends_with("/list_changed") {
-                changed.notify_one();
+                changed.note(now());
             }
         })));
     }

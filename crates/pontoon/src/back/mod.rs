@@ -16,6 +16,7 @@ mod hidden;
 mod incoming;
 pub mod isolation;
 pub mod link;
+pub mod list_changes;
 pub mod listen;
 pub mod live;
 pub mod mailbox;
@@ -128,8 +129,8 @@ pub struct Back {
     ends_by_itself: Arc<AtomicBool>,
     /// Calls that wait for a person, whoever asks them.
     waiting: Arc<Semaphore>,
-    /// Told when a child says that one of its lists changed.
-    pub changed: Arc<Notify>,
+    /// What its children say of their lists.
+    pub changed: Arc<list_changes::ListChanges>,
     /// Told when a child did not start, or ended in a call: perhaps the server is broken.
     pub doubted: Notify,
     /// Fires when the server is no longer served so: subscriptions end then, calls do not.

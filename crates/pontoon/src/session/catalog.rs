@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pontoon_wire::headers::ParamRules;
 use pontoon_wire::{Era, json, method, string_value};
@@ -15,17 +15,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
+use super::again::Again;
 use super::kept;
 use super::learn::{Learnt, learn};
 use super::turns::Turns;
 use crate::back::Back;
+use crate::back::children::now;
 use crate::client::Person;
 
 /// The pauses between tries grow up to this.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-
-/// How long after a change the lists are read again.
-const SETTLE: Duration = Duration::from_secs(2);
 
 /// How soon a server is tried again because calls of it failed.
 const DOUBT: Duration = Duration::from_secs(10);
@@ -103,6 +102,12 @@ impl Catalog {
         Self { legacy, modern, rules: HashMap::new() }
     }
 
+    /// Whether clients of every era are offered the same by both.
+    pub(super) fn offers_the_same(&self, other: &Self) -> bool {
+        Facts::offer_the_same(self.legacy.as_ref(), other.legacy.as_ref())
+            && Facts::offer_the_same(self.modern.as_ref(), other.modern.as_ref())
+    }
+
     /// The bytes of its texts.
     pub(super) fn size(&self) -> usize {
         [&self.legacy, &self.modern].into_iter().flatten().map(Facts::size).sum()
@@ -152,6 +157,23 @@ impl Default for Facts {
 }
 
 impl Facts {
+    /// Whether both offer the same, or there is neither.
+    pub(super) fn offer_the_same(one: Option<&Self>, other: Option<&Self>) -> bool {
+        one.map(Self::offers) == other.map(Self::offers)
+    }
+
+    /// All that is offered, in an order of its own: a server may give its lists in another one each time.
+    fn offers(&self) -> Vec<(&str, &str)> {
+        let lists = self.lists.iter();
+        let items =
+            lists.flat_map(|(list, items)| items.iter().map(|it| (list.as_str(), it.get())));
+        let told = self.instructions.iter().map(|told| ("instructions", told.get()));
+        let mut all: Vec<_> = items.chain(told).collect();
+        all.push(("capabilities", self.capabilities.get()));
+        all.sort_unstable();
+        all
+    }
+
     fn size(&self) -> usize {
         let told = [&self.server_info, &self.instructions].into_iter().flatten();
         let items = self.lists.values().flatten();
@@ -333,7 +355,11 @@ impl Entry {
     /// Learns the server now and whenever it is due, in its turn.
     pub async fn keep(self: Arc<Self>, turns: Arc<Turns>) {
         let (mut pause, mut unheard) = (Duration::from_secs(1), UNHEARD);
+        let mut again = Again::default();
+        // What was known when a child said that it changed.
+        let mut doubtful: Option<Arc<Catalog>> = None;
         loop {
+            let began = now();
             let wait = match self.learn_in_turn(&turns).await {
                 Ok(learnt) => {
                     pause = Duration::from_secs(1);
@@ -358,13 +384,26 @@ impl Entry {
                     wait
                 }
             };
+            if let (Some(before), Some(known)) = (doubtful.take(), self.known_to(Era::Modern)) {
+                again.looked(known.offers_the_same(&before));
+            }
             let learnt = tokio::time::Instant::now();
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 // Whether it works for nobody any more is for `/health` to tell.
                 () = self.back.doubted.notified() => tokio::time::sleep_until(learnt + DOUBT).await,
-                // Changes come in bursts, and each is a reason to look only once.
-                () = self.back.changed.notified() => tokio::time::sleep(SETTLE).await,
+                () = self.until_due_again(again, began) => doubtful = self.known_to(Era::Modern),
+            }
+        }
+    }
+
+    /// Waits until a child has said that its lists changed, and they are to be read again.
+    async fn until_due_again(&self, again: Again, began: Instant) {
+        loop {
+            self.back.changed.heard().await;
+            let said = self.back.changed.last();
+            if let Some(due) = said.and_then(|said| again.due(began, said)) {
+                return tokio::time::sleep_until(due.into()).await;
             }
         }
     }

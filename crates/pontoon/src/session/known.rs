@@ -71,14 +71,15 @@ impl Sessions {
         name: &PersonName,
         method: &str,
     ) -> Result<Result<Arc<Catalog>, String>, CallError> {
-        let mut look = self.personal.look(name, Instant::now());
+        let changed = || entry.back.changed.last();
+        let mut look = self.personal.look(name, changed(), Instant::now());
         if let Look::Learn = look {
             if method == method::CALL_TOOL {
                 entry.back.start_ahead(key, person);
             }
             // It starts processes for this person, and so counts as a call of theirs does.
             let permit = self.admission.wait_to_learn(&person.principal).await?;
-            look = match self.personal.begin(name, Instant::now()) {
+            look = match self.personal.begin(name, changed(), Instant::now()) {
                 Err(look) => look,
                 Ok(tried) => {
                     let learning = tried.outcome();

@@ -4,6 +4,7 @@
 //! rest becomes a task of the server's back, and the middle is done with it.
 
 pub mod admit;
+mod again;
 pub mod answers;
 pub mod catalog;
 mod ended;
@@ -28,7 +29,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use self::admit::Admission;
-use self::catalog::{Catalog, Entry};
+use self::catalog::{Catalog, Entry, Facts};
 use self::ended::Ended;
 use self::legacy::Session;
 use self::memory::Memory;
@@ -531,6 +532,7 @@ fn answer_list(catalog: &Catalog, entry: &Entry, call: Call) -> Option<Call> {
 async fn listen_to_catalog(entry: Arc<Entry>, catalog: Arc<Catalog>, call: Call) {
     let Call { request, cancel, reply, .. } = call;
     let mut changes = entry.changes();
+    let mut known = Arc::clone(&catalog);
     let capabilities = catalog.facts(Era::Modern).map(|facts| facts.capabilities.get().to_owned());
     let capabilities = capabilities.unwrap_or_default();
     let mut filter = Filter::of(&request).within(capabilities.as_bytes());
@@ -542,6 +544,12 @@ async fn listen_to_catalog(entry: Arc<Entry>, catalog: Arc<Catalog>, call: Call)
             () = entry.back.stop.cancelled() => return end(reply),
             changed = changes.changed() => if changed.is_err() { return end(reply) },
         }
+        // It is also learnt again when nothing has changed.
+        let Some(new) = entry.known_to(Era::Modern) else { continue };
+        if Facts::offer_the_same(new.facts(Era::Modern), known.facts(Era::Modern)) {
+            continue;
+        }
+        known = new;
         for list in [method::TOOLS_CHANGED, method::PROMPTS_CHANGED, method::RESOURCES_CHANGED] {
             let note = Message::own(plain_notification(list).to_vec());
             if filter.wants(&note) {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use pontoon_wire::Era;
 use tokio::sync::watch;
 
+use super::again::Again;
 use super::catalog::{Catalog, Entry, LONGEST_PAUSE, MAX_AGE, State, UNHEARD};
 use super::learn::{LearnError, learn, learn_era};
 use crate::client::{Person, Principal};
@@ -53,6 +54,10 @@ type Outcome = Result<Arc<Catalog>, String>;
 struct Acquaintance {
     /// What the last try gave, and when.
     last: Option<(Outcome, Instant)>,
+    /// When that began.
+    began: Instant,
+    /// How often its server is believed that its lists changed.
+    again: Again,
     /// How long that holds: what it offers grows old, and a failure is no reason for ever.
     holds: Duration,
     /// The try that is under way.
@@ -74,6 +79,7 @@ pub(super) enum Look {
 pub(super) struct Try {
     name: PersonName,
     outcome: watch::Sender<Option<Outcome>>,
+    began: Instant,
 }
 
 impl Try {
@@ -97,22 +103,28 @@ impl PersonName {
 }
 
 impl PersonalCatalogs {
-    /// What is to be done for this person now.
-    pub(super) fn look(&self, name: &PersonName, now: Instant) -> Look {
+    /// What is to be done for this person now. `changed` is when the server last said that its lists
+    /// changed.
+    pub(super) fn look(&self, name: &PersonName, changed: Option<Instant>, now: Instant) -> Look {
         let people = self.lock();
         let Some(known) = people.get(name) else { return Look::Learn };
-        known.look(now)
+        known.look(changed, now)
     }
 
     /// Begins a try, unless there is nothing to be learnt any more.
-    pub(super) fn begin(&self, name: &PersonName, now: Instant) -> Result<Try, Look> {
+    pub(super) fn begin(
+        &self,
+        name: &PersonName,
+        changed: Option<Instant>,
+        now: Instant,
+    ) -> Result<Try, Look> {
         let mut people = self.lock();
         let known = people.entry(name.clone()).or_insert_with(Acquaintance::new);
-        match known.look(now) {
+        match known.look(changed, now) {
             Look::Learn => {
                 let (outcome, learning) = watch::channel(None);
                 known.learning = Some(learning);
-                Ok(Try { name: name.clone(), outcome })
+                Ok(Try { name: name.clone(), outcome, began: now })
             }
             look => Err(look),
         }
@@ -129,7 +141,14 @@ impl PersonalCatalogs {
             Err(_) if had_failed => (2 * known.holds).min(LONGEST_PAUSE),
             Err(_) => FIRST_PAUSE,
         };
+        if let (Some((Ok(before), at)), Ok(new)) = (&known.last, outcome)
+            && now.saturating_duration_since(*at) < MAX_AGE
+        {
+            // It was learnt again because the server had said so.
+            known.again.looked(new.offers_the_same(before));
+        }
         known.last = Some((outcome.clone(), now));
+        known.began = tried.began;
         known.learning = None;
         if known.size() > MAX_CATALOG {
             people.remove(&tried.name);
@@ -169,13 +188,16 @@ impl PersonalCatalogs {
 
 impl Acquaintance {
     fn new() -> Self {
-        Self { last: None, holds: Duration::ZERO, learning: None }
+        let (began, again) = (Instant::now(), Again::default());
+        Self { last: None, began, again, holds: Duration::ZERO, learning: None }
     }
 
-    fn look(&self, now: Instant) -> Look {
+    fn look(&self, changed: Option<Instant>, now: Instant) -> Look {
+        let due = changed.and_then(|changed| self.again.due(self.began, changed));
         match (&self.learning, &self.last) {
             // A try that ended without a word was given up with its task.
             (Some(learning), _) if learning.has_changed().is_ok() => Look::Wait(learning.clone()),
+            (_, Some((Ok(_), _))) if due.is_some_and(|due| due <= now) => Look::Learn,
             (_, Some((outcome, at))) if now.saturating_duration_since(*at) < self.holds => {
                 Look::Known(outcome.clone())
             }
@@ -264,12 +286,14 @@ mod tests {
     }
 
     fn try_it(people: &PersonalCatalogs, name: &PersonName, outcome: &Outcome, at: Instant) {
-        let Ok(tried) = people.begin(name, at) else { panic!("{:?}", people.look(name, at)) };
+        let Ok(tried) = people.begin(name, None, at) else {
+            panic!("{:?}", people.look(name, None, at))
+        };
         people.finish(&tried, outcome, true, at);
     }
 
     fn is_known(people: &PersonalCatalogs, name: &PersonName, at: Instant) -> bool {
-        matches!(people.look(name, at), Look::Known(Ok(_)))
+        matches!(people.look(name, None, at), Look::Known(Ok(_)))
     }
 
     #[test]
@@ -290,24 +314,45 @@ mod tests {
         let failure = Err("it exited".to_owned());
         for pause in [1, 2, 4, 8, 16, 32, 60, 60].map(Duration::from_secs) {
             try_it(&people, &name("ada", 1), &failure, now);
-            let early = people.look(&name("ada", 1), now + pause - Duration::from_millis(1));
+            let early = people.look(&name("ada", 1), None, now + pause - Duration::from_millis(1));
             assert!(matches!(early, Look::Known(Err(_))), "{pause:?}: {early:?}");
-            assert!(matches!(people.look(&name("ada", 2), now), Look::Learn));
+            assert!(matches!(people.look(&name("ada", 2), None, now), Look::Learn));
             now += pause;
         }
         try_it(&people, &name("ada", 1), &offer(1), now);
         now += MAX_AGE;
         try_it(&people, &name("ada", 1), &failure, now);
-        assert!(matches!(people.look(&name("ada", 1), now + FIRST_PAUSE), Look::Learn));
+        assert!(matches!(people.look(&name("ada", 1), None, now + FIRST_PAUSE), Look::Learn));
     }
 
     #[test]
     fn a_server_is_learnt_once_for_all_who_wait_and_again_if_that_was_given_up() {
         let (people, now) = (PersonalCatalogs::default(), Instant::now());
-        let tried = people.begin(&name("ada", 1), now);
-        assert!(matches!(people.begin(&name("ada", 1), now), Err(Look::Wait(_))));
+        let tried = people.begin(&name("ada", 1), None, now);
+        assert!(matches!(people.begin(&name("ada", 1), None, now), Err(Look::Wait(_))));
         drop(tried);
-        assert!(matches!(people.look(&name("ada", 1), now), Look::Learn));
+        assert!(matches!(people.look(&name("ada", 1), None, now), Look::Learn));
+    }
+
+    #[test]
+    fn what_changed_is_learnt_again_and_ever_more_rarely_if_it_did_not() {
+        let (people, now, ada) = (PersonalCatalogs::default(), Instant::now(), name("ada", 1));
+        let at = |seconds: u64| now + Duration::from_secs(seconds);
+        let look = |said, seconds| people.look(&ada, Some(at(said)), at(seconds));
+        try_it(&people, &ada, &offer(1), at(10));
+        assert!(matches!(look(5, 60), Look::Known(_)), "said before");
+        assert!(matches!(look(11, 12), Look::Known(_)), "more changes may come");
+        assert!(matches!(look(11, 13), Look::Learn));
+        let again = |said, seconds, bytes| {
+            let tried =
+                people.begin(&ada, Some(at(said)), at(seconds)).unwrap_or_else(|_| panic!());
+            people.finish(&tried, &offer(bytes), true, at(seconds));
+        };
+        again(11, 13, 1);
+        assert!(matches!(look(14, 16), Look::Known(_)), "it was the same");
+        assert!(matches!(look(14, 17), Look::Learn));
+        again(14, 17, 2);
+        assert!(matches!(look(18, 20), Look::Learn), "it was not");
     }
 
     #[test]
