@@ -3,11 +3,15 @@
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use pontoon_tests::stdio::StdioServer;
 use serde_json::{Value, json};
 
 use super::{bridge, bridge_command, failure, text};
+
+/// Less than a program may take none of a message, and more than anything here needs.
+const QUICK: Duration = Duration::from_secs(20);
 
 /// A program that speaks frames by hand.
 struct ByHand {
@@ -198,6 +202,82 @@ fn a_program_that_takes_no_connections_keeps_nobody_waiting() {
     }
     assert_eq!(client.ask("still", "ping", &json!({}))["result"], json!({}));
     assert!(client.finish().success());
+}
+
+/// Arguments that no socket holds.
+fn large() -> Value {
+    json!({"text": "x".repeat(9 << 20)})
+}
+
+#[test]
+fn a_client_is_heard_while_the_program_takes_nothing() {
+    let program = ByHand::new(true);
+    let mut client = program.bridge();
+    client.send_call(1, "t", large());
+    let mut stream = program.accept();
+    let began = Instant::now();
+    assert_eq!(client.ask("still", "ping", &json!({}))["result"], json!({}));
+    client.notify("notifications/cancelled", &json!({"requestId": 1}));
+    client.send_call(2, "t", json!({}));
+    assert_eq!(client.ask("there", "ping", &json!({}))["result"], json!({}));
+    assert!(began.elapsed() < QUICK, "{:?}", began.elapsed());
+    // Once the program listens, it hears all of it, and that nobody wants the first any more.
+    let first = read_frame(&mut stream);
+    assert_eq!(first["params"]["arguments"], large());
+    let cancel = read_frame(&mut stream);
+    assert_eq!(cancel, json!({"method": "cancel", "params": {"id": first["id"]}}));
+    let second = read_frame(&mut stream);
+    write_frame(&mut stream, &result(&second["id"], "second"));
+    assert_eq!(text(&client.answer(2)["result"]), "second");
+    assert!(client.finish().success());
+}
+
+#[test]
+fn a_call_that_is_stuck_can_be_given_up_where_calls_go_one_at_a_time() {
+    let program = ByHand::new(false);
+    let mut client = program.bridge();
+    let began = Instant::now();
+    for round in 0..3 {
+        client.send_call(round, "t", large());
+        let _deaf = program.accept();
+        client.notify("notifications/cancelled", &json!({"requestId": round}));
+        client.send_call("next", "t", json!({}));
+        let mut stream = program.accept();
+        read_frame(&mut stream);
+        write_frame(&mut stream, r#"{"result":{"content":[{"type":"text","text":"next"}]}}"#);
+        assert_eq!(text(&client.answer("next")["result"]), "next");
+        // The next call is to be stuck on a connection of its own.
+        drop(stream);
+    }
+    assert!(began.elapsed() < QUICK, "{:?}", began.elapsed());
+    assert!(client.finish().success());
+}
+
+#[test]
+fn the_end_of_the_input_is_seen_while_the_program_takes_nothing() {
+    let program = ByHand::new(true);
+    let mut client = program.bridge();
+    client.send_call(1, "t", large());
+    let _deaf = program.accept();
+    let began = Instant::now();
+    client.close_input();
+    assert!(client.wait().success());
+    assert!(began.elapsed() < QUICK, "{:?}", began.elapsed());
+}
+
+#[test]
+fn calls_wait_for_a_deaf_program_up_to_a_limit() {
+    let program = ByHand::new(true);
+    let mut client = program.bridge();
+    client.send_call(0, "t", json!({}));
+    let _deaf = program.accept();
+    // One is on its way, seven wait, and 64 MiB are full.
+    (1..=9).for_each(|id| client.send_call(id, "t", large()));
+    let told = client.answer(9);
+    assert!(failure(&told["result"]).contains("bytes of calls wait"), "{told}");
+    assert_eq!(client.unheard(), Vec::<Value>::new());
+    client.close_input();
+    assert!(client.wait().success());
 }
 
 #[test]

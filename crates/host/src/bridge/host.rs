@@ -4,7 +4,7 @@
 //! is given up there takes its connection with it: the late answer must not be the next call's.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::Shutdown;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
@@ -12,12 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use bytes::BytesMut;
 use pontoon_wire::framing::frames::Frames;
 use pontoon_wire::{Message, Slot, json, string_value};
 
 use super::client::Client;
 use super::complain;
+use super::connection::{Connection, read_some};
+use super::sending::Parcel;
 use crate::conversation::{Asker, ToolRequest, failure, id_in};
 use crate::protocol::{IpcError, MAX_MESSAGE_SIZE, frame};
 use crate::schema_file::SchemaFile;
@@ -25,8 +26,8 @@ use crate::schema_file::SchemaFile;
 /// How many calls may be under way or wait.
 const MAX_OPEN: usize = 1024;
 
-/// A program that takes none of a message for so long is lost.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How many bytes of calls may wait until the program takes them.
+const MAX_WAITING_BYTES: usize = 64 * 1024 * 1024;
 
 /// How long calls may still run when the input has ended. A client that closed it waits about two seconds
 /// before it sends a signal.
@@ -42,7 +43,7 @@ pub(super) struct Host {
 }
 
 #[derive(Debug)]
-struct State {
+pub(super) struct State {
     /// Whether several calls may be under way.
     answers_by_id: bool,
     connection: Option<Arc<Connection>>,
@@ -53,7 +54,11 @@ struct State {
     open: HashMap<u64, Open>,
     /// The call that has its turn, where there is one at a time.
     in_turn: Option<u64>,
-    waiting: VecDeque<(u64, Vec<u8>)>,
+    waiting: VecDeque<Parcel>,
+    /// Word of calls that were given up, for the program. They are no more than it has calls.
+    cancels: VecDeque<Parcel>,
+    /// Whether a thread is sending what waits.
+    pub(super) is_sending: bool,
     /// Calls that were given up while they were being sent.
     given_up: HashSet<u64>,
     /// Answers that are being written to the client.
@@ -78,15 +83,20 @@ enum Stage {
     Sent(u64),
 }
 
-#[derive(Debug)]
-struct Connection {
-    number: u64,
-    stream: UnixStream,
-    /// Held while a frame is written.
-    writing: Mutex<()>,
-}
-
 impl State {
+    /// Why a call cannot even wait.
+    fn too_much(&self, parcel: &Parcel) -> Option<String> {
+        if self.open.len() >= MAX_OPEN {
+            let what = "calls are under way already; call again when some are answered";
+            return Some(format!("{MAX_OPEN} {what}"));
+        }
+        let bytes: usize = self.waiting.iter().map(Parcel::size).sum();
+        (bytes + parcel.size() > MAX_WAITING_BYTES).then(|| {
+            let what = "bytes of calls wait until the program takes them; call again when some are answered";
+            format!("{bytes} {what}")
+        })
+    }
+
     fn is_current(&self, connection: u64) -> bool {
         self.connection.as_ref().is_some_and(|current| current.number == connection)
     }
@@ -95,24 +105,6 @@ impl State {
     fn only_sent(&self) -> Option<u64> {
         let mut sent = self.open.iter().filter(|(_, open)| open.stage != Stage::Waiting);
         sent.next().map(|(id, _)| *id).filter(|_| sent.next().is_none())
-    }
-}
-
-impl Connection {
-    fn write(&self, frame: &[u8]) -> io::Result<()> {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        (&self.stream).write_all(frame)
-    }
-
-    fn cancel(&self, id: u64) {
-        let cancel = format!("{{\"method\":\"cancel\",\"params\":{{\"id\":{id}}}}}");
-        // If it cannot be told, the reader notices, too.
-        let _ = frame(&[cancel.as_bytes()]).map(|frame| self.write(&frame));
-    }
-
-    /// Ends the thread that reads it, too.
-    fn close(&self) {
-        let _ = self.stream.shutdown(Shutdown::Both);
     }
 }
 
@@ -132,6 +124,8 @@ impl Host {
             open: HashMap::new(),
             in_turn: None,
             waiting: VecDeque::new(),
+            cancels: VecDeque::new(),
+            is_sending: false,
             given_up: HashSet::new(),
             telling: 0,
             schema_version: version(schema),
@@ -153,15 +147,13 @@ impl Host {
                 return self.tell(&asker, &error);
             }
         };
-        if state.open.len() >= MAX_OPEN {
-            let busy = format!(
-                "{MAX_OPEN} calls are under way already; call again when some are answered"
-            );
+        let parcel = Parcel::call(id, frame);
+        if let Some(busy) = state.too_much(&parcel) {
             drop(state);
             return self.tell(&asker, &IpcError::Connection(busy));
         }
         state.open.insert(id, Open { asker, stage: Stage::Waiting });
-        state.waiting.push_back((id, frame));
+        state.waiting.push_back(parcel);
         drop(state);
         self.send_waiting();
     }
@@ -172,7 +164,7 @@ impl Host {
         let found = state.open.iter().find(|(_, open)| open.asker.id == client_id);
         let Some(id) = found.map(|(id, _)| *id) else { return };
         let stage = state.open.remove(&id).map(|open| open.stage);
-        state.waiting.retain(|(waiting, _)| *waiting != id);
+        state.waiting.retain(|waiting| waiting.id() != Some(id));
         let had_its_turn = state.in_turn == Some(id);
         let connection = match had_its_turn {
             true => {
@@ -184,13 +176,13 @@ impl Host {
         if stage == Some(Stage::Sending) && !had_its_turn {
             state.given_up.insert(id);
         }
-        drop(state);
         match connection {
             // Also if it is just being written: then that fails, and it is not sent again.
             Some(connection) if had_its_turn => connection.close(),
-            Some(connection) => connection.cancel(id),
+            Some(connection) => state.cancels.push_back(Parcel::cancel(id, connection)),
             None => {}
         }
+        drop(state);
         self.send_waiting();
     }
 
@@ -210,60 +202,42 @@ impl Host {
         }
     }
 
-    /// Sends the calls whose turn it is.
-    fn send_waiting(self: &Arc<Self>) {
-        loop {
-            let mut state = self.lock();
-            if !state.answers_by_id && state.in_turn.is_some() {
-                return;
-            }
-            let Some((id, frame)) = state.waiting.pop_front() else { return };
-            if !state.answers_by_id {
-                state.in_turn = Some(id);
-            }
-            drop(state);
-            self.send(id, &frame);
+    /// What is to be sent next. If there is nothing, the thread that asks is not sending any more.
+    pub(super) fn next_parcel(&self) -> Option<Parcel> {
+        let mut state = self.lock();
+        let next = state.cancels.pop_front().or_else(|| match state.in_turn {
+            Some(_) if !state.answers_by_id => None,
+            _ => state.waiting.pop_front(),
+        });
+        if let Some(id) = next.as_ref().and_then(Parcel::id)
+            && !state.answers_by_id
+        {
+            state.in_turn = Some(id);
         }
+        state.is_sending = next.is_some();
+        next
     }
 
-    fn send(self: &Arc<Self>, id: u64, frame: &[u8]) {
-        let mut result = Ok(());
-        // The program may have closed the connection since the last call. What it did not get whole it
-        // does not carry out, so that is sent again, once.
-        for _ in 0..2 {
-            let connection = match self.connection() {
-                Ok(connection) => connection,
-                Err(error) => return self.fail(id, &error),
-            };
-            match self.lock().open.get_mut(&id) {
-                Some(open) => open.stage = Stage::Sending,
-                None => {
-                    self.lock().given_up.remove(&id);
-                    return;
-                }
-            }
-            match connection.write(frame) {
-                Ok(()) => return self.sent(id, &connection),
-                Err(error) => {
-                    connection.close();
-                    self.lose(connection.number);
-                    result = Err(error);
-                }
-            }
-        }
-        if let Err(error) = result {
-            self.fail(id, &self.unreachable(&error));
-        }
+    /// Whether a call is still wanted.
+    pub(super) fn is_open(&self, id: u64) -> bool {
+        self.lock().open.contains_key(&id)
+    }
+
+    /// Notes that a call is being sent; `false` if it was given up.
+    pub(super) fn begin(&self, id: u64) -> bool {
+        let mut state = self.lock();
+        state.given_up.remove(&id);
+        state.open.get_mut(&id).map(|open| open.stage = Stage::Sending).is_some()
     }
 
     /// Notes that the program has a call, on this connection.
-    fn sent(self: &Arc<Self>, id: u64, connection: &Connection) {
-        let number = connection.number;
+    pub(super) fn sent(self: &Arc<Self>, id: u64, connection: &Arc<Connection>) {
         let mut state = self.lock();
         if state.given_up.remove(&id) {
-            drop(state);
-            return connection.cancel(id);
+            state.cancels.push_back(Parcel::cancel(id, Arc::clone(connection)));
+            return;
         }
+        let number = connection.number;
         let is_lost = state.lost >= number;
         let Some(open) = state.open.get_mut(&id) else { return };
         open.stage = Stage::Sent(number);
@@ -274,19 +248,16 @@ impl Host {
     }
 
     /// The connection, made if there is none.
-    fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, IpcError> {
+    pub(super) fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, IpcError> {
         let mut state = self.lock();
         if let Some(connection) = &state.connection {
             return Ok(Arc::clone(connection));
         }
-        let opened = connect(&self.socket).and_then(|stream| {
-            stream.set_write_timeout(Some(PATIENCE))?;
-            Ok((stream.try_clone()?, stream))
-        });
-        let (reading, stream) = opened.map_err(|error| self.unreachable(&error))?;
-        state.connections += 1;
-        let number = state.connections;
-        let connection = Arc::new(Connection { number, stream, writing: Mutex::new(()) });
+        let number = state.connections + 1;
+        let opened = Connection::open(&self.socket, number);
+        let (connection, reading) = opened.map_err(|error| self.unreachable(&error))?;
+        let connection = Arc::new(connection);
+        state.connections = number;
         let host = Arc::clone(self);
         let reader = move || host.read(reading, number);
         let started = std::thread::Builder::new().spawn(reader);
@@ -298,7 +269,7 @@ impl Host {
         Ok(connection)
     }
 
-    fn unreachable(&self, error: &io::Error) -> IpcError {
+    pub(super) fn unreachable(&self, error: &io::Error) -> IpcError {
         IpcError::Connection(format!(
             "the program that has the tools cannot be reached at {}: {error}. If it still runs, call again",
             self.socket.display()
@@ -354,7 +325,7 @@ impl Host {
 
     fn hear_answer(self: &Arc<Self>, message: &Message, stream: &UnixStream, connection: u64) {
         let mut state = self.lock();
-        let (is_current, had_ids) = (state.is_current(connection), state.answers_by_id);
+        let is_current = state.is_current(connection);
         let id = match number(message.raw(Slot::Id)) {
             Some(id) => {
                 state.answers_by_id = true;
@@ -374,7 +345,6 @@ impl Host {
             }
             None => state.in_turn.take(),
         };
-        let has_begun_ids = state.answers_by_id && !had_ids;
         // One that was given up is answered no more.
         let open = id.and_then(|id| state.open.remove(&id));
         state.telling += 1;
@@ -383,16 +353,7 @@ impl Host {
             self.client.send(&answer(&open.asker, message));
         }
         self.told();
-        match has_begun_ids {
-            false => self.send_waiting(),
-            // All that wait may go now, while the program writes answers that have to be read meanwhile.
-            true => {
-                let host = Arc::clone(self);
-                let sending = std::thread::Builder::new().spawn(move || host.send_waiting());
-                // Without a thread they go with the next call.
-                drop(sending);
-            }
-        }
+        self.send_waiting();
     }
 
     fn hear_progress(&self, message: &Message) {
@@ -443,7 +404,7 @@ impl Host {
     }
 
     /// Forgets a connection. What became of the calls that the program has is not known.
-    fn lose(&self, number: u64) {
+    pub(super) fn lose(&self, number: u64) {
         let mut state = self.lock();
         state.lost = state.lost.max(number);
         state.connection = state.connection.take().filter(|it| it.number > number);
@@ -463,7 +424,7 @@ impl Host {
         self.told();
     }
 
-    fn fail(self: &Arc<Self>, id: u64, error: &IpcError) {
+    pub(super) fn fail(self: &Arc<Self>, id: u64, error: &IpcError) {
         let mut state = self.lock();
         let open = state.open.remove(&id);
         if state.in_turn == Some(id) {
@@ -484,7 +445,7 @@ impl Host {
         self.client.send(&asker.fail(error.wire_type(), &error.to_string()));
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -529,35 +490,10 @@ fn number(raw: Option<&[u8]>) -> Option<u64> {
     std::str::from_utf8(raw?).ok()?.parse().ok()
 }
 
-/// Connects without waiting: a program that takes no connections may do so for ever.
-fn connect(socket: &Path) -> io::Result<UnixStream> {
-    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
-    let stream =
-        UnixStream::from(rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?);
-    stream.set_nonblocking(true)?;
-    rustix::net::connect(&stream, &SocketAddrUnix::new(socket)?)?;
-    stream.set_nonblocking(false)?;
-    Ok(stream)
-}
-
 /// Which file it is, and from when.
 type Version = (u64, u64, SystemTime);
 
 fn version(file: &Path) -> Option<Version> {
     let metadata = std::fs::metadata(file).ok()?;
     Some((metadata.dev(), metadata.ino(), metadata.modified().ok()?))
-}
-
-fn read_some(stream: &mut UnixStream, buffer: &mut BytesMut) -> io::Result<usize> {
-    let start = buffer.len();
-    let more = start.clamp(16 * 1024, 1024 * 1024);
-    buffer.resize(start + more, 0);
-    let read = loop {
-        match stream.read(&mut buffer[start..]) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            read => break read,
-        }
-    };
-    buffer.truncate(start + *read.as_ref().unwrap_or(&0));
-    read
 }

@@ -2,12 +2,15 @@
 //! live in another program, behind a Unix socket.
 //!
 //! It lists the tools from the schema file and connects with the first call. It is plain blocking code: one
-//! thread reads the client, one the program, and a third one notices that the client is gone. It ends when
+//! thread reads the client, one the program, and a third one notices that the client is gone; a fourth one is
+//! there while the program does not take what is sent to it. It ends when
 //! its input ends, by a signal, or with its parent, and never because of the program behind the socket.
 
 mod client;
+mod connection;
 mod executable;
 mod host;
+mod sending;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
