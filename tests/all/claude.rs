@@ -3,6 +3,9 @@
 //! The model is a script, so that each conversation is known: what the model is asked next is looked at
 //! in the record of the API that stands for it.
 
+mod examples;
+#[cfg(target_os = "linux")]
+mod kills;
 mod session;
 
 use std::sync::Arc;

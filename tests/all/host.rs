@@ -4,6 +4,8 @@ mod calls;
 mod executable;
 mod faults;
 mod frames;
+#[cfg(target_os = "linux")]
+pub(crate) mod kills;
 mod other_parents;
 mod session;
 mod signals;
