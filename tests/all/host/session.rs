@@ -1,13 +1,16 @@
 //! The session: its files, who may reach them, and that they are gone when it is.
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pontoon_host::{Session, Tool, Toolset};
 use pontoon_tests::rig::wait_until;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::{Program, SOON, bridge_command, failure, text, tools};
@@ -160,7 +163,7 @@ fn mcp_can_be_spoken_on_the_socket_itself() {
             stream.read_exact(&mut byte).unwrap();
             answer.push(byte[0]);
         }
-        serde_json::from_slice::<serde_json::Value>(&answer).unwrap()
+        serde_json::from_slice::<Value>(&answer).unwrap()
     };
     let hello = say(
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}"#,
@@ -200,7 +203,7 @@ fn a_bridge_ends_with_its_parent_though_its_input_stays_open() {
 #[test]
 fn a_session_that_ended_is_told_though_a_thread_of_a_tool_goes_on() {
     let (release, released) = std::sync::mpsc::channel::<()>();
-    let released = std::sync::Mutex::new(released);
+    let released = Mutex::new(released);
     let (told, mut hears) = mpsc::channel(8);
     let stuck = Tool::blocking("stuck", move |(), call| {
         let _ = told.try_send("began");
@@ -215,4 +218,81 @@ fn a_session_that_ended_is_told_though_a_thread_of_a_tool_goes_on() {
     assert!(failure(&client.answer(1)["result"]).contains("not known"));
     release.send(()).unwrap();
     assert!(client.finish().success());
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Patience {
+    waits: bool,
+}
+
+#[test]
+fn a_call_that_took_too_long_gives_its_place_to_the_next() {
+    let timeout = Duration::from_secs(1);
+    let narrow = Tool::new("narrow", |Patience { waits }, _| async move {
+        if waits {
+            std::future::pending::<()>().await;
+        }
+        "in"
+    });
+    // A thread cannot be dropped: its place is taken until it is done.
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Arc::new(Mutex::new(released));
+    let held = Tool::blocking("held", move |Patience { waits }, _| {
+        if waits {
+            released.lock().unwrap().recv().unwrap();
+        }
+        "in"
+    });
+    let tools = [narrow, held].into_iter().fold(Toolset::new(), |set, tool| {
+        set.with(tool.max_concurrency(1).timeout(timeout)).unwrap()
+    });
+    let program = Program::start(&tools);
+    let mut client = program.bridge();
+    let timed_out =
+        |result: &Value| assert!(failure(result).starts_with("TimeoutError"), "{result}");
+    timed_out(&client.call(1, "narrow", json!({"waits": true})));
+    assert_eq!(text(&client.call(2, "narrow", json!({"waits": false}))), "in");
+    timed_out(&client.call(3, "held", json!({"waits": true})));
+    timed_out(&client.call(4, "held", json!({"waits": false})));
+    release.send(()).unwrap();
+    assert_eq!(text(&client.call(5, "held", json!({"waits": false}))), "in");
+    assert!(client.finish().success());
+}
+
+#[test]
+fn another_user_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be another user");
+        return;
+    }
+    let program = Program::start(&tools());
+    let socket = program.session().socket_path();
+    // The files would let everyone in.
+    for (path, mode) in
+        [(program.place.path(), 0o755), (socket.parent().unwrap(), 0o755), (socket, 0o666)]
+    {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+    let call = "import socket, struct, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+request = b'{\"method\":\"list_tools\"}'
+try:
+    s.sendall(struct.pack('>I', len(request)) + request)
+    print('answered' if s.recv(4) else 'refused')
+except (BrokenPipeError, ConnectionResetError):
+    print('refused')
+";
+    let as_user = |user: u32| {
+        #[expect(clippy::disallowed_methods, reason = "it ends before this returns")]
+        let mut command = std::process::Command::new("python3");
+        let output =
+            command.args(["-c", call]).arg(socket).current_dir("/").uid(user).gid(user).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(as_user(0), "answered\n");
+    assert_eq!(as_user(65_534), "refused\n");
+    assert_eq!(as_user(0), "answered\n");
 }
