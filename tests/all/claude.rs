@@ -9,6 +9,7 @@ mod kills;
 mod session;
 
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -112,4 +113,21 @@ fn text(result: &Value) -> &str {
 fn message<'a>(messages: &'a [Value], kind: &str) -> &'a Value {
     let found = messages.iter().find(|message| message["type"] == kind);
     found.unwrap_or_else(|| panic!("no `{kind}`: {messages:#?}"))
+}
+
+/// A tool that tells when a call begins, never answers, and tells when it is given up.
+pub(crate) fn watched(tells: Sender<&'static str>) -> Tool {
+    struct Guard(Sender<&'static str>);
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            let _ = self.0.send("dropped");
+        }
+    }
+    Tool::new("watched", move |(), _| {
+        let guard = Guard(tells.clone());
+        async move {
+            let _ = guard.0.send("began");
+            std::future::pending::<()>().await;
+        }
+    })
 }

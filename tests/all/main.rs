@@ -26,6 +26,7 @@ mod limits;
 mod links;
 mod logs;
 mod metrics;
+mod model;
 mod odd_files;
 mod questions;
 mod refusals;

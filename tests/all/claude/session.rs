@@ -1,13 +1,13 @@
 //! A session, and the command as anybody starts it, with `pontoon ipc` in its configuration.
 
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 
 use pontoon_host::Tool;
 use pontoon_tests::claude::{Claude, NEWEST};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::{check_results, in_every_version, message, text, tools, turns};
+use super::{check_results, in_every_version, message, text, tools, turns, watched};
 use crate::binaries;
 use crate::host::{Program, SOON};
 
@@ -110,21 +110,4 @@ fn a_call_that_takes_too_long_for_the_client_ends_in_the_program() {
 /// How the command starts the bridge.
 fn server(program: &Program) -> Value {
     program.session().mcp_server_config(&binaries().pontoon)
-}
-
-/// A tool that tells when a call begins, never answers, and tells when it is given up.
-fn watched(tells: Sender<&'static str>) -> Tool {
-    struct Guard(Sender<&'static str>);
-    impl Drop for Guard {
-        fn drop(&mut self) {
-            let _ = self.0.send("dropped");
-        }
-    }
-    Tool::new("watched", move |(), _| {
-        let guard = Guard(tells.clone());
-        async move {
-            let _ = guard.0.send("began");
-            std::future::pending::<()>().await;
-        }
-    })
 }

@@ -18,6 +18,7 @@
 //! | `{"delta": "..."}` | a `stream_event` with a piece of text, if these were asked for |
 //! | `{"call": [{"tool": "mcp__x__add", "input": {}}, ...]}` | calls tools at the same time, and tells their results |
 //! | `{"list": true}` | lists the tools of all servers again, as it does by itself on `list_changed` |
+//! | `{"wait_for_tool": "mcp__x__add"}` | waits until it has that tool, or it is interrupted |
 //! | `{"ask": {"tool_name": "Bash", "input": {}}}` | asks for a permission; the answer becomes a text |
 //! | `{"init": {...}}` | writes `system/init` here instead of first, with these members; `null` writes none |
 //! | `{"result": {...}}` | writes a `result` with these members, where `null` takes one out |

@@ -127,6 +127,7 @@ impl Play<'_> {
                     .for_each(|server| server.kill());
             }
             "touch" => drop(std::fs::write(text(), "")),
+            "wait_for_tool" => self.wait_until(|| self.cli.tools().iter().any(|it| it == text())),
             "wait_for" => self.wait_until(|| Path::new(text()).exists()),
             other => wrong(&format!("there is no step `{other}`")),
         }
