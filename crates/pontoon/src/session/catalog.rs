@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
-use super::again::Again;
+use super::relearn::Relearning;
 use super::kept;
 use super::learn::{Learnt, learn};
 use super::turns::Turns;
@@ -355,7 +355,7 @@ impl Entry {
     /// Learns the server now and whenever it is due, in its turn.
     pub async fn keep(self: Arc<Self>, turns: Arc<Turns>) {
         let (mut pause, mut unheard) = (Duration::from_secs(1), UNHEARD);
-        let mut again = Again::default();
+        let mut again = Relearning::default();
         // What was known when a child said that it changed.
         let mut doubtful: Option<Arc<Catalog>> = None;
         loop {
@@ -398,7 +398,7 @@ impl Entry {
     }
 
     /// Waits until a child has said that its lists changed, and they are to be read again.
-    async fn until_due_again(&self, again: Again, began: Instant) {
+    async fn until_due_again(&self, again: Relearning, began: Instant) {
         loop {
             self.back.changed.heard().await;
             let said = self.back.changed.last();

@@ -4,7 +4,6 @@
 //! rest becomes a task of the server's back, and the middle is done with it.
 
 pub mod admit;
-mod again;
 pub mod answers;
 pub mod catalog;
 mod ended;
@@ -15,6 +14,7 @@ pub mod legacy;
 mod lists;
 pub mod memory;
 pub mod personal;
+mod relearn;
 pub mod stream;
 pub mod turns;
 

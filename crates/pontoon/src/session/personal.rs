@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use pontoon_wire::Era;
 use tokio::sync::watch;
 
-use super::again::Again;
+use super::relearn::Relearning;
 use super::catalog::{Catalog, Entry, LONGEST_PAUSE, MAX_AGE, State, UNHEARD};
 use super::learn::{LearnError, learn, learn_era};
 use crate::client::{Person, Principal};
@@ -57,7 +57,7 @@ struct Acquaintance {
     /// When that began.
     began: Instant,
     /// How often its server is believed that its lists changed.
-    again: Again,
+    again: Relearning,
     /// How long that holds: what it offers grows old, and a failure is no reason for ever.
     holds: Duration,
     /// The try that is under way.
@@ -188,7 +188,7 @@ impl PersonalCatalogs {
 
 impl Acquaintance {
     fn new() -> Self {
-        let (began, again) = (Instant::now(), Again::default());
+        let (began, again) = (Instant::now(), Relearning::default());
         Self { last: None, began, again, holds: Duration::ZERO, learning: None }
     }
 

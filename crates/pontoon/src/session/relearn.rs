@@ -12,17 +12,17 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// How often a server is believed that its lists changed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Again {
+pub(super) struct Relearning {
     pause: Duration,
 }
 
-impl Default for Again {
+impl Default for Relearning {
     fn default() -> Self {
         Self { pause: SETTLE }
     }
 }
 
-impl Again {
+impl Relearning {
     /// Takes note that a server that said so was looked at, and whether its lists were the same.
     pub(super) fn looked(&mut self, is_same: bool) {
         self.pause = if is_same { (2 * self.pause).min(LONGEST) } else { SETTLE };
@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn a_server_is_looked_at_soon_and_ever_more_rarely_if_nothing_changed() {
         let second = Duration::from_secs(1);
-        let (mut again, mut looked) = (Again::default(), Instant::now());
+        let (mut again, mut looked) = (Relearning::default(), Instant::now());
         let mut pauses = Vec::new();
         for is_same in [true, true, true, false].into_iter().chain([true; 7]) {
             // It says so right after it was looked at.
