@@ -108,6 +108,24 @@ fn a_legacy_client_does_not_wait_for_the_other_era() {
 }
 
 #[test]
+fn a_notification_reaches_its_process_while_the_other_era_is_learnt() {
+    let heard = tempfile::NamedTempFile::new().unwrap();
+    let script = SILENT.replace("cat;", r#"tee -a "$HEARD";"#);
+    let server = shell(&script, "stateful").with("env", json!({"HEARD": heard.path()}));
+    let rig = rig([server.that_may_fail()]);
+    let mut client = Legacy::open(&rig.endpoint("shell"));
+    let response = client.call(1, "echo", json!({"text": "x"}));
+    assert_eq!(response.tool_text().as_deref(), Some("x"), "{}", response.text());
+    let note = "notifications/roots/list_changed";
+    client.notify(note, &json!({}));
+    assert_eq!(state(&rig, "shell"), "learning", "or this shows nothing");
+    let is_heard = || std::fs::read_to_string(heard.path()).unwrap().contains(note);
+    wait_until("it is heard", SOON, is_heard);
+    client.end();
+    rig.stop();
+}
+
+#[test]
 fn an_era_that_was_not_heard_is_not_stored_and_is_told() {
     let rig = rig([shell(SILENT, "stateless")]);
     wait_for_log(&rig, "an era of the server is not known");
