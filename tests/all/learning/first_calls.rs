@@ -241,3 +241,21 @@ fn a_head_start_that_no_client_comes_for_ends() {
     session.end();
     rig.stop();
 }
+
+#[test]
+fn a_head_start_whose_place_is_gone_is_not_used() {
+    for [mode, workspace] in KINDS {
+        let server = Server::new("slow", &binaries().fixture_server, &["--start-delay-ms", "500"]);
+        let server = server.with("mode", mode).with("workspace", workspace).that_may_fail();
+        let rig = rig([server]);
+        let mut session = Legacy::open(&rig.endpoint("slow"));
+        wait_until("only the head start is left", super::SOON, || rig.gauge("children") == 1);
+        let jobs = rig.directory().join("jobs");
+        wait_until("it is gone", super::SOON, || std::fs::remove_dir_all(&jobs).is_ok());
+        let response = session.call(1, "write_file", json!({"name": "made.txt", "text": "x"}));
+        let text = response.tool_text();
+        assert_eq!(text.as_deref(), Some("wrote 1 bytes to made.txt"), "{}", response.text());
+        session.end();
+        rig.stop();
+    }
+}

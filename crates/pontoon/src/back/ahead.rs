@@ -13,10 +13,11 @@ use super::Back;
 use super::children::{Audience, Unopened, chain, now};
 use super::handshake::Opening;
 use super::live::Live;
-use super::place::Place;
+use super::place::{Place, Spot};
 use crate::client::{Client, Key, Person};
 use crate::clock::Clock;
 use crate::config::Mode;
+use crate::jobs::SessionSpace;
 
 /// The most head starts that a server has at once; learning it takes one or two more processes.
 const MOST: usize = 2;
@@ -50,6 +51,8 @@ struct Table {
 #[derive(Debug)]
 pub(super) struct HeadStart {
     unopened: Unopened,
+    /// The directory it works in, as it was when it started.
+    spot: Option<Spot>,
     /// The conversation in whose folder it works; `None` if it works in a job of its own.
     key: Option<Key>,
     /// A hash of what it got from its person.
@@ -63,6 +66,14 @@ impl HeadStart {
     /// Where it works.
     pub(super) fn place(&self) -> Option<Place> {
         self.unopened.0.place.clone()
+    }
+
+    /// Whether the directory it works in is still there, and no other is in its place.
+    async fn is_in_place(&self) -> bool {
+        match self.place() {
+            Some(place) => self.spot.is_some() && place.spot().await == self.spot,
+            None => false,
+        }
     }
 }
 
@@ -137,14 +148,16 @@ impl Back {
             }
             let key = Some(key).filter(|key| back.keeps_files_of(key));
             match started {
-                Ok(unopened) if !table.is_over => {
-                    let patience = if table.is_settled { UNUSED } else { LONGEST };
+                Ok((unopened, spot)) if !table.is_over => {
+                    // A person's own catalogue is learnt whether or not the server is known.
+                    let is_settled = table.is_settled && hash.is_none();
+                    let patience = if is_settled { UNUSED } else { LONGEST };
                     let (took, until) = (began.elapsed(), now() + patience);
-                    table.ready.push(HeadStart { unopened, key, person: hash, took, until });
+                    table.ready.push(HeadStart { unopened, spot, key, person: hash, took, until });
                 }
-                Ok(unopened) => {
+                Ok(unused) => {
                     drop(table);
-                    drop(unopened);
+                    drop(unused);
                 }
                 // Its client hears of it: the server cannot be learnt, or its own start fails, too.
                 Err(why) => tracing::debug!(server = %back.server.name, why, "no head start"),
@@ -153,30 +166,48 @@ impl Back {
         tokio::spawn(starting.in_current_span());
     }
 
-    /// Starts a process where it will work for this conversation, or says why not.
-    async fn spawn_ahead(&self, key: &Key, person: &Person) -> Result<Unopened, String> {
+    /// Starts a process where it will work for this conversation, or says why not. Gives the directory as
+    /// well.
+    async fn spawn_ahead(
+        &self,
+        key: &Key,
+        person: &Person,
+    ) -> Result<(Unopened, Option<Spot>), String> {
         let place = match self.keeps_files_of(key) {
             true => {
                 let space = self.space_of(key, person).await.map_err(|error| chain(&error))?;
                 let is_kept = self.server.mode != Mode::Stateless;
                 // Another replica may have its process, or its loss is still to be told.
-                if is_kept && !space.is_free() {
+                if is_kept && !is_free(&space).await {
                     return Err("the conversation has state elsewhere".to_owned());
                 }
                 Place::Space(space)
             }
             false => self.own_place().await.map_err(|error| chain(&error))?,
         };
+        let spot = place.spot().await;
         let is_one_client = !key.is_shared() || self.server.mode == Mode::Stateless;
-        self.spawn(person, place, is_one_client).await.map_err(|error| chain(&error))
+        let spawned = self.spawn(person, place, is_one_client).await;
+        Ok((spawned.map_err(|error| chain(&error))?, spot))
     }
 
     /// Says that the server is known now, or that it cannot be, so that the clients that waited go on.
     pub fn settle_ahead(&self) {
+        self.ahead.lock().is_settled = true;
+        self.shorten_ahead(|_| true);
+    }
+
+    /// The same of one person, where what a server offers differs by that.
+    pub fn settle_ahead_of(&self, person: &Person) {
+        let hash = self.person_hash(person);
+        self.shorten_ahead(|of| of == hash);
+    }
+
+    fn shorten_ahead(&self, is_settled: impl Fn(Option<[u8; 32]>) -> bool) {
         let until = now() + UNUSED;
         let mut table = self.ahead.lock();
-        table.is_settled = true;
-        table.ready.iter_mut().for_each(|it| it.until = it.until.min(until));
+        let settled = table.ready.iter_mut().filter(|it| is_settled(it.person));
+        settled.for_each(|it| it.until = it.until.min(until));
     }
 
     /// Waits until the clients that waited for the server have used what was started for them and no call is
@@ -209,13 +240,18 @@ impl Back {
         unused.iter().for_each(|it| self.metrics.child_started(it.took));
     }
 
-    /// A child that was started ahead for such a client.
-    pub(super) fn take_ahead(&self, client: &Client) -> Option<HeadStart> {
+    /// A child that was started ahead for such a client, and that still is where it should work.
+    pub(super) async fn take_ahead(&self, client: &Client) -> Option<HeadStart> {
         if self.ahead.is_empty() {
             return None;
         }
         let key = Some(&client.key).filter(|key| self.keeps_files_of(key));
-        self.ahead.take(key, self.person_hash(&client.person))
+        let found = self.ahead.take(key, self.person_hash(&client.person))?;
+        let is_in_place = found.is_in_place().await;
+        if !is_in_place {
+            self.count_unused(std::slice::from_ref(&found));
+        }
+        is_in_place.then_some(found)
     }
 
     /// The same, opened for that client.
@@ -235,4 +271,10 @@ impl Back {
         self.begin(&live, client);
         Some(live)
     }
+}
+
+/// Whether no process keeps state for this conversation, nor did one that was lost.
+async fn is_free(space: &Arc<SessionSpace>) -> bool {
+    let space = Arc::clone(space);
+    tokio::task::spawn_blocking(move || space.is_free()).await.unwrap_or(false)
 }

@@ -18,7 +18,7 @@ use super::ahead::HeadStart;
 use super::handshake::{HandshakeError, Opening, shake_hands};
 use super::link::{Link, LinkOptions};
 use super::live::{Counted, Live, Waits};
-use super::place::{Place, WHAT_TO_DO, blocking};
+use super::place::{Place, Reserved, WHAT_TO_DO, blocking};
 use super::pool::{Slot, Using};
 use super::usage::Usage;
 use crate::call::CallError;
@@ -151,7 +151,7 @@ impl Back {
                 }
                 let ahead = match wanted_for {
                     Use::Again => None,
-                    Use::Call | Use::Listen => self.take_ahead(client),
+                    Use::Call | Use::Listen => self.take_ahead(client).await,
                 };
                 let opened = self.open_ahead(ahead, &opening, client, clock);
                 if let Some(live) = Box::pin(opened).await {
@@ -184,17 +184,18 @@ impl Back {
         slot: &Slot,
         clock: &Clock,
     ) -> Result<Live, CallError> {
-        let ahead = self.take_ahead(client);
+        let ahead = self.take_ahead(client).await;
         let place = match ahead.as_ref().and_then(HeadStart::place) {
             Some(place) => place,
             None => self.place_for(client).await?,
         };
         let held = self.hold_state(&place, wanted_for, slot).await?;
+        let reserved = Reserved::new(held, &self.around.endings);
         let mut live = match Box::pin(self.open_ahead(ahead, opening, client, clock)).await {
             Some(live) => live,
             None => Box::pin(self.start_at(place, opening, client, clock)).await?,
         };
-        live.held = held;
+        live.held = reserved.take();
         live.feed(client);
         Ok(live)
     }

@@ -1,6 +1,7 @@
 //! Where a child works: in a job made for one request, or in the workspace of its conversation, and
 //! with temporary files of its own elsewhere.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use super::children::chain;
 use super::{Back, Surroundings};
 use crate::call::CallError;
 use crate::client::{Client, Key, Person};
-use crate::jobs::{Bounds, Job, JobError, Scratch, SessionSpace, Snapshot};
+use crate::jobs::{Bounds, Held, Job, JobError, Scratch, SessionSpace, Snapshot};
 use crate::observe::metrics::Limit;
 
 /// What a client hears, who cannot mend the jobs directory and may not know where it is.
@@ -91,7 +92,50 @@ impl Drop for Temporary {
     }
 }
 
+/// State that is held for a process that is still to start. It is let go of where that may wait for the disk.
+#[derive(Debug)]
+pub(super) struct Reserved {
+    held: Option<Held>,
+    endings: TaskTracker,
+}
+
+impl Reserved {
+    pub(super) fn new(held: Option<Held>, endings: &TaskTracker) -> Self {
+        Self { held, endings: endings.clone() }
+    }
+
+    /// The state, for the process that has started.
+    pub(super) fn take(mut self) -> Option<Held> {
+        self.held.take()
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        let Some(held) = self.held.take() else { return };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            self.endings.spawn_blocking_on(move || drop(held), &runtime);
+        }
+    }
+}
+
+/// Which directory a place was when it was looked at: it may be removed, and made again, behind a process that
+/// works there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Spot {
+    device: u64,
+    inode: u64,
+}
+
 impl Place {
+    /// Which directory it is now; `None` if there is none.
+    pub(super) async fn spot(&self) -> Option<Spot> {
+        let directory = self.directory().to_owned();
+        let looked = tokio::task::spawn_blocking(move || std::fs::metadata(directory));
+        let there = looked.await.ok()?.ok()?;
+        Some(Spot { device: there.dev(), inode: there.ino() })
+    }
+
     /// The directory.
     pub fn directory(&self) -> &Path {
         match self {

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
-use super::relearn::Relearning;
 use super::kept;
 use super::learn::{Learnt, learn};
+use super::relearn::Relearning;
 use super::turns::Turns;
 use crate::back::Back;
 use crate::back::children::now;
@@ -372,13 +372,15 @@ impl Entry {
                 Err(why) if self.waits_for_person() => {
                     let server = &self.back.server.name;
                     tracing::info!(%server, why, "the server is learnt with the first person's values");
-                    return self.set_unless_known(State::Waiting(why));
+                    self.set_unless_known(State::Waiting(why));
+                    return self.back.settle_ahead();
                 }
                 Err(why) => {
                     tracing::error!(server = %self.back.server.name, why, retry_in = ?pause, "server failed");
                     self.set_trouble(Some(&why));
                     // What was known stays known: the server may be well for a real call.
                     self.set_unless_known(State::Failed(why));
+                    self.back.settle_ahead();
                     let wait = pause;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                     wait
@@ -427,7 +429,6 @@ impl Entry {
             }
             is_unknown
         });
-        self.back.settle_ahead();
     }
 
     /// Takes over what was learnt; false if an era was not heard that the server may speak.

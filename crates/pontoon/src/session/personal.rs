@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use pontoon_wire::Era;
 use tokio::sync::watch;
 
-use super::relearn::Relearning;
 use super::catalog::{Catalog, Entry, LONGEST_PAUSE, MAX_AGE, State, UNHEARD};
 use super::learn::{LearnError, learn, learn_era};
+use super::relearn::Relearning;
 use crate::client::{Person, Principal};
 use crate::config::ServerName;
 
@@ -170,7 +170,7 @@ impl PersonalCatalogs {
             learnt = learn_for(entry, person, tried.name.era) => learnt,
             () = entry.back.stop.cancelled() => Err("it is no longer served so".to_owned()),
         };
-        entry.back.settle_ahead();
+        entry.back.settle_ahead_of(person);
         let is_whole = learnt.as_ref().is_ok_and(|(_, is_whole)| *is_whole);
         let outcome = learnt.map(|(catalog, _)| Arc::new(catalog));
         let server = &entry.back.server.name;
