@@ -173,7 +173,7 @@ impl App {
             ),
             origins: Origins::new(&config.base_url),
             store: around.store.clone(),
-            looking: Arc::new(Semaphore::new(1)),
+            looking: Arc::default(),
             min_free_disk: config.min_free_disk,
             links: Arc::clone(&around.links),
             budget: around.budget.clone(),

@@ -3,7 +3,7 @@
 //! This file collects the scene; what it means is decided in `observe`.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
@@ -22,6 +22,9 @@ use crate::session::catalog::{Entry, State};
 /// How long a look at the jobs directory may take.
 const LOOK: Duration = Duration::from_secs(5);
 
+/// How long one look serves all who ask whether requests may be sent here.
+const SHARED: Duration = Duration::from_secs(1);
+
 /// How everything is, as far as the one who asks may see it.
 pub async fn health(site: &Arc<Site>, sight: Sight) -> Answer {
     let scene = with_disk(site, scene(site)).await;
@@ -30,7 +33,8 @@ pub async fn health(site: &Arc<Site>, sight: Sight) -> Answer {
 
 /// Whether requests may be sent here.
 pub async fn ready(site: &Arc<Site>) -> Answer {
-    let jobs_fault = jobs_fault(site).await;
+    // Anyone may ask, as often as they like.
+    let jobs_fault = jobs_fault(site, SHARED).await;
     respond(health::ready(&Scene { jobs_fault, ..scene(site) }))
 }
 
@@ -92,7 +96,7 @@ fn note(site: &Site) -> Option<String> {
 
 /// The same with the disk, which is looked at elsewhere: a disk that hangs holds no other call up.
 async fn with_disk(site: &Site, scene: Scene) -> Scene {
-    let jobs_fault = jobs_fault(site).await;
+    let jobs_fault = jobs_fault(site, Duration::ZERO).await;
     if jobs_fault.is_some() {
         return Scene { jobs_fault, ..scene };
     }
@@ -108,18 +112,37 @@ async fn with_disk(site: &Site, scene: Scene) -> Scene {
     Scene { disk, ..scene }
 }
 
-/// What is wrong with the jobs directory now, after what can be mended was.
+/// What was wrong with the jobs directory when it was looked at last, after what could be mended was.
+#[derive(Debug, Default)]
+pub struct LastLook(Option<(Instant, Option<String>)>);
+
+impl LastLook {
+    /// Looks now, unless the last look is younger than this.
+    fn look(
+        &mut self,
+        max_age: Duration,
+        now: Instant,
+        look: impl FnOnce() -> Option<String>,
+    ) -> Option<String> {
+        match &self.0 {
+            Some((at, fault)) if now.saturating_duration_since(*at) < max_age => fault.clone(),
+            _ => self.0.insert((now, look())).1.clone(),
+        }
+    }
+}
+
+/// What is wrong with the jobs directory, now or at most so long ago.
 ///
 /// One looks at a time, so that a disk that hangs takes one thread and not one for each probe.
-async fn jobs_fault(site: &Site) -> Option<String> {
+async fn jobs_fault(site: &Site, max_age: Duration) -> Option<String> {
     let look = async {
-        let turn = Arc::clone(&site.looking).acquire_owned().await;
+        let mut last = Arc::clone(&site.looking).lock_owned().await;
         let store = site.store.clone();
         let looked = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            store.mend()
+            let look = || store.mend().err().map(|fault| fault.to_string());
+            last.look(max_age, Instant::now(), look)
         });
-        looked.await.ok()?.err().map(|fault| fault.to_string())
+        looked.await.ok()?
     };
     let silent = || {
         let path = site.store.path().display();
@@ -133,7 +156,7 @@ async fn jobs_fault(site: &Site) -> Option<String> {
 
 /// The kept children of a server, by names that tell nobody whose they are.
 fn children(site: &Site, entry: &Entry) -> Vec<ChildScene> {
-    let now = std::time::Instant::now();
+    let now = Instant::now();
     let scene = |(key, live): (String, Arc<Live>)| {
         let (age, idle) = live.usage.ages(now);
         ChildScene {
@@ -170,5 +193,24 @@ fn server(site: &Site, name: &str, entry: &Entry) -> ServerScene {
         spares: entry.back.spares.ready(),
         heals: heals.iter().map(|(heal, count)| (heal.code(), *count)).collect(),
         isolation: entry.back.isolation(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_look_serves_all_who_ask_within_a_second() {
+        let (mut last, began) = (LastLook::default(), Instant::now());
+        let mut look = |max_age, after: u64, found: &str| {
+            let now = began + Duration::from_millis(after);
+            last.look(max_age, now, || Some(found.to_owned())).unwrap()
+        };
+        assert_eq!(look(SHARED, 0, "first"), "first");
+        assert_eq!(look(SHARED, 999, "second"), "first");
+        assert_eq!(look(SHARED, 1000, "third"), "third");
+        assert_eq!(look(Duration::ZERO, 1001, "fourth"), "fourth", "who looks closer");
+        assert_eq!(look(SHARED, 1002, "fifth"), "fourth", "which serves the others, too");
     }
 }

@@ -15,12 +15,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use pontoon_wire::ErrorObject;
 use pontoon_wire::error::code;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-use super::admin;
+use super::admin::{self, LastLook};
 use super::again::Again;
 use super::auth::{Area, Auth};
 use super::caller::Caller;
@@ -75,8 +75,8 @@ pub struct Site {
     pub origins: Origins,
     /// Where jobs are.
     pub store: Store,
-    /// Held while a probe looks at where jobs are.
-    pub looking: Arc<Semaphore>,
+    /// What a probe saw of where jobs are; held while one looks.
+    pub looking: Arc<Mutex<LastLook>>,
     /// With less than this free, no new job is made.
     pub min_free_disk: u64,
     /// The addresses of files.
