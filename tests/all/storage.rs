@@ -285,3 +285,34 @@ fn read_only() {
     }
     rig.stop();
 }
+
+#[test]
+fn a_file_system_that_is_unmounted_is_told_and_used_again() {
+    on_a_small_disk("storage::unmounted");
+}
+
+#[test]
+#[ignore = "run by the test above on a small disk"]
+#[allow(clippy::disallowed_methods, reason = "a mount of the test's own")]
+fn unmounted() {
+    let jobs = std::env::current_dir().unwrap().join("jobs");
+    fs::create_dir(&jobs).unwrap();
+    let run = |program: &str, args: &[&str]| {
+        let mut command = std::process::Command::new(program);
+        assert!(command.args(args).arg(&jobs).status().unwrap().success());
+    };
+    let mount = || run("mount", &["-t", "tmpfs", "-o", "mode=700", "none"]);
+    mount();
+    let rig = plan([fixture("stateless")])
+        .variable("MCPO_JOBS_DIR", jobs.to_str().unwrap())
+        .variable("MCPO_MIN_FREE_DISK", "0")
+        .start();
+    assert_eq!(write(&rig, Era::Modern).status(), 200);
+    run("umount", &["--lazy"]);
+    check_down(&rig, "is not mounted any more; mount it again");
+    assert_eq!(fs::read_dir(&jobs).unwrap().count(), 0, "nothing is put below it");
+    mount();
+    check_well(&rig);
+    assert_eq!(write(&rig, Era::Modern).status(), 200);
+    rig.stop();
+}

@@ -108,6 +108,16 @@ impl SessionSpace {
         Ok(Claim::Held(Held(Arc::clone(self))))
     }
 
+    /// Makes the directory again, if processes keep state here, and says that they do.
+    pub(super) fn restore_held(&self) -> io::Result<()> {
+        let is_held = *self.holders.lock() > 0;
+        if is_held {
+            self.prepare()?;
+            self.hold_again()?;
+        }
+        Ok(())
+    }
+
     /// Says once more that processes keep state here, in a directory that was made again.
     pub(super) fn hold_again(&self) -> io::Result<()> {
         let count = self.holders.lock();

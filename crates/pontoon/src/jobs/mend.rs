@@ -78,6 +78,7 @@ impl Inner {
         }
         let directory = root.path().display();
         if let Err(why) = place {
+            self.restore_held();
             warn!(%directory, %why, "the jobs directory was opened anew, without what was in it");
         }
         if was_shut && told.shut.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
@@ -85,6 +86,18 @@ impl Inner {
             told.shut = Some(Instant::now());
         }
         Ok(())
+    }
+
+    /// Says in a new directory which conversations have state in memory, so that its loss can be told there,
+    /// too.
+    fn restore_held(&self) {
+        let in_use = self.spaces().in_use();
+        for space in in_use {
+            if let Err(error) = space.restore_held() {
+                let error = &error as &dyn std::error::Error;
+                warn!(session = space.name(), error, "what is lost here may not be told");
+            }
+        }
     }
 
     /// Puts the key back if it is gone. Another directory may have one of its own, which counts then as

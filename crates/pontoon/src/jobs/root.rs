@@ -67,6 +67,16 @@ pub enum StoreError {
         /// Where it was.
         path: PathBuf,
     },
+    /// It was a file system of its own, and what is there now is not.
+    #[error(
+        "the file system of the jobs directory {} is not mounted any more; mount it again, or restart the \
+         bridge if the directory below it is to be used",
+        path.display()
+    )]
+    Unmounted {
+        /// Where it was.
+        path: PathBuf,
+    },
     /// It cannot be written any more.
     #[error("the jobs directory {} cannot be written", path.display())]
     ReadOnly {
@@ -191,12 +201,22 @@ impl Root {
             }
         }
         let fd = open_safely(&self.path)?;
+        if self.is_mount_point(&self.fd()) && !self.is_mount_point(&fd) {
+            return Err(StoreError::Unmounted { path: self.path.clone() });
+        }
         let path = || self.path.clone();
         let shut = |source| StoreError::ReadOnly { path: path(), source };
         close(&fd, self.passage()).map_err(shut)?;
         *self.above() = above(&self.path).ok();
         *self.fd.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fd);
         Ok(())
+    }
+
+    /// Whether this directory is another file system than the one above ours.
+    fn is_mount_point(&self, fd: &OwnedFd) -> bool {
+        let above = self.above();
+        let is_other = |node: Node| above.as_ref().is_some_and(|it| it.device != node.device);
+        Node::of(fd).is_ok_and(is_other)
     }
 
     /// Makes the directory and our own folders in it usable again, where a child with our user shut

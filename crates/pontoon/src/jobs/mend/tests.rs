@@ -132,3 +132,18 @@ fn what_is_used_up_is_no_fault_of_the_directory() {
     }
     check(Errno::IO, false);
 }
+
+#[test]
+fn who_has_state_is_said_in_a_new_directory_without_another_call() {
+    let scene = scene();
+    let space = scene.store.session_space("slides", "chat").unwrap();
+    let idle = scene.store.session_space("slides", "idle").unwrap();
+    let Claim::Held(_held) = space.hold(true).unwrap() else { panic!("it is free") };
+    scene.remove();
+    scene.store.mend().unwrap();
+    assert!(space.files().with_file_name("holder").exists());
+    assert!(!idle.files().exists(), "no process is there");
+    let other = open(&scene.jobs());
+    let theirs = other.session_space("slides", "chat").unwrap();
+    assert!(matches!(theirs.hold(true).unwrap(), Claim::Lost));
+}
