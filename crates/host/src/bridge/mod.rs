@@ -87,6 +87,10 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         && word == SPAWNER
     {
         let Err(error) = pontoon_supervise::serve_stdin();
+        // Its program is gone already.
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return ExitCode::SUCCESS;
+        }
         complain(&format!("`ipc {SPAWNER}` is for programs that use pontoon-host: {error}"));
         return ExitCode::from(2);
     }
