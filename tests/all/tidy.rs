@@ -177,3 +177,22 @@ fn no_queue_is_without_bound() {
         name.starts_with("crates/") && text.contains("unbounded_channel")
     });
 }
+
+/// The tests that `docs/host-tools.md` says prove a requirement.
+#[test]
+fn the_table_of_requirements_names_tests_that_exist() {
+    let page = fs::read_to_string(root().join("docs/host-tools.md")).unwrap();
+    let sources = sources();
+    let rows = page
+        .lines()
+        .filter(|line| ["| FR-", "| SC-", "| edge"].iter().any(|it| line.starts_with(it)));
+    let words: Vec<_> = rows.flat_map(|row| row.split('`').skip(1).step_by(2)).collect();
+    let tests: Vec<_> = words.into_iter().filter(|word| word.contains("::")).collect();
+    assert!(tests.len() > 20, "only {} are named", tests.len());
+    for test in tests {
+        let (module, name) = test.rsplit_once("::").unwrap();
+        let file = format!("tests/all/{}.rs", module.replace("::", "/"));
+        let text = sources.get(&file).unwrap_or_else(|| panic!("{test}: there is no {file}"));
+        assert!(text.contains(&format!("fn {name}(")), "{test} is not in {file}");
+    }
+}

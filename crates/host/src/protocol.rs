@@ -98,3 +98,34 @@ pub(crate) fn error(id: &str, kind: &str, message: &str) -> String {
     let [message, kind] = [message, kind].map(pontoon_wire::quoted);
     format!("{{{id}\"error\":{{\"message\":{message},\"type\":{kind}}}}}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_constants_are_those_of_the_contract() {
+        assert_eq!((MAX_MESSAGE_SIZE, LENGTH_PREFIX_SIZE), (10 * 1024 * 1024, 4));
+        assert_eq!(SOCKET_PERMISSIONS, 0o600);
+        let names = [SOCKET_FILE_PREFIX, SOCKET_FILE_SUFFIX, SCHEMA_FILE_PREFIX];
+        assert_eq!(names, ["claudecode_ipc_", ".sock", "claudecode_ipc_schema_"]);
+    }
+
+    #[test]
+    fn errors_have_the_names_of_the_contract() {
+        let text = || "why".to_owned();
+        let too_long = frames::prefix(11, 10).expect_err("it is too long");
+        let of_tool =
+            IpcError::ToolExecution { kind: "ToolExecutionError".to_owned(), message: text() };
+        let names = [
+            (IpcError::Connection(text()), "IPCConnectionError"),
+            (IpcError::MessageSize(too_long), "IPCMessageSizeError"),
+            (of_tool, "ToolExecutionError"),
+            (IpcError::BridgeStartup(text()), "BridgeStartupError"),
+            (IpcError::Protocol(text()), "IPCError"),
+        ];
+        for (error, name) in names {
+            assert_eq!(error.wire_type(), name);
+        }
+    }
+}

@@ -296,3 +296,18 @@ except (BrokenPipeError, ConnectionResetError):
     assert_eq!(as_user(65_534), "refused\n");
     assert_eq!(as_user(0), "answered\n");
 }
+
+#[test]
+fn a_list_of_any_size_reaches_the_client() {
+    let tools = Toolset::new();
+    for number in 0..300 {
+        let tool = Tool::new(format!("tool_{number}"), |(), _| async {});
+        tools.add(tool.description("x".repeat(4000))).unwrap();
+    }
+    let program = Program::start(&tools);
+    assert!(std::fs::metadata(program.session().schema_path()).unwrap().len() > 1_000_000);
+    let mut client = program.bridge();
+    client.initialize();
+    let listed = client.ask(1, "tools/list", &json!({}))["result"].take();
+    assert_eq!(listed["tools"].as_array().unwrap().len(), 300);
+}

@@ -21,7 +21,7 @@ pub(super) struct Wish<'a> {
     pub(super) settings: &'a Settings,
     pub(super) request: &'a Request,
     /// The name of the server that has the program's tools, and its entry in the configuration.
-    pub(super) server: Option<(&'a str, Value)>,
+    pub(super) server: Option<(&'a str, &'a Value)>,
     /// Whether text is wanted as it comes.
     pub(super) is_streamed: bool,
 }

@@ -28,6 +28,7 @@ mod command;
 mod control;
 mod error;
 mod message;
+mod offer;
 mod outcome;
 mod permission;
 mod request;

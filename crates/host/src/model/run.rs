@@ -19,16 +19,16 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::Registered;
 use super::command::{INITIALIZE, Wish, find_cli};
-use super::control::{Control, SdkServer};
+use super::control::Control;
 use super::error::ModelError;
-use super::message::{CliMessage, Envelope, Event, Started};
+use super::message::{CliMessage, Envelope, Event};
+use super::offer::{Files, Offer, Offered, filtered};
 use super::outcome::Notes;
 use super::request::Request;
-use super::settings::{Settings, Transport};
+use super::settings::Settings;
 use crate::bridge;
-use crate::ipc::{Place, Session, usual_directories};
+use crate::ipc::{Place, usual_directories};
 use crate::protocol::IpcError;
-use crate::tools::Tools;
 
 /// How long the CLI may take to end by itself.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -57,25 +57,6 @@ pub(super) struct Run {
     notes: Notes,
 }
 
-/// What a run has on disk.
-#[derive(Debug)]
-enum Files {
-    /// The socket for bridges among it.
-    Session(Session),
-    Place(Place),
-}
-
-/// The tools that the CLI should have.
-#[derive(Debug)]
-struct Offered {
-    server: String,
-    tools: Tools,
-    names: Vec<String>,
-    /// Tools that the user does not want.
-    disallowed: Vec<String>,
-    bridge: PathBuf,
-}
-
 /// A message of the CLI's, and what it means.
 pub(super) type Said = (Value, Vec<Event>);
 
@@ -86,8 +67,8 @@ impl Run {
         request: &Request,
         is_streamed: bool,
     ) -> Result<Self, ModelError> {
-        settings.check()?;
         let timeout = settings.timeout.map(|after| (Instant::now() + after, after));
+        settings.check()?;
         let registered = filtered(registered, request)?;
         let cli = find_cli(settings.cli.as_deref())?;
         let bridge = bridge::find(settings.bridge.as_deref())?;
@@ -98,33 +79,15 @@ impl Run {
         let place = Place::make(&usual_directories())
             .map_err(failed("no directory for the files of the request can be made"))?;
         let (to_cli, for_cli) = mpsc::channel(WAITING);
-        let (files, server, offered) = match registered {
-            None => (Files::Place(place), None, None),
-            Some(registered) => {
-                let is_sdk = registered.transport()? == Transport::Sdk;
-                let Registered { tools, options } = registered;
-                let sdk = is_sdk.then(|| SdkServer::new(&options.server_name, &tools, &to_cli));
-                let files = match is_sdk {
-                    true => Files::Place(place),
-                    false => Files::Session(Session::start_at(place, tools.clone())?),
-                };
-                let offered = Offered {
-                    names: tools.names(),
-                    tools,
-                    server: options.server_name.clone(),
-                    disallowed: settings.disallowed_tools.clone(),
-                    bridge: bridge.clone(),
-                };
-                (files, sdk, Some((offered, options)))
-            }
-        };
-        let entry = offered.as_ref().map(|(offered, options)| {
-            (offered.server.as_str(), files.entry(&bridge, &offered.server, options.always_load))
-        });
-        let wish = Wish { settings, request, server: entry, is_streamed };
+        let mut offer = Offer::new(registered, settings, place, &bridge, &to_cli)?;
+        let sdk = offer.sdk.take();
+        let server =
+            offer.offered.as_ref().map(|offered| (offered.server.as_str(), &offered.entry));
+        let wish = Wish { settings, request, server, is_streamed };
         let command = Command {
+            program: cli,
             args: wish
-                .arguments(files.place())
+                .arguments(offer.files.place())
                 .map_err(failed("the files of the request cannot be written"))?,
             env: settings.environment.variables(),
             directory: Some(
@@ -135,7 +98,7 @@ impl Run {
                     .map_err(failed("the working directory is not known"))?,
             ),
             trusted: true,
-            ..Command::new(cli)
+            ..Command::default()
         };
         let opening = wish.opening().map(|message| Bytes::from(format!("{message}\n")));
         let mut child = start_child(bridge, &command).await?;
@@ -146,9 +109,9 @@ impl Run {
             output,
             lines: Lines::new(MAX_LINE_BYTES),
             writing: AbortOnDropHandle::new(writing),
-            control: Control::new(to_cli, server, settings.permission.clone()),
-            files: Some(files),
-            offered: offered.map(|(offered, _)| offered),
+            control: Control::new(to_cli, sdk, settings.permission.clone()),
+            files: Some(offer.files),
+            offered: offer.offered,
             output_schema: request.output_schema.clone(),
             timeout,
             notes: Notes::default(),
@@ -184,7 +147,15 @@ impl Run {
             }
             let read = self.output.read_buf(self.lines.buffer()).await;
             if read.unwrap_or(0) == 0 {
-                return Err(self.ended().await);
+                // The last line may have no end.
+                let said = match self.lines.finish() {
+                    Some(line) => self.take(&line).await?,
+                    None => None,
+                };
+                return match said {
+                    Some(said) => Ok(said),
+                    None => Err(self.ended().await),
+                };
             }
         }
     }
@@ -289,87 +260,6 @@ impl Drop for Run {
             child.end_within(PATIENCE);
         }
     }
-}
-
-impl Files {
-    fn place(&self) -> &Place {
-        match self {
-            Self::Session(session) => session.place(),
-            Self::Place(place) => place,
-        }
-    }
-
-    /// The entry of the server in the configuration of the CLI.
-    fn entry(&self, bridge: &std::path::Path, server: &str, always_load: bool) -> Value {
-        let mut entry = match self {
-            Self::Session(session) => session.mcp_server_config(bridge),
-            Self::Place(_) => serde_json::json!({"type": "sdk", "name": server}),
-        };
-        if always_load {
-            entry["alwaysLoad"] = true.into();
-        }
-        entry
-    }
-}
-
-impl Offered {
-    /// The CLI goes on without tools that it cannot reach, and says nothing but this.
-    fn check(&self, started: &Started) -> Result<(), IpcError> {
-        let server = &self.server;
-        let hint = format!(
-            "; the bridge is `{}`, and the CLI tells more with `--debug-file FILE` in `extra_args`",
-            self.bridge.display()
-        );
-        let refuse = |what: String| Err(IpcError::BridgeStartup(what + &hint));
-        match started.servers.iter().find(|(name, _)| name == server) {
-            None => return refuse(format!("the CLI has dropped the server `{server}`")),
-            Some((_, status)) if status != "connected" => {
-                return refuse(format!(
-                    "the CLI has no connection to the server `{server}`: {status}"
-                ));
-            }
-            Some(_) => {}
-        }
-        // Tools that were removed since then are not missed.
-        let still = self.tools.names();
-        let is_missing = |name: &&String| {
-            let full = format!("mcp__{server}__{name}");
-            let is_unwanted = || {
-                self.disallowed
-                    .iter()
-                    .any(|rule| *rule == full || full.starts_with(&format!("{rule}__")))
-            };
-            still.contains(name) && !started.tools.contains(&full) && !is_unwanted()
-        };
-        let missing: Vec<_> = self.names.iter().filter(is_missing).cloned().collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        refuse(format!(
-            "the CLI does not have these tools of the server `{server}`: {}",
-            missing.join(", ")
-        ))
-    }
-}
-
-/// The tools that the request wants.
-fn filtered(
-    registered: Option<Registered>,
-    request: &Request,
-) -> Result<Option<Registered>, ModelError> {
-    let Some(wanted) = &request.tools else { return Ok(registered) };
-    if wanted.is_empty() {
-        return Ok(None);
-    }
-    let Some(Registered { tools, options }) = registered else {
-        return Err(ModelError::ToolsetNotRegistered { requested: wanted.clone() });
-    };
-    let available = tools.names();
-    let missing: Vec<_> = wanted.iter().filter(|name| !available.contains(name)).cloned().collect();
-    if !missing.is_empty() {
-        return Err(ModelError::ToolNotFound { missing, available });
-    }
-    Ok(Some(Registered { tools: tools.only(wanted), options }))
 }
 
 async fn start_child(bridge: PathBuf, command: &Command) -> Result<Child, ModelError> {
