@@ -207,6 +207,7 @@ impl Root {
         let path = || self.path.clone();
         let shut = |source| StoreError::ReadOnly { path: path(), source };
         close(&fd, self.passage()).map_err(shut)?;
+        check_access(&fd).map_err(shut)?;
         *self.above() = above(&self.path).ok();
         *self.fd.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fd);
         Ok(())
@@ -229,9 +230,7 @@ impl Root {
         check_owner(&self.path, &node)?;
         let was_shut = node.mode & 0o700 != 0o700;
         close(&fd, self.passage()).map_err(failed)?;
-        let wanted = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
-        accessat(&fd, ".", wanted, AtFlags::empty())
-            .map_err(|error| StoreError::ReadOnly { path: path(), source: error.into() })?;
+        check_access(&fd).map_err(|source| StoreError::ReadOnly { path: path(), source })?;
         self.make_folders()?;
         Ok(was_shut)
     }
@@ -339,6 +338,12 @@ fn check_owner(path: &Path, node: &Node) -> Result<(), StoreError> {
         return Ok(());
     }
     Err(StoreError::NotOurs { path: path.to_owned(), owner: node.owner, us })
+}
+
+/// An error when we may not do everything in this directory.
+fn check_access(fd: &OwnedFd) -> io::Result<()> {
+    let wanted = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+    Ok(accessat(fd, ".", wanted, AtFlags::empty())?)
 }
 
 /// The directory above the one at `path`.
