@@ -123,6 +123,8 @@ fn structured_output_becomes_a_value() {
     assert!(missing.to_string().contains("the model gave none"), "{missing}");
     let arguments = stage.starts()[0]["arguments"].to_string();
     assert!(arguments.contains("--json-schema="), "{arguments}");
+    // The command refuses the dialect that is named there.
+    assert!(!arguments.contains("$schema"), "{arguments}");
 }
 
 #[test]

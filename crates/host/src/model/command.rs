@@ -67,7 +67,7 @@ impl Wish<'_> {
             SessionChoice::Last => args.push("--continue".into()),
             SessionChoice::Resume(id) => args.push(format!("--resume={id}").into()),
         }
-        if let Some(schema) = self.output_schema().filter(|schema| is_short(schema)) {
+        if let Some(schema) = self.output_schema().filter(is_short) {
             args.push(format!("--json-schema={schema}").into());
         }
         if let Some((name, entry)) = &self.server {
@@ -88,26 +88,27 @@ impl Wish<'_> {
     /// The messages that go to its standard input first.
     pub(super) fn opening(&self) -> [Value; 2] {
         let mut initialize = json!({"subtype": "initialize", "hooks": null});
-        if let Some(schema) = &self.request.output_schema
-            && self.output_schema().is_some_and(|schema| !is_short(&schema))
-        {
-            initialize["jsonSchema"] = schema.clone();
+        if let Some(schema) = self.output_schema().filter(|schema| !is_short(schema)) {
+            initialize["jsonSchema"] = schema;
         }
         let initialize =
             json!({"type": "control_request", "request_id": INITIALIZE, "request": initialize});
         [initialize, self.request.message()]
     }
 
-    fn output_schema(&self) -> Option<String> {
-        self.request.output_schema.as_ref().map(Value::to_string)
+    /// The schema without the name of its dialect: the CLI refuses all but one, and reads the others, too.
+    fn output_schema(&self) -> Option<Value> {
+        let mut schema = self.request.output_schema.clone()?;
+        schema.as_object_mut().map(|schema| schema.remove("$schema"));
+        Some(schema)
     }
 }
 
 /// The id of the first request to the CLI.
 pub(super) const INITIALIZE: &str = "pontoon-initialize";
 
-fn is_short(schema: &str) -> bool {
-    schema.len() <= MAX_ARGUMENT_BYTES
+fn is_short(schema: &Value) -> bool {
+    schema.to_string().len() <= MAX_ARGUMENT_BYTES
 }
 
 /// The absolute path of the CLI.
