@@ -6,6 +6,7 @@
 mod examples;
 #[cfg(target_os = "linux")]
 mod kills;
+mod model;
 mod session;
 
 use std::sync::Arc;
