@@ -1,11 +1,13 @@
 //! A session, and the command as anybody starts it, with `pontoon ipc` in its configuration.
 
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use pontoon_host::Tool;
 use pontoon_tests::claude::{Claude, NEWEST};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::{check_results, in_every_version, message, text, tools, turns, watched};
 use crate::binaries;
@@ -86,25 +88,36 @@ fn a_tool_that_is_added_reaches_the_model() {
 
 #[test]
 fn a_call_that_takes_too_long_for_the_client_ends_in_the_program() {
+    struct Guard(Arc<Notify>);
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            self.0.notify_one();
+        }
+    }
     let script = json!([
-        [{"id": "watched", "tool": "mcp__mine__watched", "input": {}}],
-        [{"id": "sum", "tool": "mcp__mine__add", "input": {"a": 1, "b": 2}}],
+        [{"id": "stuck", "tool": "mcp__mine__stuck", "input": {}}],
+        [{"id": "heard", "tool": "mcp__mine__is_given_up", "input": {}}],
         "done",
     ]);
     let Some(claude) = Claude::of_version(NEWEST, &script) else { return };
-    let (tells, hears) = channel();
-    let tools = tools();
-    tools.add(watched(tells)).unwrap();
+    let given_up = Arc::new(Notify::new());
+    let stuck = Tool::with_context("stuck", &given_up, |given_up, (), _| async move {
+        let _guard = Guard(given_up);
+        std::future::pending::<()>().await;
+    });
+    // It is called while the conversation goes on, whose end would give up all calls.
+    let is_given_up = Tool::with_context("is_given_up", &given_up, |given_up, (), _| async move {
+        given_up.notified().await;
+        "it is"
+    });
+    let tools = tools().with(stuck).unwrap().with(is_given_up).unwrap();
     let program = Program::start(&tools);
     let mut server = server(&program);
     server["timeout"] = json!(1000);
-    let conversation = claude.start(&server);
-    assert_eq!(hears.recv_timeout(SOON), Ok("began"));
-    assert_eq!(hears.recv_timeout(SOON), Ok("dropped"));
-    conversation.finish();
-    let watched = claude.api().tool_result("watched");
-    assert!(text(&watched).contains("timed out"), "{watched}");
-    assert_eq!(text(&claude.api().tool_result("sum")), "3");
+    claude.run(&server);
+    let stuck = claude.api().tool_result("stuck");
+    assert!(text(&stuck).contains("timed out"), "{stuck}");
+    assert_eq!(text(&claude.api().tool_result("heard")), "it is");
 }
 
 /// How the command starts the bridge.

@@ -174,6 +174,23 @@ fn a_stream_that_is_dropped_or_stopped_ends_its_request() {
 }
 
 #[test]
+fn a_command_is_asked_to_end_before_it_is_killed() {
+    let stage = Stage::new();
+    let give_up = |script: Value, begun: &str| {
+        let model = stage.model.clone();
+        let request = stage.runtime.spawn(async move { model.request(script.to_string()).await });
+        stage.wait_for_file(begun);
+        request.abort();
+        stage.nothing_stays();
+    };
+    give_up(json!([{"touch": stage.file("one")}, {"hang": true}]), "one");
+    assert!(stage.record().iter().any(|entry| entry["signal"] == "SIGTERM"));
+    // One that does not heed that is gone a little later.
+    let stubborn = json!([{"ignore_sigterm": true}, {"touch": stage.file("two")}, {"hang": true}]);
+    give_up(stubborn, "two");
+}
+
+#[test]
 fn a_command_that_is_killed_is_an_error_and_leaves_nothing() {
     for transport in TRANSPORTS {
         let stage = Stage::offering(&tools(), transport);

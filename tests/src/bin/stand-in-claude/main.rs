@@ -37,7 +37,8 @@
 //! counted from 0, `{{tools}}` the tools, `{{session}}` the session, `{{prompts}}` how many prompts came so far.
 //!
 //! `STAND_IN_RECORD` names a file to which a line of JSON is added for the start (`arguments`, `environment`,
-//! `directory`, `pid`) and one for each message that comes in (`heard`, `pid`). `STAND_IN_FAIL` is a text with
+//! `directory`, `pid`), one for each message that comes in (`heard`, `pid`) and one for a signal that it
+//! heeds (`signal`, `pid`). `STAND_IN_FAIL` is a text with
 //! which it ends as soon as it starts, with 1.
 
 mod control;
@@ -230,6 +231,7 @@ fn heed_signals(cli: &Arc<Cli>) {
             if cli.ignores_sigterm.load(Ordering::SeqCst) {
                 continue;
             }
+            output::record(&json!({"signal": signal.as_str()}));
             if signal == Signal::SIGTERM {
                 std::process::exit(143);
             }
