@@ -20,6 +20,7 @@ fuzz seconds="10":
 # Speed, as ratios against floors measured in the same run.
 bench:
     cargo bench -p pontoon --bench calls
+    cargo bench -p pontoon-host --bench bridge
 
 # The demo server on this terminal.
 demo:
