@@ -108,6 +108,11 @@ impl McpClient {
         true
     }
 
+    /// Waits for a moment until no call is under way any more.
+    pub(crate) async fn finish(&self) {
+        self.running.finish().await;
+    }
+
     /// Tells the client that the tools are others now.
     pub(crate) async fn tell_changed(&self) {
         let news = self.conversation.lock().unwrap_or_else(PoisonError::into_inner).changed();
@@ -234,7 +239,7 @@ pub async fn serve(
     if let Some(line) = lines.finish() {
         client.take(line).await;
     }
-    client.running.finish().await;
+    client.finish().await;
     // What is still under way is given up, and with it go the last that could write.
     stop.cancel();
     drop(client);

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::channel;
 
-use pontoon_host::model::{Model, ModelError, Request, Transport};
+use pontoon_host::model::{Event, Model, ModelError, Request, Transport};
 use pontoon_host::{Tool, Toolset};
 use serde_json::{Value, json};
 
@@ -170,6 +170,26 @@ fn a_tool_hears_that_its_request_was_given_up() {
         assert_eq!(hears.recv_timeout(SOON), Ok("began"), "{transport:?}");
         request.abort();
         assert_eq!(hears.recv_timeout(SOON), Ok("dropped"), "{transport:?}");
+        stage.nothing_stays();
+    }
+}
+
+#[test]
+fn no_tool_works_on_once_its_request_has_been_stopped() {
+    for transport in TRANSPORTS {
+        let (tells, hears) = channel();
+        let tools = tools();
+        tools.add(crate::claude::watched(tells)).unwrap();
+        let stage = Stage::offering(&tools, transport);
+        let script = json!([call("watched", &json!({}))]).to_string();
+        stage.runtime.block_on(async {
+            let mut events = stage.model.request_stream(script);
+            let used = |event: &Event| matches!(event, Event::ToolUse { .. });
+            while !used(&events.next().await.unwrap().unwrap()) {}
+            tokio::task::block_in_place(|| assert_eq!(hears.recv_timeout(SOON), Ok("began")));
+            events.stop().await;
+            assert_eq!(hears.try_recv(), Ok("dropped"), "{transport:?}");
+        });
         stage.nothing_stays();
     }
 }

@@ -124,6 +124,15 @@ impl Control {
         }
     }
 
+    /// Gives up what is being answered, and waits until it is.
+    pub(super) async fn stop(&mut self) {
+        self.asking.clear();
+        if let Some(SdkServer { client, _stop, _telling, .. }) = self.server.take() {
+            drop((_stop, _telling));
+            client.finish().await;
+        }
+    }
+
     /// Forgets a request that the CLI takes back.
     pub(super) fn withdraw(&mut self, id: &str) {
         self.asking.remove(id);

@@ -248,6 +248,7 @@ impl Run {
                 () = drain => {}
             }
         }
+        self.control.stop().await;
         if let Some(Files::Session(session)) = self.files.take() {
             session.stop().await;
         }
