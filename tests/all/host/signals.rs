@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -11,6 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 struct Victim {
     place: tempfile::TempDir,
     child: Child,
+    /// Kept open: waiting for the child would close it, and the program ends with its input.
+    _input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
@@ -25,7 +27,8 @@ impl Victim {
         command.args(words).arg(place.path()).args(after);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        let mut victim = Self { place, child, output };
+        let _input = child.stdin.take();
+        let mut victim = Self { place, child, _input, output };
         assert_eq!(victim.says(), "ready");
         assert_eq!(victim.sessions(), 2);
         victim
