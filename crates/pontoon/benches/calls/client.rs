@@ -66,8 +66,11 @@ impl Http {
         self.session = None;
         let request = self.post(&bridge.path(), &initialize());
         let (head, _) = self.exchange(&request);
-        let head = String::from_utf8_lossy(&self.buffer[..head]).to_ascii_lowercase();
-        let id = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
+        let head = String::from_utf8_lossy(&self.buffer[..head]);
+        let id = head.lines().find_map(|line| {
+            let (name, value) = line.split_once(": ")?;
+            name.eq_ignore_ascii_case("mcp-session-id").then_some(value)
+        });
         self.session = Some(id.expect("the bridge opens a session").to_owned());
         let request = self.post(&bridge.path(), INITIALIZED);
         self.exchange(&request);
