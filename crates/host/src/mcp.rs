@@ -40,7 +40,7 @@ impl Out {
             // Without a writer no client is left.
             Self::Writer(writer) => drop(writer.send(line).await),
             #[cfg(feature = "model")]
-            Self::Control(control) => control.send(&line).await,
+            Self::Control(control) => control.send(&line),
         }
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct Desk {
     pub(crate) living: watch::Sender<usize>,
     /// Whether the spawner has ended.
     pub(crate) is_gone: watch::Sender<bool>,
+    /// Whether its process is no longer in the process table either.
+    pub(crate) is_reaped: watch::Sender<bool>,
     pub(crate) starting: Arc<Semaphore>,
 }
 
@@ -82,6 +84,7 @@ impl Desk {
             roster: Mutex::new(Roster { next: 1, entries: HashMap::new(), is_open: true }),
             living: watch::Sender::new(0),
             is_gone: watch::Sender::new(false),
+            is_reaped: watch::Sender::new(false),
             starting: Arc::new(Semaphore::new(STARTING_AT_ONCE)),
         })
     }
@@ -241,7 +244,7 @@ impl Desk {
 }
 
 /// Reads reports until the spawner ends.
-pub(crate) async fn serve(desk: Arc<Desk>) {
+pub(crate) fn serve(desk: Arc<Desk>) -> impl Future<Output = ()> + Send {
     /// Also when the runtime ends and drops the task.
     struct Close(Arc<Desk>);
     impl Drop for Close {
@@ -249,15 +252,36 @@ pub(crate) async fn serve(desk: Arc<Desk>) {
             self.0.close();
         }
     }
+    // Made before the task begins: a runtime may end before that.
+    let reap = Reap { pid: desk.pid.cast_signed(), is_reaped: desk.is_reaped.clone() };
     let close = Close(Arc::clone(&desk));
-    if let Err(error) = read_reports(&desk).await {
-        tracing::error!(%error, pid = desk.pid, "lost the spawner process");
+    async move {
+        if let Err(error) = read_reports(&desk).await {
+            tracing::error!(%error, pid = desk.pid, "lost the spawner process");
+        }
+        drop(close);
+        drop(desk);
+        // It has closed its socket, so it is gone or as good as.
+        drop(reap);
     }
-    drop(close);
-    let pid = desk.pid.cast_signed();
-    drop(desk);
-    // It has closed its socket, so it is gone or as good as.
-    let _ = tokio::task::spawn_blocking(move || unix::reap(pid)).await;
+}
+
+/// Collects the exit of the spawner, in a thread that outlives a runtime which is just ending.
+struct Reap {
+    pid: i32,
+    is_reaped: watch::Sender<bool>,
+}
+
+impl Drop for Reap {
+    fn drop(&mut self) {
+        let (pid, is_reaped) = (self.pid, self.is_reaped.clone());
+        let reap = move || {
+            unix::reap(pid);
+            is_reaped.send_replace(true);
+        };
+        // Without a thread it stays a zombie until the program ends.
+        let _ = std::thread::Builder::new().stack_size(64 * 1024).spawn(reap);
+    }
 }
 
 async fn read_reports(desk: &Desk) -> io::Result<()> {

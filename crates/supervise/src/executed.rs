@@ -54,8 +54,9 @@ pub enum RunError {
     },
 }
 
-/// Both sides have to be of the same version.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Both sides have to be of the same version, and to write orders in the same way. The second number is another one
+/// whenever that changes.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-2");
 
 /// How the line begins that a spawner says first.
 const GREETING: &str = "pontoon-spawner";

@@ -22,7 +22,7 @@ static TOLD: AtomicI32 = AtomicI32::new(-1);
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
 /// Does `last` when SIGINT, SIGTERM or SIGHUP is about to end this process, in a thread of its own; then
-/// the signal ends it. A second signal does not wait for that.
+/// the signal ends it. The same signal once more does not wait for that.
 ///
 /// A signal that is ignored, or has a handler, is left alone. One that gets a handler later is, too: the
 /// program then decides what becomes of it.

@@ -168,6 +168,15 @@ impl Spawner {
         let _ = self.handles.desk.is_gone.subscribe().wait_for(|is_gone| *is_gone).await;
     }
 
+    /// Gives this handle back. If it was the last, and no [`Child`] is left, the spawner ends; this returns when
+    /// its process is gone.
+    pub async fn end(self) {
+        let mut is_reaped = self.handles.desk.is_reaped.subscribe();
+        drop(self);
+        // A sender that is gone will say no more.
+        let _ = is_reaped.wait_for(|is_reaped| *is_reaped).await;
+    }
+
     /// What this system can keep a child to.
     pub fn support(&self) -> &Support {
         &self.handles.support
@@ -193,7 +202,12 @@ impl Starting {
     pub fn attach(mut self) -> io::Result<Spawner> {
         let pid = self.pid;
         let socket = self.socket.take().expect("taken only here, where `self` ends");
-        let desk = Arc::new(Desk::new(socket, pid)?);
+        // Without its socket it leaves at once.
+        let reap = |_: &io::Error| {
+            unix::reap(pid.cast_signed());
+        };
+        let desk = Desk::new(socket, pid).inspect_err(reap)?;
+        let desk = Arc::new(desk);
         tokio::spawn(desk::serve(Arc::clone(&desk)));
         let support = std::mem::take(&mut self.support);
         Ok(Spawner { handles: Arc::new(Handles { desk, support }) })

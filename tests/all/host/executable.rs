@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::Stdio;
 
 use pontoon_host::{IpcError, bridge};
+use pontoon_tests::rig::{processes, wait_until};
 
+use super::SOON;
 use crate::binaries;
 
 #[test]
@@ -16,6 +18,23 @@ fn the_executable_starts_the_children_of_a_program() {
         spawner.spawn(&pontoon_supervise::Command::new("/bin/true")).await.unwrap().exited().await
     });
     assert!(exit.is_success());
+}
+
+/// Not even as a zombie.
+#[test]
+#[cfg(target_os = "linux")]
+fn no_spawner_is_left_when_it_or_its_runtime_has_ended() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let start = || bridge::start_spawner(&binaries().pontoon).unwrap();
+    let pid = runtime().block_on(async {
+        let spawner = start().attach().unwrap();
+        let pid = spawner.pid();
+        spawner.end().await;
+        pid
+    });
+    assert_eq!(processes::read(pid), None);
+    let pid = runtime().block_on(async { start().attach().unwrap().pid() });
+    wait_until("it is reaped", SOON, || processes::read(pid).is_none());
 }
 
 #[test]

@@ -111,12 +111,12 @@ fn a_request_that_takes_too_long_is_stopped() {
     for transport in TRANSPORTS {
         let stage = Stage::offering(&tools(), transport);
         let mut settings = stage.model.settings().clone();
-        settings.timeout = Some(Duration::from_millis(1500));
+        settings.timeout = Some(Duration::from_secs(5));
         let script = json!([call("echo", &json!({"text": "a"})), {"hang": true}]).to_string();
         let request = Request { settings: Some(settings), ..Request::from(script) };
         let error = stage.request(request).unwrap_err();
         let ModelError::Timeout { after, diagnosis } = &error else { panic!("{error:?}") };
-        assert_eq!(*after, Duration::from_millis(1500));
+        assert_eq!(*after, Duration::from_secs(5));
         assert!(diagnosis.session_id.is_some(), "{diagnosis:?}");
         stage.nothing_is_left();
     }
@@ -217,4 +217,51 @@ fn a_request_ends_with_its_runtime() {
     stage.wait_for_file("begun");
     runtime.shutdown_background();
     wait_until("its files are gone", SOON, || stage.directories().iter().all(|it| !it.exists()));
+}
+
+#[test]
+fn half_a_character_costs_no_message() {
+    let stage = Stage::new();
+    let text =
+        r#"{"type":"assistant","message":{"content":[{"type":"text","text":"half \ud83d"}]}}"#;
+    let result = r#"{"type":"result","subtype":"success","result":"cut \ud83d","session_id":"s"}"#;
+    let (response, metadata) = stage.ask(&json!([{"garbage": text}, {"garbage": result}])).unwrap();
+    assert_eq!(response.text, "cut \u{fffd}");
+    assert_eq!(metadata.unknown_messages, 0);
+    stage.nothing_is_left();
+}
+
+#[test]
+fn a_stream_that_is_not_read_does_not_keep_the_command() {
+    let stage = Stage::with(|settings| settings.timeout = Some(Duration::from_secs(5)));
+    let text = json!({"text": "more"});
+    let script = Value::from(vec![text; 500]).to_string();
+    let mut events = {
+        let _runtime = stage.runtime.enter();
+        stage.model.request_stream(script)
+    };
+    wait_until("the command begins", SOON, || !stage.processes().is_empty());
+    wait_until("the command is ended", SOON, || stage.processes().is_empty());
+    let mut last = None;
+    stage.runtime.block_on(async {
+        while let Some(event) = events.next().await {
+            last = Some(event);
+        }
+    });
+    assert!(matches!(last, Some(Err(ModelError::Timeout { .. }))), "{last:?}");
+}
+
+#[test]
+fn a_timeout_that_never_comes_is_none() {
+    let stage = Stage::with(|settings| settings.timeout = Some(Duration::MAX));
+    assert_eq!(stage.text(&json!([{"text": "yes"}])), "yes");
+}
+
+#[test]
+fn what_an_error_has_cost_is_known() {
+    let stage = Stage::new();
+    let result = json!({"subtype": "error_max_turns", "is_error": true, "total_cost_usd": 0.25});
+    let error = stage.failure(&json!([{"result": result}]));
+    let result = error.diagnosis().unwrap().result.clone().unwrap();
+    assert_eq!(result["total_cost_usd"], 0.25);
 }

@@ -103,3 +103,16 @@ fn without_a_callback_a_permission_is_refused_and_listed() {
     assert!(response.text.contains("haven't granted it"), "{}", response.text);
     assert_eq!(metadata.permission_denials[0]["tool_name"], "Bash");
 }
+
+#[test]
+fn a_callback_that_panics_refuses() {
+    let callback = PermissionCallback::new(|use_of| async move {
+        match use_of.input.get("file") {
+            Some(_) => Permission::Allow,
+            None => panic!("there is always a file"),
+        }
+    });
+    let stage = Stage::with(|settings| settings.permission = Some(callback));
+    let text = stage.text(&json!([{"ask": {"tool_name": "Read", "input": {}}}]));
+    assert!(text.contains("deny") && text.contains("panicked"), "{text}");
+}

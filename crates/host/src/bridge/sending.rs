@@ -134,15 +134,16 @@ impl Host {
     /// Hands over to a thread that may wait.
     fn send_patiently(self: &Arc<Self>, mut parcel: Parcel) {
         let connection = parcel.begun.as_ref().map(|(connection, _)| Arc::clone(connection));
-        let host = Arc::clone(self);
+        let (host, id) = (Arc::clone(self), parcel.id());
         let wait = move || {
             parcel.send(&host, true);
             host.send_all(true);
         };
-        if std::thread::Builder::new().spawn(wait).is_err() {
+        if let Err(error) = std::thread::Builder::new().spawn(wait) {
             // Half of a message was sent, and no more can be.
-            self.lock().is_sending = false;
             connection.iter().for_each(|connection| connection.close());
+            id.iter().for_each(|id| self.fail(*id, &self.unreachable(&error)));
+            self.send_all(false);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The command line of the CLI. Texts go by standard input and by files: one argument has room for 128 KiB only,
+//! The command line of the CLI. Prompts go by standard input and by files: one argument has room for 128 KiB only,
 //! and every user of the machine can read it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -115,22 +115,26 @@ fn is_short(schema: &Value) -> bool {
 pub(super) fn find_cli(explicit: Option<&Path>) -> Result<PathBuf, ModelError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let home = std::env::var_os("HOME").map(PathBuf::from);
-    let looked: Vec<PathBuf> = match explicit {
-        Some(cli) if cli.components().count() > 1 => vec![cli.to_owned()],
-        Some(name) => std::env::split_paths(&path).map(|folder| folder.join(name)).collect(),
-        None => {
-            let installed = [".local/bin/claude", ".claude/local/claude"];
-            let of_home = home.iter().flat_map(|home| installed.map(|place| home.join(place)));
-            std::env::split_paths(&path)
-                .map(|folder| folder.join("claude"))
-                .chain(of_home)
-                .collect()
-        }
-    };
+    let looked = candidates(explicit, &path, home.as_deref());
     let found = looked.iter().find(|path| is_executable(path).is_ok()).cloned();
     match found.map(std::path::absolute) {
         Some(Ok(path)) => Ok(path),
         _ => Err(ModelError::CliNotFound { looked }),
+    }
+}
+
+/// Where it may be.
+fn candidates(explicit: Option<&Path>, path: &OsStr, home: Option<&Path>) -> Vec<PathBuf> {
+    // What lies in the working directory is no command of the user's, unless it is named so.
+    let folders = || std::env::split_paths(path).filter(|folder| folder.is_absolute());
+    match explicit {
+        Some(cli) if cli.components().count() > 1 => vec![cli.to_owned()],
+        Some(name) => folders().map(|folder| folder.join(name)).collect(),
+        None => {
+            let installed = [".local/bin/claude", ".claude/local/claude"];
+            let of_home = home.iter().flat_map(|home| installed.map(|place| home.join(place)));
+            folders().map(|folder| folder.join("claude")).chain(of_home).collect()
+        }
     }
 }
 
@@ -199,5 +203,18 @@ mod tests {
     fn a_cli_that_is_not_there_is_named() {
         let error = find_cli(Some(Path::new("/nowhere/claude"))).unwrap_err();
         assert!(error.to_string().contains("/nowhere/claude"), "{error}");
+    }
+
+    #[test]
+    fn a_cli_in_the_working_directory_is_not_taken_for_the_users() {
+        let check = |explicit: Option<&str>, path: &str, expected: &[&str]| {
+            let found = candidates(explicit.map(Path::new), path.as_ref(), Some(Path::new("/me")));
+            assert_eq!(found, expected.iter().map(PathBuf::from).collect::<Vec<_>>(), "{path}");
+        };
+        let of_home = ["/me/.local/bin/claude", "/me/.claude/local/claude"];
+        check(None, "", &of_home);
+        check(None, "/bin::.:", &["/bin/claude", of_home[0], of_home[1]]);
+        check(Some("mine"), "/bin:bin", &["/bin/mine"]);
+        check(Some("./mine"), "/bin", &["./mine"]);
     }
 }

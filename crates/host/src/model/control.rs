@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::message::ControlRequest;
+use super::message::{ControlRequest, read_json};
 use super::permission::PermissionCallback;
 use crate::mcp::{McpClient, Out};
 use crate::tools::Tools;
@@ -26,13 +27,14 @@ pub(crate) struct ControlOut {
 }
 
 impl ControlOut {
-    pub(crate) async fn send(&self, message: &[u8]) {
-        // Without a reader there is no CLI any more.
-        let _ = self.to_cli.send(self.wrapped(message)).await;
+    pub(crate) fn send(&self, message: &[u8]) {
+        send(&self.to_cli, self.wrapped(message));
     }
 
     pub(crate) fn send_if_idle(&self, message: &[u8]) {
-        let _ = self.to_cli.try_send(self.wrapped(message));
+        if self.to_cli.capacity() > self.to_cli.max_capacity() / 2 {
+            let _ = self.to_cli.try_send(self.wrapped(message));
+        }
     }
 
     fn wrapped(&self, message: &[u8]) -> Bytes {
@@ -47,6 +49,16 @@ impl ControlOut {
             ),
         };
         line.into()
+    }
+}
+
+/// Sends a line without waiting: a CLI may not read before its own words are read, and it is the reader of these that
+/// answers. There are as many lines as the CLI has asked for.
+fn send(to_cli: &mpsc::Sender<Bytes>, line: Bytes) {
+    if let Err(TrySendError::Full(line)) = to_cli.try_send(line) {
+        let to_cli = to_cli.clone();
+        // Without a receiver there is no CLI any more.
+        tokio::spawn(async move { drop(to_cli.send(line).await) });
     }
 }
 
@@ -115,12 +127,12 @@ impl Control {
     /// Answers a request, sooner or later.
     pub(super) async fn answer(&mut self, id: &str, request: &RawValue) {
         let Ok(asked) = serde_json::from_str::<ControlRequest<'_>>(request.get()) else {
-            return self.send(refusal(id, "the request cannot be read")).await;
+            return self.send(refusal(id, "the request cannot be read"));
         };
         match asked.subtype.as_str() {
             "mcp_message" => self.pass(id, &asked).await,
-            "can_use_tool" => self.ask(id, request).await,
-            other => self.send(refusal(id, &format!("`{other}` is not known here"))).await,
+            "can_use_tool" => self.ask(id, request),
+            other => self.send(refusal(id, &format!("`{other}` is not known here"))),
         }
     }
 
@@ -143,7 +155,7 @@ impl Control {
         let named = asked.server_name.as_deref();
         let server = self.server.as_ref().filter(|server| named == Some(&*server.name));
         let (Some(server), Some(message)) = (server, asked.message) else {
-            return self.send(refusal(id, "there is no such server here")).await;
+            return self.send(refusal(id, "there is no such server here"));
         };
         let to = ControlOut {
             to_cli: self.to_cli.clone(),
@@ -153,27 +165,32 @@ impl Control {
         let message = BytesMut::from(message.get().as_bytes());
         if !server.client.answer(message, &Out::Control(to.clone())).await {
             // Also a notification wants an answer here, and it has no id of its own.
-            to.send(b"{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}").await;
+            to.send(b"{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}");
         }
     }
 
     /// A question for the program. It may take its time, so others are not kept waiting.
-    async fn ask(&mut self, id: &str, request: &RawValue) {
-        let question = serde_json::from_str::<Value>(request.get());
-        let (Some(permission), Ok(question)) = (self.permission.clone(), question) else {
-            return self.send(refusal(id, "no permission callback is set")).await;
+    fn ask(&mut self, id: &str, request: &RawValue) {
+        let Some(permission) = self.permission.clone() else {
+            return self.send(refusal(id, "no permission callback is set"));
+        };
+        let Some(question) = read_json(request.get().as_bytes()) else {
+            return self.send(refusal(id, "the question cannot be read"));
         };
         let (id, to_cli) = (id.to_owned(), self.to_cli.clone());
         self.asking.retain(|_, asking| !asking.is_finished());
         let answered = id.clone();
+        let answer = tokio::spawn(async move { permission.answer(question).await });
+        let answer = AbortOnDropHandle::new(answer);
         let asking = tokio::spawn(async move {
-            let answer = permission.answer(question).await.to_string();
-            let _ = to_cli.send(success(&answered, &answer).into()).await;
+            let panicked = || json!({"behavior": "deny", "message": "the program's permission callback panicked"});
+            let answer = answer.await.unwrap_or_else(|_| panicked());
+            send(&to_cli, success(&answered, &answer.to_string()).into());
         });
         self.asking.insert(id, AbortOnDropHandle::new(asking));
     }
 
-    async fn send(&self, line: String) {
-        let _ = self.to_cli.send(line.into()).await;
+    fn send(&self, line: String) {
+        send(&self.to_cli, line.into());
     }
 }

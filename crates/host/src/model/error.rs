@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pontoon_supervise::SpawnError;
+use serde_json::Value;
 
 use crate::SessionError;
 use crate::protocol::IpcError;
@@ -98,6 +99,8 @@ pub struct Diagnosis {
     pub turns: Option<u64>,
     /// How long it took.
     pub duration: Option<Duration>,
+    /// The whole result as the CLI gives it, if there was one: with it what the run has cost.
+    pub result: Option<Value>,
     /// The last lines that the CLI wrote to its standard error.
     pub stderr: Vec<String>,
 }
@@ -165,6 +168,7 @@ mod tests {
             session_id: Some("7".to_owned()),
             turns: Some(2),
             duration: Some(Duration::from_millis(1500)),
+            result: None,
             stderr: vec!["oh".to_owned(), "no".to_owned()],
         };
         let error = ModelError::Failed {

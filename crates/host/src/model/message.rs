@@ -165,10 +165,67 @@ fn tool_result(block: &Value) -> Option<Event> {
     })
 }
 
+/// A line as JSON. The CLI cuts texts without looking, also through the middle of a character.
+pub(super) fn read_json(line: &[u8]) -> Option<Value> {
+    serde_json::from_slice(line)
+        .ok()
+        .or_else(|| serde_json::from_str(&with_whole_characters(line)).ok())
+}
+
+/// The same text with `\u{fffd}` for halves of characters.
+fn with_whole_characters(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    let mut whole = String::with_capacity(text.len());
+    let mut rest = &*text;
+    while let Some(at) = rest.find('\\') {
+        whole.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let (escape, is_whole) = match (surrogate(rest), rest.get(6..).and_then(surrogate)) {
+            (Some(0xd800..0xdc00), Some(0xdc00..)) => (12, true),
+            (Some(_), _) => (6, false),
+            // The character after the backslash may be a backslash, or of several bytes.
+            (None, _) => (rest.char_indices().nth(2).map_or(rest.len(), |(end, _)| end), true),
+        };
+        whole.push_str(if is_whole { &rest[..escape] } else { "\u{fffd}" });
+        rest = &rest[escape..];
+    }
+    whole + rest
+}
+
+/// The half of a character that a text begins with, as an escape.
+fn surrogate(text: &str) -> Option<u16> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    let half = u16::from_str_radix(digits, 16).ok()?;
+    (0xd800..0xe000).contains(&half).then_some(half)
+}
+
 /// A number of milliseconds.
 pub(super) fn millis(value: &Value) -> Option<Duration> {
     value
         .as_f64()
         .filter(|millis| *millis >= 0.0)
         .and_then(|millis| Duration::try_from_secs_f64(millis / 1000.0).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str, expected: &str) {
+        let read = read_json(line.as_bytes()).unwrap_or_else(|| panic!("{line} cannot be read"));
+        assert_eq!(read, Value::from(expected), "{line}");
+    }
+
+    #[test]
+    fn half_a_character_costs_no_message() {
+        check(r#""x\ud83d""#, "x\u{fffd}");
+        check(r#""\ud83dx\ud83d\ude00\n""#, "\u{fffd}x\u{1f600}\n");
+        check(r#""\ude00\\ud83d\ud83d""#, "\u{fffd}\\ud83d\u{fffd}");
+        check(r#""\ud83d\u0041é""#, "\u{fffd}Aé");
+        check(r#""\ud83d\ud83d\ude00""#, "\u{fffd}\u{1f600}");
+        assert_eq!(read_json(b"\"x\xff\""), Some(Value::from("x\u{fffd}")));
+        for not_json in ["", "\\", "\"\\u", "{\"a\":"] {
+            assert_eq!(read_json(not_json.as_bytes()), None, "{not_json}");
+        }
+    }
 }

@@ -20,8 +20,9 @@
 //! # }
 //! ```
 //!
-//! Each request is a run of the CLI of its own. What it starts and what it writes to the temporary directory is
-//! gone when the request is over, however it ends: answered, failed, dropped, or with the program killed. It works
+//! Each request is a run of the CLI of its own. When it is answered or has failed, all that it has started and written
+//! to the temporary directory is gone. When it is dropped, its files are gone at once and its processes after five
+//! seconds at most; when the program is killed, its processes end, and the next session removes its files. It works
 //! in any thread of any program, within a Tokio runtime.
 
 mod command;
@@ -198,7 +199,8 @@ impl Model {
         Following::new(self.start(request.into(), true), |(_, events)| events)
     }
 
-    /// The messages of the CLI, as it writes them; the result is the last.
+    /// The messages of the CLI, as it writes them; the result is the last. A result that is an error comes as an error,
+    /// in its [`Diagnosis`].
     ///
     /// # Panics
     ///

@@ -123,11 +123,7 @@ impl Offered {
         let still = self.tools.names();
         let is_missing = |name: &&String| {
             let full = format!("mcp__{server}__{name}");
-            let is_unwanted = || {
-                self.disallowed
-                    .iter()
-                    .any(|rule| *rule == full || full.starts_with(&format!("{rule}__")))
-            };
+            let is_unwanted = || self.disallowed.iter().any(|rules| is_named(&full, rules));
             still.contains(name) && !started.tools.contains(&full) && !is_unwanted()
         };
         let missing: Vec<_> = self.names.iter().filter(is_missing).cloned().collect();
@@ -139,6 +135,17 @@ impl Offered {
             missing.join(", ")
         ))
     }
+}
+
+/// Whether rules of the CLI, separated by commas, name this tool of a server.
+fn is_named(tool: &str, rules: &str) -> bool {
+    rules.split(',').map(str::trim).any(|rule| {
+        let rule = rule.split_once('(').map_or(rule, |(name, _)| name);
+        match rule.strip_suffix('*') {
+            Some(beginning) => tool.starts_with(beginning),
+            None => rule == tool || (!rule.is_empty() && tool.starts_with(&format!("{rule}__"))),
+        }
+    })
 }
 
 /// The tools that the request wants.
@@ -159,4 +166,22 @@ pub(super) fn filtered(
         return Err(ModelError::ToolNotFound { missing, available });
     }
     Ok(Some(Registered { tools: tools.only(wanted), options }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_name_tools() {
+        let tool = "mcp__shop__order_now";
+        for rules in
+            ["mcp__shop__order_now", "mcp__shop", "mcp__shop__*", "Bash, mcp__shop__order*"]
+        {
+            assert!(is_named(tool, rules), "{rules}");
+        }
+        for rules in ["", "Bash", "mcp__shop__order", "mcp__shopping", "mcp__other__*"] {
+            assert!(!is_named(tool, rules), "{rules}");
+        }
+    }
 }

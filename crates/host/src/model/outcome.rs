@@ -94,6 +94,7 @@ impl Notes {
             session_id: text("session_id").or_else(|| self.session_id.clone()),
             turns: result["num_turns"].as_u64(),
             duration: millis(&result["duration_ms"]),
+            result: Some(result.clone()),
             stderr,
         });
         let is_error = result["is_error"] == true || result["subtype"] != "success";

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::settings::Settings;
 
-/// What a model is asked.
+/// What a model is asked. Later versions may have more fields: end with `..Request::from(prompt)`.
 ///
 /// ```
 /// use pontoon_host::model::Request;
@@ -19,7 +19,8 @@ pub struct Request {
     pub tools: Option<Vec<String>>,
     /// Which session it goes on with.
     pub session: SessionChoice,
-    /// The JSON Schema of the structured output that is wanted.
+    /// The JSON Schema of the structured output that is wanted. Up to 100 KiB it is an argument of the CLI, which
+    /// every user of the machine can read.
     pub output_schema: Option<Value>,
     /// In place of the model's settings.
     pub settings: Option<Settings>,

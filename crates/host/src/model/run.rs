@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
-use pontoon_supervise::{Child, ChildInput, ChildOutput, Command, Ladder};
+use pontoon_supervise::{Child, ChildInput, ChildOutput, Command, Ladder, Spawner};
 use pontoon_wire::framing::lines::Lines;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,7 +21,7 @@ use super::Registered;
 use super::command::{INITIALIZE, Wish, find_cli};
 use super::control::Control;
 use super::error::ModelError;
-use super::message::{CliMessage, Envelope, Event};
+use super::message::{CliMessage, Envelope, Event, read_json};
 use super::offer::{Files, Offer, Offered, filtered};
 use super::outcome::Notes;
 use super::request::Request;
@@ -44,6 +44,8 @@ const WAITING: usize = 256;
 pub(super) struct Run {
     /// Gone once the run is finished.
     child: Option<Child>,
+    /// What starts and ends the CLI.
+    spawner: Option<Spawner>,
     output: ChildOutput,
     lines: Lines,
     /// Owns the CLI's input: dropping it ends that.
@@ -67,7 +69,9 @@ impl Run {
         request: &Request,
         is_streamed: bool,
     ) -> Result<Self, ModelError> {
-        let timeout = settings.timeout.map(|after| (Instant::now() + after, after));
+        // One that is too far away to be a time is none.
+        let timeout =
+            settings.timeout.and_then(|after| Some((Instant::now().checked_add(after)?, after)));
         settings.check()?;
         let registered = filtered(registered, request)?;
         let cli = find_cli(settings.cli.as_deref())?;
@@ -101,11 +105,15 @@ impl Run {
             ..Command::default()
         };
         let opening = wish.opening().map(|message| Bytes::from(format!("{message}\n")));
-        let mut child = start_child(bridge, &command).await?;
+        let starting = start_child(bridge, &command);
+        let (spawner, mut child) = within(timeout, starting)
+            .await
+            .map_err(|after| ModelError::Timeout { after, diagnosis: Box::default() })??;
         let (input, output) = child.take_streams().expect("it was just started");
         let writing = tokio::spawn(write(input, opening.into(), for_cli));
         Ok(Self {
             child: Some(child),
+            spawner: Some(spawner),
             output,
             lines: Lines::new(MAX_LINE_BYTES),
             writing: AbortOnDropHandle::new(writing),
@@ -124,13 +132,19 @@ impl Run {
     ///
     /// [`ModelError`] when there will be no result. The run has to be finished then.
     pub(super) async fn next(&mut self) -> Result<Said, ModelError> {
-        let Some((deadline, after)) = self.timeout else { return self.listen().await };
-        match tokio::time::timeout_at(deadline, self.listen()).await {
+        match within(self.timeout, self.listen()).await {
             Ok(said) => said,
-            Err(_) => {
-                Err(ModelError::Timeout { after, diagnosis: self.notes.diagnosis(self.stderr()) })
-            }
+            Err(after) => Err(self.too_late(after)),
         }
+    }
+
+    /// Hands something on, for as long as the request may take.
+    pub(super) async fn within<T>(&self, work: impl Future<Output = T>) -> Result<T, ModelError> {
+        within(self.timeout, work).await.map_err(|after| self.too_late(after))
+    }
+
+    fn too_late(&self, after: Duration) -> ModelError {
+        ModelError::Timeout { after, diagnosis: self.notes.diagnosis(self.stderr()) }
     }
 
     async fn listen(&mut self) -> Result<Said, ModelError> {
@@ -172,7 +186,10 @@ impl Run {
             ("control_cancel_request", Some(id), _) => self.control.withdraw(&id),
             ("control_response", ..) => self.answered(line)?,
             _ => {
-                let message = serde_json::from_slice(line).expect("it was read just above");
+                let Some(message) = read_json(line) else {
+                    self.notes.unknown_messages += 1;
+                    return Ok(None);
+                };
                 let events = self.events(&message)?;
                 return Ok(Some((message, events)));
             }
@@ -182,7 +199,7 @@ impl Run {
 
     /// An answer to what we have asked.
     fn answered(&self, line: &[u8]) -> Result<(), ModelError> {
-        let answer: Value = serde_json::from_slice(line).expect("it was read by the caller");
+        let answer = read_json(line).unwrap_or_default();
         let response = &answer["response"];
         if response["request_id"] == INITIALIZE && response["subtype"] == "error" {
             let why = response["error"].as_str().unwrap_or("it does not say why");
@@ -248,6 +265,9 @@ impl Run {
                 () = drain => {}
             }
         }
+        if let Some(spawner) = self.spawner.take() {
+            let _ = tokio::time::timeout(PATIENCE, spawner.end()).await;
+        }
         self.control.stop().await;
         if let Some(Files::Session(session)) = self.files.take() {
             session.stop().await;
@@ -263,7 +283,18 @@ impl Drop for Run {
     }
 }
 
-async fn start_child(bridge: PathBuf, command: &Command) -> Result<Child, ModelError> {
+/// What comes of `work`, or how long it was given.
+async fn within<T>(
+    timeout: Option<(Instant, Duration)>,
+    work: impl Future<Output = T>,
+) -> Result<T, Duration> {
+    match timeout {
+        None => Ok(work.await),
+        Some((deadline, after)) => tokio::time::timeout_at(deadline, work).await.map_err(|_| after),
+    }
+}
+
+async fn start_child(bridge: PathBuf, command: &Command) -> Result<(Spawner, Child), ModelError> {
     // It waits for a process to begin.
     let starting = tokio::task::spawn_blocking(move || bridge::start_spawner(&bridge)).await;
     let starting =
@@ -272,7 +303,8 @@ async fn start_child(bridge: PathBuf, command: &Command) -> Result<Child, ModelE
         what: "the process that starts the CLI cannot be reached".to_owned(),
         source,
     })?;
-    Ok(spawner.spawn(command).await?)
+    let child = spawner.spawn(command).await?;
+    Ok((spawner, child))
 }
 
 /// Writes to the CLI until it is gone.

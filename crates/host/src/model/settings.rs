@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::error::ModelError;
 use super::permission::PermissionCallback;
 
-/// How a [`Model`](super::Model) runs the CLI. What is not set, the CLI decides.
+/// How a [`Model`](super::Model) runs the CLI. What is not set, the CLI decides. Later versions may have more fields:
+/// end with `..Settings::default()`.
 ///
 /// ```
 /// use pontoon_host::model::Settings;
@@ -100,6 +101,7 @@ impl Settings {
 
 /// What the CLI has in its environment. A CLI that was started by another one does not hear of that.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub enum Environment {
     /// What the program has.
     #[default]
@@ -111,8 +113,15 @@ pub enum Environment {
 }
 
 /// What the CLI sets for the processes it starts. A CLI that finds them takes itself for a part of another.
-const OF_ANOTHER_CLI: [&str; 3] =
-    ["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID"];
+const OF_ANOTHER_CLI: [&str; 7] = [
+    "AI_AGENT",
+    "CLAUDECODE",
+    "CLAUDE_CODE_ENTRYPOINT",
+    "CLAUDE_CODE_MESSAGING_SOCKET",
+    "CLAUDE_CODE_MESSAGING_TOKEN",
+    "CLAUDE_CODE_SESSION_ID",
+    "CLAUDE_PROJECT_DIR",
+];
 
 impl Environment {
     /// The variables, each once.

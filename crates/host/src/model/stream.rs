@@ -92,8 +92,16 @@ async fn follow<T>(
                 // The last item comes when nothing is left of the run.
                 if is_done {
                     last = Some(Ok(item));
-                } else if sender.send(Ok(item)).await.is_err() {
-                    return false;
+                    continue;
+                }
+                match run.within(sender.send(Ok(item))).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => return false,
+                    // The program takes nothing, and the CLI must not wait for it for ever.
+                    Err(error) => {
+                        last = Some(Err(error));
+                        return false;
+                    }
                 }
             }
             if is_done {
