@@ -97,7 +97,11 @@ async fn a_wrong_executable_is_told_apart(_spawner: Spawner) {
     stranger("/bin/sh", &["-c", "yes >&0"], "answers something else");
     stranger(
         "/bin/sh",
-        &["-c", "printf 'pontoon-spawner %s yes\\n' $0 >&0", env!("CARGO_PKG_VERSION")],
+        &[
+            "-c",
+            "printf 'pontoon-spawner %s yes\\n' $0 >&0",
+            concat!(env!("CARGO_PKG_VERSION"), "-2"),
+        ],
         "answers something else",
     );
     let began = Instant::now();
