@@ -93,11 +93,16 @@ impl Admission {
     ///
     /// [`CallError::Busy`] when its turn did not come.
     pub async fn wait_to_learn(&self, who: &Principal) -> Result<Permit, CallError> {
-        if let Some(permit) = self.processes.try_take(who, Instant::now()) {
+        if let Some(permit) = self.try_to_learn(who) {
             return Ok(permit);
         }
         let permit = tokio::time::timeout(self.queue_wait, self.processes.take(who)).await;
         permit.ok().flatten().ok_or_else(|| self.busy(&self.processes))
+    }
+
+    /// The same if there is one now. What it is for can wait, and is not counted as refused.
+    pub fn try_to_learn(&self, who: &Principal) -> Option<Permit> {
+        self.processes.try_take(who, Instant::now())
     }
 
     /// Processes for single requests, and calls on kept children.

@@ -6,12 +6,13 @@ use std::time::Instant;
 use pontoon_wire::{Era, Message, method};
 
 use super::catalog::{Catalog, Entry, State};
-use super::personal::{Look, PersonName, outcome};
+use super::personal::{Look, PersonName, Try, outcome};
 use super::{Sessions, failed};
 use crate::call::{CallError, list_member};
 use crate::client::{Client, Key, Person};
 use crate::clock::Clock;
 use crate::observe::metrics::{Ending, Kind};
+use crate::permits::Permit;
 
 impl Sessions {
     /// What the server offers this client, waiting until that is known, for this request.
@@ -83,22 +84,41 @@ impl Sessions {
                 Err(look) => look,
                 Ok(tried) => {
                     let learning = tried.outcome();
-                    let (people, entry) = (Arc::clone(&self.personal), Arc::clone(entry));
-                    let person = Arc::clone(person);
-                    // A task of its own: others wait for it, too.
-                    self.tasks.spawn(async move {
-                        people.learn(tried, &entry, &person).await;
-                        drop(permit);
-                    });
+                    self.learn_for_person(tried, permit, entry, person);
                     Look::Wait(learning)
                 }
             };
         }
         match look {
             Look::Known(outcome) => Ok(outcome),
+            Look::Again(catalog) => {
+                // Another person's process may have said so: it is no reason to wait, nor to be refused.
+                if let Some(permit) = self.admission.try_to_learn(&person.principal)
+                    && let Ok(tried) = self.personal.begin(name, changed(), Instant::now())
+                {
+                    self.learn_for_person(tried, permit, entry, person);
+                }
+                Ok(Ok(catalog))
+            }
             Look::Wait(learning) => Ok(outcome(learning).await),
             Look::Learn => Err(CallError::Internal),
         }
+    }
+
+    /// Learns in a task of its own: more than one may wait for it.
+    fn learn_for_person(
+        &self,
+        tried: Try,
+        permit: Permit,
+        entry: &Arc<Entry>,
+        person: &Arc<Person>,
+    ) {
+        let (people, entry) = (Arc::clone(&self.personal), Arc::clone(entry));
+        let person = Arc::clone(person);
+        self.tasks.spawn(async move {
+            people.learn(tried, &entry, &person).await;
+            drop(permit);
+        });
     }
 }
 

@@ -60,6 +60,9 @@ struct Acquaintance {
     again: Relearning,
     /// How long that holds: what it offers grows old, and a failure is no reason for ever.
     holds: Duration,
+    /// Since what it offers was learnt, tries to learn it again failed: there is none before this, and the
+    /// pause after the next grows from this.
+    failed: Option<(Instant, Duration)>,
     /// The try that is under way.
     learning: Option<watch::Receiver<Option<Outcome>>>,
 }
@@ -69,6 +72,8 @@ struct Acquaintance {
 pub(super) enum Look {
     /// Nothing: this is known.
     Known(Outcome),
+    /// To learn again what changed, while this still serves.
+    Again(Arc<Catalog>),
     /// To wait for the try that is under way.
     Wait(watch::Receiver<Option<Outcome>>),
     /// To learn.
@@ -121,7 +126,7 @@ impl PersonalCatalogs {
         let mut people = self.lock();
         let known = people.entry(name.clone()).or_insert_with(Acquaintance::new);
         match known.look(changed, now) {
-            Look::Learn => {
+            Look::Learn | Look::Again(_) => {
                 let (outcome, learning) = watch::channel(None);
                 known.learning = Some(learning);
                 Ok(Try { name: name.clone(), outcome, began: now })
@@ -130,10 +135,21 @@ impl PersonalCatalogs {
         }
     }
 
-    /// Takes over what came of a try. `is_whole` is false if an era was not heard.
+    /// Takes over what came of a try. `is_whole` is false if an era was not heard. A failure takes nothing from
+    /// a person whose catalogue still holds.
     fn finish(&self, tried: &Try, outcome: &Outcome, is_whole: bool, now: Instant) {
         let mut people = self.lock();
         let known = people.entry(tried.name.clone()).or_insert_with(Acquaintance::new);
+        known.learning = None;
+        if let (Err(_), Some(Ok(catalog))) = (outcome, known.current(now)) {
+            let kept = Ok(Arc::clone(catalog));
+            let pause = known.failed.map_or(FIRST_PAUSE, |(_, before)| 2 * before);
+            let pause = pause.min(LONGEST_PAUSE);
+            known.failed = Some((now + pause, pause));
+            drop(people);
+            tried.outcome.send_replace(Some(kept));
+            return;
+        }
         let had_failed = matches!(known.last, Some((Err(_), _)));
         known.holds = match outcome {
             Ok(_) if is_whole => MAX_AGE,
@@ -149,7 +165,7 @@ impl PersonalCatalogs {
         }
         known.last = Some((outcome.clone(), now));
         known.began = tried.began;
-        known.learning = None;
+        known.failed = None;
         if known.size() > MAX_CATALOG {
             people.remove(&tried.name);
         }
@@ -189,20 +205,33 @@ impl PersonalCatalogs {
 impl Acquaintance {
     fn new() -> Self {
         let (began, again) = (Instant::now(), Relearning::default());
-        Self { last: None, began, again, holds: Duration::ZERO, learning: None }
+        Self { last: None, began, again, holds: Duration::ZERO, failed: None, learning: None }
     }
 
     fn look(&self, changed: Option<Instant>, now: Instant) -> Look {
-        let due = changed.and_then(|changed| self.again.due(self.began, changed));
-        match (&self.learning, &self.last) {
-            // A try that ended without a word was given up with its task.
-            (Some(learning), _) if learning.has_changed().is_ok() => Look::Wait(learning.clone()),
-            (_, Some((Ok(_), _))) if due.is_some_and(|due| due <= now) => Look::Learn,
-            (_, Some((outcome, at))) if now.saturating_duration_since(*at) < self.holds => {
-                Look::Known(outcome.clone())
+        // A try that ended without a word was given up with its task.
+        let learning = self.learning.as_ref().filter(|learning| learning.has_changed().is_ok());
+        match (self.current(now), learning) {
+            (Some(Ok(catalog)), None) if self.is_due(changed, now) => {
+                Look::Again(Arc::clone(catalog))
             }
-            _ => Look::Learn,
+            (Some(outcome @ Ok(_)), _) => Look::Known(outcome.clone()),
+            (_, Some(learning)) => Look::Wait(learning.clone()),
+            (Some(outcome), None) => Look::Known(outcome.clone()),
+            (None, None) => Look::Learn,
         }
+    }
+
+    /// What the last try gave, for as long as that holds.
+    fn current(&self, now: Instant) -> Option<&Outcome> {
+        let (outcome, at) = self.last.as_ref()?;
+        (now.saturating_duration_since(*at) < self.holds).then_some(outcome)
+    }
+
+    /// Whether the server has said that its lists changed, and they are to be read again.
+    fn is_due(&self, changed: Option<Instant>, now: Instant) -> bool {
+        let due = changed.and_then(|changed| self.again.due(self.began, changed));
+        due.is_some_and(|due| due <= now) && self.failed.is_none_or(|(until, _)| until <= now)
     }
 
     fn size(&self) -> usize {
@@ -342,7 +371,7 @@ mod tests {
         try_it(&people, &ada, &offer(1), at(10));
         assert!(matches!(look(5, 60), Look::Known(_)), "said before");
         assert!(matches!(look(11, 12), Look::Known(_)), "more changes may come");
-        assert!(matches!(look(11, 13), Look::Learn));
+        assert!(matches!(look(11, 13), Look::Again(_)));
         let again = |said, seconds, bytes| {
             let tried =
                 people.begin(&ada, Some(at(said)), at(seconds)).unwrap_or_else(|_| panic!());
@@ -350,9 +379,33 @@ mod tests {
         };
         again(11, 13, 1);
         assert!(matches!(look(14, 16), Look::Known(_)), "it was the same");
-        assert!(matches!(look(14, 17), Look::Learn));
+        assert!(matches!(look(14, 17), Look::Again(_)));
         again(14, 17, 2);
-        assert!(matches!(look(18, 20), Look::Learn), "it was not");
+        assert!(matches!(look(18, 20), Look::Again(_)), "it was not");
+    }
+
+    #[test]
+    fn what_is_known_serves_while_it_is_learnt_again_and_after_that_failed() {
+        let (people, now, ada) = (PersonalCatalogs::default(), Instant::now(), name("ada", 1));
+        let at = |seconds: u64| now + Duration::from_secs(seconds);
+        let said = Some(at(1));
+        try_it(&people, &ada, &offer(1), now);
+        let mut seconds = 3;
+        for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
+            let tried = people.begin(&ada, said, at(seconds)).unwrap_or_else(|_| panic!());
+            let meanwhile = people.look(&ada, said, at(seconds));
+            assert!(matches!(meanwhile, Look::Known(Ok(_))), "{meanwhile:?}");
+            people.finish(&tried, &Err("it exited".to_owned()), false, at(seconds));
+            assert!(matches!(&*tried.outcome().borrow(), Some(Ok(_))));
+            seconds += pause;
+            let early = people.look(&ada, said, at(seconds) - Duration::from_millis(1));
+            assert!(matches!(early, Look::Known(Ok(_))), "{pause}: {early:?}");
+            assert!(matches!(people.look(&ada, said, at(seconds)), Look::Again(_)), "{pause}");
+        }
+        let late = now + MAX_AGE;
+        assert!(matches!(people.look(&ada, said, late), Look::Learn), "it is too old to serve");
+        try_it(&people, &ada, &Err("it exited".to_owned()), late);
+        assert!(matches!(people.look(&ada, said, late), Look::Known(Err(_))));
     }
 
     #[test]
