@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use super::catalog::{Catalog, Entry, LONGEST_PAUSE, MAX_AGE, State, UNHEARD};
 use super::learn::{LearnError, learn, learn_era};
 use super::relearn::Relearning;
+use crate::back::list_changes::Burst;
 use crate::client::{Person, Principal};
 use crate::config::ServerName;
 
@@ -110,7 +111,7 @@ impl PersonName {
 impl PersonalCatalogs {
     /// What is to be done for this person now. `changed` is when the server last said that its lists
     /// changed.
-    pub(super) fn look(&self, name: &PersonName, changed: Option<Instant>, now: Instant) -> Look {
+    pub(super) fn look(&self, name: &PersonName, changed: Option<Burst>, now: Instant) -> Look {
         let people = self.lock();
         let Some(known) = people.get(name) else { return Look::Learn };
         known.look(changed, now)
@@ -120,7 +121,7 @@ impl PersonalCatalogs {
     pub(super) fn begin(
         &self,
         name: &PersonName,
-        changed: Option<Instant>,
+        changed: Option<Burst>,
         now: Instant,
     ) -> Result<Try, Look> {
         let mut people = self.lock();
@@ -208,7 +209,7 @@ impl Acquaintance {
         Self { last: None, began, again, holds: Duration::ZERO, failed: None, learning: None }
     }
 
-    fn look(&self, changed: Option<Instant>, now: Instant) -> Look {
+    fn look(&self, changed: Option<Burst>, now: Instant) -> Look {
         // A try that ended without a word was given up with its task.
         let learning = self.learning.as_ref().filter(|learning| learning.has_changed().is_ok());
         match (self.current(now), learning) {
@@ -229,7 +230,7 @@ impl Acquaintance {
     }
 
     /// Whether the server has said that its lists changed, and they are to be read again.
-    fn is_due(&self, changed: Option<Instant>, now: Instant) -> bool {
+    fn is_due(&self, changed: Option<Burst>, now: Instant) -> bool {
         let due = changed.and_then(|changed| self.again.due(self.began, changed));
         due.is_some_and(|due| due <= now) && self.failed.is_none_or(|(until, _)| until <= now)
     }
@@ -314,6 +315,11 @@ mod tests {
         Ok(Arc::new(Catalog::of(Era::Modern, facts)))
     }
 
+    /// What a server said at one time.
+    fn once(at: Instant) -> Option<Burst> {
+        Some(Burst { began: at, last: at })
+    }
+
     fn try_it(people: &PersonalCatalogs, name: &PersonName, outcome: &Outcome, at: Instant) {
         let Ok(tried) = people.begin(name, None, at) else {
             panic!("{:?}", people.look(name, None, at))
@@ -367,14 +373,14 @@ mod tests {
     fn what_changed_is_learnt_again_and_ever_more_rarely_if_it_did_not() {
         let (people, now, ada) = (PersonalCatalogs::default(), Instant::now(), name("ada", 1));
         let at = |seconds: u64| now + Duration::from_secs(seconds);
-        let look = |said, seconds| people.look(&ada, Some(at(said)), at(seconds));
+        let look = |said, seconds| people.look(&ada, once(at(said)), at(seconds));
         try_it(&people, &ada, &offer(1), at(10));
         assert!(matches!(look(5, 60), Look::Known(_)), "said before");
         assert!(matches!(look(11, 12), Look::Known(_)), "more changes may come");
         assert!(matches!(look(11, 13), Look::Again(_)));
         let again = |said, seconds, bytes| {
             let tried =
-                people.begin(&ada, Some(at(said)), at(seconds)).unwrap_or_else(|_| panic!());
+                people.begin(&ada, once(at(said)), at(seconds)).unwrap_or_else(|_| panic!());
             people.finish(&tried, &offer(bytes), true, at(seconds));
         };
         again(11, 13, 1);
@@ -388,7 +394,7 @@ mod tests {
     fn what_is_known_serves_while_it_is_learnt_again_and_after_that_failed() {
         let (people, now, ada) = (PersonalCatalogs::default(), Instant::now(), name("ada", 1));
         let at = |seconds: u64| now + Duration::from_secs(seconds);
-        let said = Some(at(1));
+        let said = once(at(1));
         try_it(&people, &ada, &offer(1), now);
         let mut seconds = 3;
         for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
