@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, accessat, fchmod, mkdir, open};
 use rustix::io::Errno;
@@ -150,10 +150,28 @@ pub(super) struct Root {
     path: PathBuf,
     /// The directory that is in use, and the next one after that was replaced.
     fd: RwLock<Arc<OwnedFd>>,
-    /// The directory above it, as it was when this one was opened.
-    above: Mutex<Option<Node>>,
+    /// Where it was when it was opened. A directory whose file system failed does not tell any more.
+    surroundings: Mutex<Surroundings>,
     /// Whether children run as other users, who have to pass through to their own files.
     other_users: AtomicBool,
+}
+
+/// Where a directory is.
+#[derive(Debug)]
+struct Surroundings {
+    /// The directory above it.
+    above: Option<Node>,
+    /// Whether it is another file system than that.
+    is_mount_point: bool,
+}
+
+impl Surroundings {
+    fn of(path: &Path, fd: &OwnedFd) -> Self {
+        let above = above(path).ok();
+        let is_other = |node: Node| above.as_ref().is_some_and(|it| it.device != node.device);
+        let is_mount_point = Node::of(fd).is_ok_and(is_other);
+        Self { above, is_mount_point }
+    }
 }
 
 impl Root {
@@ -179,9 +197,10 @@ impl Root {
     pub(super) fn open(path: &Path, other_users: bool) -> Result<Self, StoreError> {
         let failed = |source: io::Error| StoreError::Open { path: path.to_owned(), source };
         let path = resolved(path).map_err(failed)?;
-        let fd = RwLock::new(Arc::new(open_safely(&path)?));
-        let above = Mutex::new(above(&path).ok());
-        Ok(Self { path, fd, above, other_users: AtomicBool::new(other_users) })
+        let fd = open_safely(&path)?;
+        let surroundings = Mutex::new(Surroundings::of(&path, &fd));
+        let fd = RwLock::new(Arc::new(fd));
+        Ok(Self { path, fd, surroundings, other_users: AtomicBool::new(other_users) })
     }
 
     /// Opens the directory that is at our path now, with the care of a start, and works from that one
@@ -191,7 +210,9 @@ impl Root {
         let make = |source: io::Error| StoreError::Make { path: self.path.clone(), source };
         let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         if Node::at(CWD, &self.path).is_err_and(|error| is_missing(&error)) {
-            let is_same = |there: Node| self.above().as_ref().is_some_and(|it| it.is_same(&there));
+            let is_same = |there: Node| {
+                self.surroundings().above.as_ref().is_some_and(|it| it.is_same(&there))
+            };
             if !above(&self.path).is_ok_and(is_same) {
                 return Err(StoreError::Gone { path: self.path.clone() });
             }
@@ -201,23 +222,17 @@ impl Root {
             }
         }
         let fd = open_safely(&self.path)?;
-        if self.is_mount_point(&self.fd()) && !self.is_mount_point(&fd) {
+        let surroundings = Surroundings::of(&self.path, &fd);
+        if self.surroundings().is_mount_point && !surroundings.is_mount_point {
             return Err(StoreError::Unmounted { path: self.path.clone() });
         }
         let path = || self.path.clone();
         let shut = |source| StoreError::ReadOnly { path: path(), source };
         close(&fd, self.passage()).map_err(shut)?;
         check_access(&fd).map_err(shut)?;
-        *self.above() = above(&self.path).ok();
+        *self.surroundings() = surroundings;
         *self.fd.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fd);
         Ok(())
-    }
-
-    /// Whether this directory is another file system than the one above ours.
-    fn is_mount_point(&self, fd: &OwnedFd) -> bool {
-        let above = self.above();
-        let is_other = |node: Node| above.as_ref().is_some_and(|it| it.device != node.device);
-        Node::of(fd).is_ok_and(is_other)
     }
 
     /// Makes the directory and our own folders in it usable again, where a child with our user shut
@@ -244,8 +259,8 @@ impl Root {
         Ok(())
     }
 
-    fn above(&self) -> std::sync::MutexGuard<'_, Option<Node>> {
-        self.above.lock().unwrap_or_else(PoisonError::into_inner)
+    fn surroundings(&self) -> MutexGuard<'_, Surroundings> {
+        self.surroundings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets other users pass from now on.
@@ -451,6 +466,26 @@ mod tests {
         assert!(root.check_place().is_err());
         symlink("old", &path).unwrap();
         assert!(root.check_place().is_err(), "not even if it leads to the same place");
+    }
+
+    #[test]
+    fn a_file_system_that_was_there_is_missed_though_the_old_directory_does_not_tell() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("jobs");
+        let root = Root::make(&path, false).unwrap();
+        // As after a start with a file system of its own, of which the open directory says nothing now.
+        root.surroundings().is_mount_point = true;
+        fs::rename(&path, place.path().join("old")).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(matches!(root.renew(), Err(StoreError::Unmounted { .. })));
+        root.surroundings().is_mount_point = false;
+        root.renew().unwrap();
+        let devices = Path::new("/dev");
+        assert!(
+            Surroundings::of(devices, &open(devices, OFlags::RDONLY, Mode::empty()).unwrap())
+                .is_mount_point
+        );
+        assert!(!Surroundings::of(&path, &root.fd()).is_mount_point);
     }
 
     #[test]
