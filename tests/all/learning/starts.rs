@@ -99,6 +99,26 @@ fn a_server_that_the_probe_spoils_is_learnt_by_another_process() {
     Counted::new(SULKS).check_first_call(3);
 }
 
+/// The same, but it answers `initialize` even so and promises tools.
+const PRETENDS: &str = r#"read -r first
+case "$first" in
+*initialize*) { printf '%s\n' "$first"; cat; } | FIXTURE --era legacy ;;
+*) while :; do
+     id=$(printf '%s' "$first" | sed 's/.*"id":\([^,}]*\).*/\1/')
+     case "$first" in
+     *'"initialize"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}}\n' "$id" ;;
+     *notifications*) ;;
+     *) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32002,"message":"not initialized"}}\n' "$id" ;;
+     esac
+     read -r first || exit 0
+   done ;;
+esac"#;
+
+#[test]
+fn what_a_process_refuses_that_the_probe_spoilt_is_asked_of_another() {
+    Counted::new(PRETENDS).check_first_call(3);
+}
+
 #[test]
 fn clients_of_both_eras_that_come_first_are_served_in_their_own() {
     for first in [Era::Modern, Era::Legacy] {

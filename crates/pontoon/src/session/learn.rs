@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::catalog::{Catalog, Facts};
-use super::lists::{ask, learn_lists};
+use super::lists::{Trust, ask, learn_lists};
 use crate::back::Back;
 use crate::back::children::{HANDSHAKE, StartError, chain, now};
 use crate::back::handshake::HandshakeError;
@@ -231,6 +231,7 @@ struct Learner<'b> {
     live: Live,
     began: Instant,
     is_asked: bool,
+    trust: Trust,
 }
 
 impl Drop for Learner<'_> {
@@ -246,7 +247,7 @@ impl<'b> Learner<'b> {
         let began = now();
         let live = back.start_to_learn(person).await;
         let live = live.map_err(|error| LearnError::Failed(chain(&error)))?;
-        Ok(Self { back, live, began, is_asked: false })
+        Ok(Self { back, live, began, is_asked: false, trust: Trust::Fresh })
     }
 
     /// Opens it in this era, which takes no longer than this, and asks it for all that it offers.
@@ -267,6 +268,7 @@ impl<'b> Learner<'b> {
             Era::Modern => self.learn_modern(took).await,
         };
         self.is_asked = false;
+        self.trust = Trust::Doubtful;
         learnt.map(|facts| facts.without_paths(&self.live))
     }
 
@@ -284,7 +286,7 @@ impl<'b> Learner<'b> {
         let silent = || LearnError::Failed("it did not answer `initialize`".to_owned());
         let hello = self.live.hello.clone().ok_or_else(silent)?;
         let result = hello.raw(Slot::Result).unwrap_or(b"{}");
-        learn_lists(&self.live, result, json::find(result, "serverInfo")).await
+        learn_lists(&self.live, result, json::find(result, "serverInfo"), self.trust).await
     }
 
     /// A server of the legacy era alone may never answer, so this waits not much longer than the other
@@ -313,6 +315,7 @@ impl<'b> Learner<'b> {
             let text = format!("it does not speak {}", Revision::NEWEST_MODERN);
             return Err(LearnError::Refused(text));
         }
-        learn_lists(&self.live, result, discovered.raw(Slot::ResultServerInfo)).await
+        let info = discovered.raw(Slot::ResultServerInfo);
+        learn_lists(&self.live, result, info, self.trust).await
     }
 }

@@ -46,11 +46,21 @@ impl Facts {
     }
 }
 
+/// Whether what a child refuses says something about its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// It was asked for nothing before.
+    Fresh,
+    /// It was asked for an era that it does not speak, which may have spoilt it.
+    Doubtful,
+}
+
 /// What a child offers that said this as it was opened.
 pub(super) async fn learn_lists(
     live: &Live,
     hello: &[u8],
     server_info: Option<&[u8]>,
+    trust: Trust,
 ) -> Result<Facts, LearnError> {
     let capabilities = json::find(hello, "capabilities").unwrap_or(b"{}");
     let mut facts = Facts {
@@ -67,14 +77,21 @@ pub(super) async fn learn_lists(
         (method::LIST_TEMPLATES, "resources"),
     ] {
         if json::find(capabilities, capability).is_some() {
-            learn_list(live, list, &mut facts).await?;
+            learn_list(live, list, trust, &mut facts).await?;
         }
     }
     Ok(facts)
 }
 
 /// Reads all pages of a list.
-async fn learn_list(live: &Live, list: &str, facts: &mut Facts) -> Result<(), LearnError> {
+async fn learn_list(
+    live: &Live,
+    list: &str,
+    trust: Trust,
+    facts: &mut Facts,
+) -> Result<(), LearnError> {
+    // No capability promises templates, and many servers lack them.
+    let may_lack = trust == Trust::Fresh || list == method::LIST_TEMPLATES;
     let member = list_member(list).unwrap_or_default();
     let mut items = Vec::new();
     let mut cursor: Option<Bytes> = None;
@@ -86,7 +103,7 @@ async fn learn_list(live: &Live, list: &str, facts: &mut Facts) -> Result<(), Le
         let page = match ask(live, list, &params).await {
             Ok(page) => page,
             // A server may lack a list that its capabilities promise; then it is empty.
-            Err(LearnError::Refused(_)) if cursor.is_none() => break,
+            Err(LearnError::Refused(_)) if cursor.is_none() && may_lack => break,
             Err(LearnError::Slow(why)) => return Err(LearnError::Slow(why)),
             Err(why) => return Err(LearnError::Failed(format!("{list}: {why}"))),
         };
