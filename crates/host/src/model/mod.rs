@@ -150,7 +150,7 @@ impl Model {
                 Err(error) => break Err(error),
             }
         };
-        run.finish(outcome.is_ok()).await;
+        run.finish().await;
         outcome
     }
 

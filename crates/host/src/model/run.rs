@@ -57,6 +57,8 @@ pub(super) struct Run {
     output_schema: Option<Value>,
     timeout: Option<(Instant, Duration)>,
     notes: Notes,
+    /// The CLI has had its say, good or bad.
+    has_result: bool,
 }
 
 /// A message of the CLI's, and what it means.
@@ -123,6 +125,7 @@ impl Run {
             output_schema: request.output_schema.clone(),
             timeout,
             notes: Notes::default(),
+            has_result: false,
         })
     }
 
@@ -216,6 +219,7 @@ impl Run {
             }
             CliMessage::Events(events) => events,
             CliMessage::Result(result) => {
+                self.has_result = true;
                 let schema = self.output_schema.as_ref();
                 vec![Event::Done(Box::new(self.notes.outcome(result, schema, self.stderr())?))]
             }
@@ -248,10 +252,10 @@ impl Run {
     }
 
     /// Ends the run and waits until nothing is left of it. A CLI that has had its say is given time to end by
-    /// itself.
-    pub(super) async fn finish(mut self, is_done: bool) {
+    /// itself: it keeps the session, to be resumed.
+    pub(super) async fn finish(mut self) {
         self.writing.abort();
-        let after_close = if is_done { PATIENCE } else { Duration::ZERO };
+        let after_close = if self.has_result { PATIENCE } else { Duration::ZERO };
         let ladder = Ladder { after_close, after_terminate: PATIENCE };
         if let Some(child) = self.child.take() {
             let mut last_words = [0; 4096];

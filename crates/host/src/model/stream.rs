@@ -84,7 +84,7 @@ async fn follow<T>(
                 Ok(said) => said,
                 Err(error) => {
                     last = Some(Err(error));
-                    return false;
+                    return;
                 }
             };
             let is_done = events.iter().any(|event| matches!(event, Event::Done(_)));
@@ -96,24 +96,24 @@ async fn follow<T>(
                 }
                 match run.within(sender.send(Ok(item))).await {
                     Ok(Ok(())) => {}
-                    Ok(Err(_)) => return false,
+                    Ok(Err(_)) => return,
                     // The program takes nothing, and the CLI must not wait for it for ever.
                     Err(error) => {
                         last = Some(Err(error));
-                        return false;
+                        return;
                     }
                 }
             }
             if is_done {
-                return true;
+                return;
             }
         }
     };
-    let is_done = tokio::select! {
-        () = stop.cancelled() => false,
-        is_done = following => is_done,
-    };
-    run.finish(is_done).await;
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = following => {}
+    }
+    run.finish().await;
     if let Some(last) = last {
         let _ = sender.send(last).await;
     }
