@@ -1,6 +1,7 @@
 //! Servers that need something of the person who calls: learnt with each person's own values.
 
 use std::io::Write;
+use std::time::{Duration, Instant};
 
 use pontoon_tests::client::{Legacy, Modern, Response, Speaker};
 use pontoon_tests::rig::{Plan, Rig, Server, bridge_command, wait_until};
@@ -204,5 +205,28 @@ fn a_server_whose_lists_changed_is_learnt_again_with_each_persons_values() {
     modern(&rig, ADA).call(1, "test_trigger_tool_change", json!({}));
     wait_until("ada has the new tool", SOON, || has(ADA, "of_new-token-of-ada"));
     wait_until("and so has ben", SOON, || has(BEN, "of_new-token-of-ben"));
+    rig.stop();
+}
+
+/// The fixture for a person, which is silent after something else than `initialize` came first and was refused.
+const SILENT: &str = r#"[ -n "$TOKEN" ] || exit 3
+read -r first
+case "$first" in
+*'"initialize"'*) { printf '%s\n' "$first"; cat; } | FIXTURE --era legacy ;;
+*) id=$(printf '%s' "$first" | sed 's/.*"id":\([^,}]*\).*/\1/')
+   printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}\n' "$id"
+   while read -r _; do :; done ;;
+esac"#;
+
+#[test]
+fn a_process_that_is_silent_after_the_probe_keeps_no_person_waiting() {
+    let env = json!({"TOKEN": "${header:X-Key}"});
+    let rig = behind_proxy(shell(SILENT, "stateless").with("env", env).that_may_fail()).start();
+    rig.wait_for_state("shell", "waiting");
+    let began = Instant::now();
+    let listed = modern(&rig, ADA).ask(1, "tools/list", json!({}));
+    assert!(listed.text().contains("echo"), "{}", listed.text());
+    // A handshake may take 60 s, and the shortest wait for an era is 10 s.
+    assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
     rig.stop();
 }

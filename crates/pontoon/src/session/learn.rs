@@ -166,10 +166,34 @@ async fn look(
     era: Era,
     took: &LegacyTook,
 ) -> Result<Facts, LearnError> {
-    Learner::start(back, person).await?.learn(era, took, HANDSHAKE).await
+    look_with(back, person, era, took).await.0
 }
 
-/// Looks at an era, and at the other one if the server does not speak the first, or once it is `late`.
+/// The same, with the child if it said that it does not speak that era: it can be asked for the other.
+async fn look_with<'b>(
+    back: &'b Back,
+    person: &Arc<Person>,
+    era: Era,
+    took: &LegacyTook,
+) -> (Result<Facts, LearnError>, Option<Learner<'b>>) {
+    let began = now();
+    let mut learner = match Learner::start(back, person).await {
+        Ok(learner) => learner,
+        Err(why) => {
+            if era == Era::Legacy {
+                took.send_replace(Some(began.elapsed()));
+            }
+            return (Err(why), None);
+        }
+    };
+    let learnt = learner.learn(era, took).await;
+    let is_refused = matches!(learnt, Err(LearnError::Refused(_)));
+    (learnt, is_refused.then_some(learner))
+}
+
+/// Looks at an era, and at the other one if the server does not speak the first, or once it is `late`. The
+/// child that refuses the first is asked for the other, too; what a child says that was asked for nothing else
+/// is not kept waiting for that, and counts if that did not go well.
 async fn look_around(
     back: &Back,
     person: &Arc<Person>,
@@ -181,7 +205,10 @@ async fn look_around(
     let other = first.other();
     // Fires when a child of its own is looked at for the other era.
     let apart = CancellationToken::new();
-    let mut together = std::pin::pin!(look_twice(back, person, first, took, &tell));
+    let mut together = std::pin::pin!(async {
+        let (learnt, learner) = look_with(back, person, first, took).await;
+        (learnt.inspect(|facts| tell(first, facts)), learner)
+    });
     let mut alone = std::pin::pin!(async {
         tokio::select! {
             () = late => apart.cancel(),
@@ -189,40 +216,35 @@ async fn look_around(
         }
         look(back, person, other, took).await.inspect(|facts| tell(other, facts))
     });
-    tokio::select! {
-        (of_first, of_other) = &mut together => match (&of_first, of_other) {
-            (Ok(_), _) if !apart.is_cancelled() => (of_first, None),
-            (Err(_), Some(facts)) => (of_first, Some(Ok(facts))),
-            _ => {
-                apart.cancel();
-                (of_first, Some(alone.await))
-            }
-        },
-        of_other = &mut alone => (together.await.0, Some(of_other)),
-    }
-}
-
-/// Looks at an era, and at the other one with the same child if that refuses the first. What it offers
-/// in the other is given if that went well: if it did not, a child that was asked for nothing else shows why.
-async fn look_twice(
-    back: &Back,
-    person: &Arc<Person>,
-    first: Era,
-    took: &LegacyTook,
-    tell: &impl Fn(Era, &Facts),
-) -> (Result<Facts, LearnError>, Option<Facts>) {
-    let mut learner = match Learner::start(back, person).await {
-        Ok(learner) => learner,
-        Err(why) => return (Err(why), None),
+    let (of_first, learner) = tokio::select! {
+        looked = &mut together => looked,
+        of_other = &mut alone => return (together.await.0, Some(of_other)),
     };
-    let learnt = learner.learn(first, took, HANDSHAKE).await;
-    learnt.iter().for_each(|facts| tell(first, facts));
-    let mut of_other = None;
-    if let Err(LearnError::Refused(_)) = &learnt {
-        of_other = learner.learn(first.other(), took, PROBE).await.ok();
-        of_other.iter().for_each(|facts| tell(first.other(), facts));
+    if of_first.is_ok() && !apart.is_cancelled() {
+        return (of_first, None);
     }
-    (learnt, of_other)
+    if let Some(mut learner) = learner {
+        let mut again = std::pin::pin!(async {
+            learner.learn(other, took).await.inspect(|facts| tell(other, facts))
+        });
+        let of_other = tokio::select! {
+            of_other = &mut again => match of_other {
+                Err(_) => {
+                    apart.cancel();
+                    alone.await
+                }
+                learnt => learnt,
+            },
+            of_other = &mut alone => match of_other {
+                // A server may allow one process at a time.
+                Err(why) => again.await.map_err(|_| why),
+                learnt => learnt,
+            },
+        };
+        return (of_first, Some(of_other));
+    }
+    apart.cancel();
+    (of_first, Some(alone.await))
 }
 
 /// A child that is asked what the server offers. One that is given up before it has said all ends at once.
@@ -250,18 +272,13 @@ impl<'b> Learner<'b> {
         Ok(Self { back, live, began, is_asked: false, trust: Trust::Fresh })
     }
 
-    /// Opens it in this era, which takes no longer than this, and asks it for all that it offers.
-    async fn learn(
-        &mut self,
-        era: Era,
-        took: &LegacyTook,
-        patience: Duration,
-    ) -> Result<Facts, LearnError> {
+    /// Opens it in this era, and asks it for all that it offers.
+    async fn learn(&mut self, era: Era, took: &LegacyTook) -> Result<Facts, LearnError> {
         self.is_asked = true;
         self.live.era = era;
         let learnt = match era {
             Era::Legacy => {
-                let learnt = self.learn_legacy(patience).await;
+                let learnt = self.learn_legacy().await;
                 took.send_replace(Some(self.began.elapsed()));
                 learnt
             }
@@ -272,8 +289,8 @@ impl<'b> Learner<'b> {
         learnt.map(|facts| facts.without_paths(&self.live))
     }
 
-    async fn learn_legacy(&mut self, patience: Duration) -> Result<Facts, LearnError> {
-        let greeted = self.back.greet(&mut self.live, patience).await;
+    async fn learn_legacy(&mut self) -> Result<Facts, LearnError> {
+        let greeted = self.back.greet(&mut self.live, HANDSHAKE).await;
         greeted.map_err(|error| match &error {
             StartError::Handshake { error: HandshakeError::Refused(_), .. } => {
                 LearnError::Refused(chain(&error))
