@@ -27,7 +27,12 @@ const SHARED: Duration = Duration::from_secs(1);
 
 /// How everything is, as far as the one who asks may see it.
 pub async fn health(site: &Arc<Site>, sight: Sight) -> Answer {
-    let scene = with_disk(site, scene(site)).await;
+    let max_age = match sight {
+        // Anyone may ask, as often as they like.
+        Sight::Status => SHARED,
+        Sight::Whole => Duration::ZERO,
+    };
+    let scene = with_disk(site, scene(site), max_age).await;
     respond(health::health(&scene, SystemTime::now(), sight))
 }
 
@@ -41,7 +46,7 @@ pub async fn ready(site: &Arc<Site>) -> Answer {
 /// Every number, as Prometheus reads it.
 pub async fn metrics(site: &Arc<Site>) -> Answer {
     let mut answer = empty(200);
-    let scene = with_disk(site, scene(site)).await;
+    let scene = with_disk(site, scene(site), Duration::ZERO).await;
     let page = Bytes::from(site.metrics.render(&scene));
     *answer.body_mut() = ResponseBody::text(&page.into());
     let headers = answer.headers_mut();
@@ -95,8 +100,8 @@ fn note(site: &Site) -> Option<String> {
 }
 
 /// The same with the disk, which is looked at elsewhere: a disk that hangs holds no other call up.
-async fn with_disk(site: &Site, scene: Scene) -> Scene {
-    let jobs_fault = jobs_fault(site, Duration::ZERO).await;
+async fn with_disk(site: &Site, scene: Scene, max_age: Duration) -> Scene {
+    let jobs_fault = jobs_fault(site, max_age).await;
     if jobs_fault.is_some() {
         return Scene { jobs_fault, ..scene };
     }
@@ -117,16 +122,20 @@ async fn with_disk(site: &Site, scene: Scene) -> Scene {
 pub struct LastLook(Option<(Instant, Option<String>)>);
 
 impl LastLook {
-    /// Looks now, unless the last look is younger than this.
+    /// Looks now, unless the last look is younger than this. Its age counts from its end: on a slow disk those
+    /// who waited for it are served by it.
     fn look(
         &mut self,
         max_age: Duration,
-        now: Instant,
+        now: impl Fn() -> Instant,
         look: impl FnOnce() -> Option<String>,
     ) -> Option<String> {
         match &self.0 {
-            Some((at, fault)) if now.saturating_duration_since(*at) < max_age => fault.clone(),
-            _ => self.0.insert((now, look())).1.clone(),
+            Some((at, fault)) if now().saturating_duration_since(*at) < max_age => fault.clone(),
+            _ => {
+                let fault = look();
+                self.0.insert((now(), fault)).1.clone()
+            }
         }
     }
 }
@@ -140,7 +149,7 @@ async fn jobs_fault(site: &Site, max_age: Duration) -> Option<String> {
         let store = site.store.clone();
         let looked = tokio::task::spawn_blocking(move || {
             let look = || store.mend().err().map(|fault| fault.to_string());
-            last.look(max_age, Instant::now(), look)
+            last.look(max_age, Instant::now, look)
         });
         looked.await.ok()?
     };
@@ -198,6 +207,8 @@ fn server(site: &Site, name: &str, entry: &Entry) -> ServerScene {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -205,12 +216,26 @@ mod tests {
         let (mut last, began) = (LastLook::default(), Instant::now());
         let mut look = |max_age, after: u64, found: &str| {
             let now = began + Duration::from_millis(after);
-            last.look(max_age, now, || Some(found.to_owned())).unwrap()
+            last.look(max_age, || now, || Some(found.to_owned())).unwrap()
         };
         assert_eq!(look(SHARED, 0, "first"), "first");
         assert_eq!(look(SHARED, 999, "second"), "first");
         assert_eq!(look(SHARED, 1000, "third"), "third");
         assert_eq!(look(Duration::ZERO, 1001, "fourth"), "fourth", "who looks closer");
         assert_eq!(look(SHARED, 1002, "fifth"), "fourth", "which serves the others, too");
+    }
+
+    #[test]
+    fn a_slow_look_serves_those_who_waited_for_it() {
+        let (mut last, clock) = (LastLook::default(), Cell::new(Instant::now()));
+        let mut look = |found: &str| {
+            let look = || {
+                clock.set(clock.get() + 2 * SHARED);
+                Some(found.to_owned())
+            };
+            last.look(SHARED, || clock.get(), look).unwrap()
+        };
+        assert_eq!(look("first"), "first");
+        assert_eq!(look("second"), "first");
     }
 }
