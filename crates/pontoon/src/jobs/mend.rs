@@ -25,11 +25,17 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 #[error("{0}")]
 pub struct Unusable(String);
 
-/// What the log has said of it.
+/// What the log has said of it, and what is still to be done in a new directory, which a look that ended half
+/// way leaves to the next.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     fault: Option<Unusable>,
     shut: Option<Instant>,
+    unheld: Option<Instant>,
+    /// The key of the new directory was not read yet.
+    is_key_due: bool,
+    /// It does not say yet of every conversation that it has state in memory.
+    is_held_due: bool,
 }
 
 impl Inner {
@@ -56,14 +62,16 @@ impl Inner {
 
     fn look(&self, told: &mut Told) -> Result<(), StoreError> {
         let root = &self.root;
-        let place = root.check_place();
-        if place.is_err() {
+        let directory = root.path().display();
+        if let Err(why) = root.check_place() {
             root.renew()?;
+            warn!(%directory, %why, "the jobs directory was opened anew, without what was in it");
+            (told.is_key_due, told.is_held_due) = (true, true);
             self.disk.forget();
             self.journal.iter().for_each(|journal| journal.begin_anew());
         }
         let was_shut = root.restore()?;
-        self.restore_key(place.is_err());
+        told.is_key_due &= !self.restore_key(told.is_key_due);
         let path = || root.path().to_owned();
         if let Some(instance) = &self.instance {
             let name = INSTANCES;
@@ -76,10 +84,8 @@ impl Inner {
             let failed = |source| StoreError::Temporary { path: path(), source };
             scratches.restore().map_err(failed)?;
         }
-        let directory = root.path().display();
-        if let Err(why) = place {
-            self.restore_held();
-            warn!(%directory, %why, "the jobs directory was opened anew, without what was in it");
+        if told.is_held_due {
+            told.is_held_due = !self.restore_held(&mut told.unheld);
         }
         if was_shut && told.shut.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
             warn!(%directory, "the jobs directory was shut, perhaps by a server, and is open again");
@@ -89,24 +95,33 @@ impl Inner {
     }
 
     /// Says in a new directory which conversations have state in memory, so that its loss can be told there,
-    /// too.
-    fn restore_held(&self) {
+    /// too. False if that failed for one.
+    fn restore_held(&self, told: &mut Option<Instant>) -> bool {
         let in_use = self.spaces().in_use();
+        let may_tell = told.is_none_or(|told| told.elapsed() >= TELL_EVERY);
+        let mut is_whole = true;
         for space in in_use {
             if let Err(error) = space.restore_held() {
-                let error = &error as &dyn std::error::Error;
-                warn!(session = space.name(), error, "what is lost here may not be told");
+                is_whole = false;
+                if may_tell {
+                    let error = &error as &dyn std::error::Error;
+                    warn!(session = space.name(), error, "what is lost here may not be told");
+                    *told = Some(Instant::now());
+                }
             }
         }
+        is_whole
     }
 
     /// Puts the key back if it is gone. Another directory may have one of its own, which counts then as
-    /// at a start; elsewhere a child may have written it.
-    fn restore_key(&self, is_anew: bool) {
+    /// at a start; elsewhere a child may have written it. False if that failed.
+    fn restore_key(&self, is_anew: bool) -> bool {
         let mut known = self.key.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(key) = known.take() else { return };
+        let Some(key) = known.take() else { return true };
         let key = known.insert(key);
-        match key.restore(&self.root) {
+        let restored = key.restore(&self.root);
+        let is_restored = restored.is_ok();
+        match restored {
             Ok(there) if is_anew && !there.is_same(key) => {
                 warn!("the jobs directory has another key: sessions begin with empty folders");
                 *key = there;
@@ -114,6 +129,7 @@ impl Inner {
             Ok(_) => {}
             Err(error) => warn!(%error, "the key of the jobs directory is not put back"),
         }
+        is_restored
     }
 
     /// Does `work`, and once more if it failed and the directory can be used now.

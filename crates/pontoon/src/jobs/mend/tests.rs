@@ -147,3 +147,21 @@ fn who_has_state_is_said_in_a_new_directory_without_another_call() {
     let theirs = other.session_space("slides", "chat").unwrap();
     assert!(matches!(theirs.hold(true).unwrap(), Claim::Lost));
 }
+
+#[test]
+fn a_look_that_ended_half_way_is_finished_by_the_next() {
+    let scene = scene();
+    scene.store.secret_for("a").unwrap();
+    let space = scene.store.session_space("slides", "chat").unwrap();
+    let Claim::Held(_held) = space.hold(true).unwrap() else { panic!("it is free") };
+    scene.remove();
+    let theirs = open(&scene.jobs()).secret_for("a").unwrap();
+    let instances = scene.jobs().join(INSTANCES);
+    fs::remove_dir_all(&instances).unwrap();
+    fs::write(&instances, "in the way").unwrap();
+    scene.store.mend().unwrap_err();
+    fs::remove_file(&instances).unwrap();
+    scene.store.mend().unwrap();
+    assert!(space.files().with_file_name("holder").exists());
+    assert_eq!(scene.store.secret_for("a").unwrap(), theirs);
+}
