@@ -215,18 +215,34 @@ case "$first" in
 *'"initialize"'*) { printf '%s\n' "$first"; cat; } | FIXTURE --era legacy ;;
 *) id=$(printf '%s' "$first" | sed 's/.*"id":\([^,}]*\).*/\1/')
    printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}\n' "$id"
+   trap 'echo x > "$ASKED"; exit 0' TERM
    while read -r _; do :; done ;;
 esac"#;
 
-#[test]
-fn a_process_that_is_silent_after_the_probe_keeps_no_person_waiting() {
-    let env = json!({"TOKEN": "${header:X-Key}"});
+/// Such a server, and the file into which the silent process writes when it is asked to end.
+fn silent() -> (Rig, NamedTempFile) {
+    let asked = NamedTempFile::new().unwrap();
+    let env = json!({"TOKEN": "${header:X-Key}", "ASKED": asked.path()});
     let rig = behind_proxy(shell(SILENT, "stateless").with("env", env).that_may_fail()).start();
     rig.wait_for_state("shell", "waiting");
+    (rig, asked)
+}
+
+#[test]
+fn a_process_that_is_silent_after_the_probe_keeps_no_person_waiting() {
+    let (rig, _asked) = silent();
     let began = Instant::now();
     let listed = modern(&rig, ADA).ask(1, "tools/list", json!({}));
     assert!(listed.text().contains("echo"), "{}", listed.text());
     // A handshake may take 60 s, and the shortest wait for an era is 10 s.
     assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
+    rig.stop();
+}
+
+#[test]
+fn a_process_that_is_not_asked_to_the_end_can_tidy_up() {
+    let (rig, asked) = silent();
+    modern(&rig, ADA).ask(1, "tools/list", json!({}));
+    wait_until("it is asked to end", SOON, || asked.path().metadata().unwrap().len() > 0);
     rig.stop();
 }

@@ -271,17 +271,11 @@ impl Live {
         self.child.iter().for_each(Child::kill);
     }
 
-    /// Asks it to end because it answers nothing any more, and sees to it that it does. Nothing is
-    /// given to it after that.
-    pub(super) fn end(&self) {
+    /// Asks it to end because it answers nothing any more, or what it was started for is not wanted any more, and
+    /// sees to it that it does. Nothing is given to it after that.
+    pub fn end(&self) {
         self.is_ending.store(true, Ordering::Release);
         self.child.iter().for_each(|child| child.end_within(Ladder::default().after_terminate));
-    }
-
-    /// Kills it because what it was started for is not wanted any more, and it has nothing to lose.
-    pub fn give_up(&self) {
-        self.is_ending.store(true, Ordering::Release);
-        self.kill();
     }
 
     pub(super) fn is_ending(&self) -> bool {

@@ -247,7 +247,8 @@ async fn look_around(
     (of_first, Some(alone.await))
 }
 
-/// A child that is asked what the server offers. One that is given up before it has said all ends at once.
+/// A child that is asked what the server offers. One that is given up before it has said all is asked to end at
+/// once, but not killed: it may be installing what it needs.
 struct Learner<'b> {
     back: &'b Back,
     live: Live,
@@ -259,7 +260,7 @@ struct Learner<'b> {
 impl Drop for Learner<'_> {
     fn drop(&mut self) {
         if self.is_asked {
-            self.live.give_up();
+            self.live.end();
         }
     }
 }
