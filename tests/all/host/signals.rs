@@ -21,7 +21,13 @@ impl Victim {
     fn start(before: &[&str], after: &[&str]) -> Self {
         let place = tempfile::Builder::new().prefix("ph").tempdir_in("/tmp").unwrap();
         let program = env!("CARGO_BIN_EXE_host-program");
-        let mut words = before.iter().copied().chain([program]);
+        // This test may have been started by `nohup`, or by a shell in the background: what such ignore is inherited.
+        let reset: &[_] = if cfg!(target_os = "linux") {
+            &["/usr/bin/env", "--default-signal=HUP,INT,TERM"]
+        } else {
+            &[]
+        };
+        let mut words = reset.iter().chain(before).copied().chain([program]);
         #[expect(clippy::disallowed_methods, reason = "it is killed, and must not be by us alone")]
         let mut command = Command::new(words.next().unwrap());
         command.args(words).arg(place.path()).args(after);
