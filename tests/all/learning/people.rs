@@ -192,9 +192,11 @@ fn the_banner_and_check_say_whose_values_are_used() {
 #[test]
 fn a_server_whose_lists_changed_is_learnt_again_with_each_persons_values() {
     let label = NamedTempFile::new().unwrap();
-    let script = r#"exec FIXTURE --era legacy --label="$(cat "$LABEL")-$TOKEN""#;
+    let script = r#"[ -n "$TOKEN" ] || exit 3
+exec FIXTURE --era legacy --label="$(cat "$LABEL")-$TOKEN""#;
     let env = json!({"TOKEN": "${header:X-Key}", "LABEL": label.path()});
-    let rig = behind_proxy(shell(script, "stateless").with("env", env)).start();
+    let rig = behind_proxy(shell(script, "stateless").with("env", env).that_may_fail()).start();
+    rig.wait_for_state("shell", "waiting");
     let has = |person, tool: &str| {
         modern(&rig, person).ask(1, "tools/list", json!({})).text().contains(tool)
     };
@@ -202,9 +204,16 @@ fn a_server_whose_lists_changed_is_learnt_again_with_each_persons_values() {
     assert!(has(ADA, "of_old-token-of-ada") && has(BEN, "of_old-token-of-ben"));
     std::fs::write(label.path(), "new").unwrap();
     assert!(has(ADA, "of_old-token-of-ada"), "what is known is not asked again");
+    let wanted = json!({"notifications": {"toolsListChanged": true}});
+    let subscriber = modern(&rig, BEN);
+    let mut stream = subscriber.send("sub", "subscriptions/listen", wanted).begin().unwrap();
+    let acknowledged = stream.next_message().unwrap().unwrap();
     modern(&rig, ADA).call(1, "test_trigger_tool_change", json!({}));
+    let told = stream.next_message().unwrap().unwrap();
+    assert_eq!(told["method"], "notifications/tools/list_changed", "{acknowledged}{told}");
+    assert!(has(BEN, "of_new-token-of-ben"), "who is told of a change has it");
+    drop((stream, subscriber));
     wait_until("ada has the new tool", SOON, || has(ADA, "of_new-token-of-ada"));
-    wait_until("and so has ben", SOON, || has(BEN, "of_new-token-of-ben"));
     rig.stop();
 }
 

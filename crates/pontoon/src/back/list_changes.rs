@@ -1,9 +1,8 @@
 //! What children say of their lists: that one changed, and when that was.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// Changes come in bursts: what is said after a longer silence begins another.
 pub const SETTLE: Duration = Duration::from_secs(2);
@@ -20,24 +19,29 @@ pub struct Burst {
 /// When children of a server last said that one of its lists changed.
 #[derive(Debug, Default)]
 pub struct ListChanges {
-    last: Mutex<Option<Burst>>,
+    last: watch::Sender<Option<Burst>>,
     said: Notify,
 }
 
 impl ListChanges {
     /// Takes note that a child says so now.
     pub fn note(&self, now: Instant) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let goes_on = |burst: &Burst| now.saturating_duration_since(burst.last) < SETTLE;
-        let began = last.filter(goes_on).map_or(now, |burst| burst.began);
-        *last = Some(Burst { began, last: now });
-        drop(last);
+        self.last.send_modify(|last| {
+            let goes_on = |burst: &Burst| now.saturating_duration_since(burst.last) < SETTLE;
+            let began = last.filter(goes_on).map_or(now, |burst| burst.began);
+            *last = Some(Burst { began, last: now });
+        });
         self.said.notify_one();
     }
 
     /// When that was said last.
     pub fn last(&self) -> Option<Burst> {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.last.borrow()
+    }
+
+    /// Hears of all that is said from now on.
+    pub fn subscribe(&self) -> watch::Receiver<Option<Burst>> {
+        self.last.subscribe()
     }
 
     /// Waits until it is said. Cancel safe: what was said while nothing waited is heard by the next.

@@ -106,7 +106,7 @@ impl Sessions {
     }
 
     /// Learns in a task of its own: more than one may wait for it.
-    fn learn_for_person(
+    pub(super) fn learn_for_person(
         &self,
         tried: Try,
         permit: Permit,

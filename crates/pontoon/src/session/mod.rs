@@ -11,6 +11,7 @@ mod kept;
 mod known;
 mod learn;
 pub mod legacy;
+mod listen;
 mod lists;
 pub mod memory;
 pub mod personal;
@@ -29,14 +30,13 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use self::admit::Admission;
-use self::catalog::{Catalog, Entry, Facts};
+use self::catalog::{Catalog, Entry};
 use self::ended::Ended;
 use self::legacy::Session;
 use self::memory::Memory;
 use self::personal::PersonalCatalogs;
 use crate::back::children::Use;
-use crate::back::listen::{Filter, end};
-use crate::call::{Call, CallError, plain_notification};
+use crate::call::{Call, CallError};
 use crate::client::{Client, Key, Person, Principal};
 use crate::clock::Stage;
 use crate::config::{Mode, Server};
@@ -292,7 +292,8 @@ impl Sessions {
         }
         let is_unnamed = call.client.key == Key::Unnamed;
         if is_listen && (is_unnamed || entry.back.server.mode == Mode::Stateless) {
-            self.tasks.spawn(listen_to_catalog(Arc::clone(entry), Arc::clone(catalog), call));
+            let (entry, catalog) = (Arc::clone(entry), Arc::clone(catalog));
+            self.tasks.spawn(Arc::clone(self).listen_to_catalog(entry, catalog, call));
             return;
         }
         if is_unnamed {
@@ -526,35 +527,4 @@ fn answer_list(catalog: &Catalog, entry: &Entry, call: Call) -> Option<Call> {
         Err(error) => call.reply.error(&error),
     }
     None
-}
-
-/// With a process for each request, what can change is the catalogue: a subscription hears of that.
-async fn listen_to_catalog(entry: Arc<Entry>, catalog: Arc<Catalog>, call: Call) {
-    let Call { request, cancel, reply, .. } = call;
-    let mut changes = entry.changes();
-    let mut known = Arc::clone(&catalog);
-    let capabilities = catalog.facts(Era::Modern).map(|facts| facts.capabilities.get().to_owned());
-    let capabilities = capabilities.unwrap_or_default();
-    let mut filter = Filter::of(&request).within(capabilities.as_bytes());
-    filter.uris.clear();
-    reply.note(filter.acknowledgement(reply.id()).into());
-    loop {
-        tokio::select! {
-            () = cancel.cancelled() => return reply.forget(),
-            () = entry.back.stop.cancelled() => return end(reply),
-            changed = changes.changed() => if changed.is_err() { return end(reply) },
-        }
-        // It is also learnt again when nothing has changed.
-        let Some(new) = entry.known_to(Era::Modern) else { continue };
-        if Facts::offer_the_same(new.facts(Era::Modern), known.facts(Era::Modern)) {
-            continue;
-        }
-        known = new;
-        for list in [method::TOOLS_CHANGED, method::PROMPTS_CHANGED, method::RESOURCES_CHANGED] {
-            let note = Message::own(plain_notification(list).to_vec());
-            if filter.wants(&note) {
-                reply.note(pontoon_wire::era::to_modern_note(&note, reply.id()).into());
-            }
-        }
-    }
 }

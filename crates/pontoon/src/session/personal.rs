@@ -136,6 +136,26 @@ impl PersonalCatalogs {
         }
     }
 
+    /// The try that is under way for this person.
+    pub(super) fn under_way(&self, name: &PersonName) -> Option<watch::Receiver<Option<Outcome>>> {
+        self.lock().get(name)?.under_way().cloned()
+    }
+
+    /// When what this person knows is to be learnt again, because the server said that its lists changed.
+    pub(super) fn due(&self, name: &PersonName, changed: Option<Burst>) -> Option<Instant> {
+        let people = self.lock();
+        let known = people.get(name)?;
+        let is_known = matches!(known.last, Some((Ok(_), _)));
+        known.due(changed).filter(|_| is_known)
+    }
+
+    /// What the server offers this person, as far as that is known.
+    pub(super) fn known(&self, name: &PersonName) -> Option<Arc<Catalog>> {
+        let people = self.lock();
+        let (outcome, _) = people.get(name)?.last.as_ref()?;
+        outcome.as_ref().ok().cloned()
+    }
+
     /// Takes over what came of a try. `is_whole` is false if an era was not heard. A failure takes nothing from
     /// a person whose catalogue still holds.
     fn finish(&self, tried: &Try, outcome: &Outcome, is_whole: bool, now: Instant) {
@@ -210,10 +230,8 @@ impl Acquaintance {
     }
 
     fn look(&self, changed: Option<Burst>, now: Instant) -> Look {
-        // A try that ended without a word was given up with its task.
-        let learning = self.learning.as_ref().filter(|learning| learning.has_changed().is_ok());
-        match (self.current(now), learning) {
-            (Some(Ok(catalog)), None) if self.is_due(changed, now) => {
+        match (self.current(now), self.under_way()) {
+            (Some(Ok(catalog)), None) if self.due(changed).is_some_and(|due| due <= now) => {
                 Look::Again(Arc::clone(catalog))
             }
             (Some(outcome @ Ok(_)), _) => Look::Known(outcome.clone()),
@@ -229,10 +247,15 @@ impl Acquaintance {
         (now.saturating_duration_since(*at) < self.holds).then_some(outcome)
     }
 
-    /// Whether the server has said that its lists changed, and they are to be read again.
-    fn is_due(&self, changed: Option<Burst>, now: Instant) -> bool {
-        let due = changed.and_then(|changed| self.again.due(self.began, changed));
-        due.is_some_and(|due| due <= now) && self.failed.is_none_or(|(until, _)| until <= now)
+    fn under_way(&self) -> Option<&watch::Receiver<Option<Outcome>>> {
+        // A try that ended without a word was given up with its task.
+        self.learning.as_ref().filter(|learning| learning.has_changed().is_ok())
+    }
+
+    /// When the lists are to be read again, if the server has said that they changed.
+    fn due(&self, changed: Option<Burst>) -> Option<Instant> {
+        let due = self.again.due(self.began, changed?)?;
+        Some(self.failed.map_or(due, |(until, _)| due.max(until)))
     }
 
     fn size(&self) -> usize {

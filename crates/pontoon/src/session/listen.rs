@@ -1,0 +1,99 @@
+//! Subscriptions where no process is kept: what can change is the catalogue, and they hear of that.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pontoon_wire::{Era, Message, method};
+
+use super::Sessions;
+use super::catalog::{Catalog, Entry, Facts};
+use super::personal::{PersonName, outcome};
+use crate::back::listen::{Filter, end};
+use crate::call::{Call, plain_notification};
+use crate::client::Person;
+
+/// How long a subscription waits that may start no process to learn with.
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Sessions {
+    /// Tells a subscription when what the server offers its person is another than it was.
+    pub(super) async fn listen_to_catalog(
+        self: Arc<Self>,
+        entry: Arc<Entry>,
+        catalog: Arc<Catalog>,
+        call: Call,
+    ) {
+        let Call { request, client, cancel, reply, .. } = call;
+        let name = PersonName::new(&entry, &client.person, client.era());
+        let (mut changes, mut said) = (entry.changes(), entry.back.changed.subscribe());
+        let mut known = Arc::clone(&catalog);
+        let capabilities =
+            catalog.facts(Era::Modern).map(|facts| facts.capabilities.get().to_owned());
+        let capabilities = capabilities.unwrap_or_default();
+        let mut filter = Filter::of(&request).within(capabilities.as_bytes());
+        filter.uris.clear();
+        reply.note(filter.acknowledgement(reply.id()).into());
+        loop {
+            let learnt = async {
+                match &name {
+                    Some(name) => {
+                        said.changed().await.ok()?;
+                        Some(self.learnt_since(&entry, &client.person, name).await)
+                    }
+                    None => {
+                        changes.changed().await.ok()?;
+                        Some(entry.known_to(Era::Modern))
+                    }
+                }
+            };
+            let learnt = tokio::select! {
+                () = cancel.cancelled() => return reply.forget(),
+                () = entry.back.stop.cancelled() => return end(reply),
+                learnt = learnt => learnt,
+            };
+            let Some(learnt) = learnt else { return end(reply) };
+            // It is also learnt again when nothing has changed.
+            let Some(new) = learnt else { continue };
+            if Facts::offer_the_same(new.facts(Era::Modern), known.facts(Era::Modern)) {
+                continue;
+            }
+            known = new;
+            for list in [method::TOOLS_CHANGED, method::PROMPTS_CHANGED, method::RESOURCES_CHANGED]
+            {
+                let note = Message::own(plain_notification(list).to_vec());
+                if filter.wants(&note) {
+                    reply.note(pontoon_wire::era::to_modern_note(&note, reply.id()).into());
+                }
+            }
+        }
+    }
+
+    /// What the server offers this person, learnt after it last said that its lists changed: a client that is
+    /// told of a change asks at once, and is to hear of the new.
+    async fn learnt_since(
+        &self,
+        entry: &Arc<Entry>,
+        person: &Arc<Person>,
+        name: &PersonName,
+    ) -> Option<Arc<Catalog>> {
+        loop {
+            if let Some(learning) = self.personal.under_way(name) {
+                // What came of it is looked at next.
+                let _ = outcome(learning).await;
+                continue;
+            }
+            let Some(due) = self.personal.due(name, entry.back.changed.last()) else {
+                return self.personal.known(name);
+            };
+            tokio::time::sleep_until(due.into()).await;
+            let Some(permit) = self.admission.try_to_learn(&person.principal) else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            let tried = self.personal.begin(name, entry.back.changed.last(), Instant::now());
+            if let Ok(tried) = tried {
+                self.learn_for_person(tried, permit, entry, person);
+            }
+        }
+    }
+}
