@@ -75,9 +75,6 @@ impl Sessions {
         let changed = || entry.back.changed.last();
         let mut look = self.personal.look(name, changed(), Instant::now());
         if let Look::Learn = look {
-            if method == method::CALL_TOOL {
-                entry.back.start_ahead(key, person);
-            }
             // It starts processes for this person, and so counts as a call of theirs does.
             let permit = self.admission.wait_to_learn(&person.principal).await?;
             look = match self.personal.begin(name, changed(), Instant::now()) {
@@ -88,6 +85,10 @@ impl Sessions {
                     Look::Wait(learning)
                 }
             };
+            // Not before: what is started for a call that is refused would wait for nothing.
+            if method == method::CALL_TOOL && matches!(look, Look::Wait(_)) {
+                entry.back.start_ahead(key, person);
+            }
         }
         match look {
             Look::Known(outcome) => Ok(outcome),
