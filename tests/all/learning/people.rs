@@ -225,10 +225,11 @@ case "$first" in
 *) id=$(printf '%s' "$first" | sed 's/.*"id":\([^,}]*\).*/\1/')
    printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}\n' "$id"
    trap 'echo x > "$ASKED"; exit 0' TERM
-   while read -r _; do :; done ;;
+   while read -r _; do :; done
+   echo x > "$ASKED" ;;
 esac"#;
 
-/// Such a server, and the file into which the silent process writes when it is asked to end.
+/// Such a server, and the file into which the silent process writes when it is asked to end, by a signal or by the end of its input.
 fn silent() -> (Rig, NamedTempFile) {
     let asked = NamedTempFile::new().unwrap();
     let env = json!({"TOKEN": "${header:X-Key}", "ASKED": asked.path()});
