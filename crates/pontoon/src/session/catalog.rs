@@ -338,6 +338,8 @@ impl Entry {
             catalog.hide(&self.back.server.disabled_tools);
             *half = Some(Arc::new(catalog));
         });
+        // Those who waited for it go on, each with what was started for it or without.
+        self.back.settle_ahead();
     }
 
     /// The catalogue, learnt now if it is not on disk.
