@@ -9,6 +9,8 @@ pub(crate) mod kills;
 mod other_parents;
 mod session;
 mod signals;
+#[cfg(target_os = "linux")]
+mod waits;
 
 use std::path::Path;
 use std::process::Command;

@@ -276,7 +276,8 @@ def images_are_small_and_not_root() -> None:
         assert 'CMD ["/usr/local/bin/pontoon", "health"]' in stage, name
         assert "--interval=30s --timeout=10s --retries=3 --start-period=10s" in stage, name
         assert "curl" not in stage, name
-    assert "target-feature=+crt-static" in targets["build"] and "statically linked" in targets["build"]
+    flags = '"-C target-feature=+crt-static -C relocation-model=static"'
+    assert flags in targets["build"] and "not a dynamic executable" in targets["build"]
     assert "--locked" in targets["build"]
 
 

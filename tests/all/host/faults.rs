@@ -14,15 +14,15 @@ use super::{bridge, bridge_command, failure, text};
 const QUICK: Duration = Duration::from_secs(20);
 
 /// A program that speaks frames by hand.
-struct ByHand {
+pub(super) struct ByHand {
     _place: tempfile::TempDir,
-    socket: PathBuf,
-    schema: PathBuf,
+    pub(super) socket: PathBuf,
+    pub(super) schema: PathBuf,
     listener: Option<UnixListener>,
 }
 
 impl ByHand {
-    fn new(answers_by_id: bool) -> Self {
+    pub(super) fn new(answers_by_id: bool) -> Self {
         let place = tempfile::tempdir_in("/tmp").unwrap();
         let (socket, schema) = (place.path().join("s.sock"), place.path().join("schema.json"));
         let entry = json!([{
@@ -33,16 +33,16 @@ impl ByHand {
         Self { _place: place, socket, schema, listener }
     }
 
-    fn accept(&self) -> UnixStream {
+    pub(super) fn accept(&self) -> UnixStream {
         self.listener.as_ref().unwrap().accept().unwrap().0
     }
 
-    fn bridge(&self) -> StdioServer {
+    pub(super) fn bridge(&self) -> StdioServer {
         bridge(&self.socket, &self.schema)
     }
 }
 
-fn read_frame(stream: &mut UnixStream) -> Value {
+pub(super) fn read_frame(stream: &mut UnixStream) -> Value {
     let mut length = [0; 4];
     stream.read_exact(&mut length).unwrap();
     let mut frame = vec![0; u32::from_be_bytes(length) as usize];
@@ -50,12 +50,12 @@ fn read_frame(stream: &mut UnixStream) -> Value {
     serde_json::from_slice(&frame).unwrap()
 }
 
-fn write_frame(stream: &mut UnixStream, frame: &str) {
+pub(super) fn write_frame(stream: &mut UnixStream, frame: &str) {
     stream.write_all(&u32::try_from(frame.len()).unwrap().to_be_bytes()).unwrap();
     stream.write_all(frame.as_bytes()).unwrap();
 }
 
-fn result(id: &Value, said: &str) -> String {
+pub(super) fn result(id: &Value, said: &str) -> String {
     json!({"id": id, "result": {"content": [{"type": "text", "text": said}]}}).to_string()
 }
 

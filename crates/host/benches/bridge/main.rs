@@ -35,6 +35,7 @@ fn main() -> ExitCode {
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["be-pipe"] => return round_trip::echo_stdio(),
         ["be-socket", path] => return round_trip::echo_socket(path),
+        ["be-between", path] => return round_trip::pass_on(path),
         _ => {}
     }
     // Cargo says this when it measures; without it, it only tests that this can be built.

@@ -22,6 +22,7 @@ pub(crate) fn measure(plan: &Plan) -> Duration {
     let place = tempfile::tempdir_in("/tmp").unwrap();
     let mut pipe = Pipe::new(start(&own(), &["be-pipe"]));
     let mut socket = Socket::new(place.path());
+    let mut way = bare_way(place.path());
     let one = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let session = {
         let _one = one.enter();
@@ -40,25 +41,29 @@ pub(crate) fn measure(plan: &Plan) -> Duration {
     for pipe in [&mut bridge, &mut python] {
         assert!(pipe.trip(CALL).contains("\"done\""), "not an answer");
     }
-    let mut all = [Times::default(), Times::default(), Times::default(), Times::default()];
-    let (mut ratios, mut beside_python) = (Vec::new(), Vec::new());
+    let mut all = [(); 5].map(|()| Times::default());
+    let [mut ratios, mut beside_way, mut beside_python] = [const { Vec::new() }; 3];
     for _ in 0..plan.turns {
         let turns = [
             turn(|| _ = pipe.trip(CALL)),
             turn(|| socket.trip(CALL)),
             turn(|| _ = bridge.trip(CALL)),
             turn(|| _ = python.trip(CALL)),
+            turn(|| _ = way.trip(CALL)),
         ];
-        let [over_pipe, over_socket, call, by_python] =
-            [0, 1, 2, 3].map(|side| turns[side].at(0.5).as_secs_f64());
+        let [over_pipe, over_socket, call, by_python, over_way] =
+            [0, 1, 2, 3, 4].map(|side| turns[side].at(0.5).as_secs_f64());
         ratios.push(call / (over_pipe + over_socket));
+        beside_way.push(call / over_way);
         beside_python.push(by_python / call);
         all.iter_mut().zip(turns).for_each(|(all, turn)| all.add(turn));
     }
-    let [over_pipe, over_socket, call, by_python] = &all;
+    let [over_pipe, over_socket, call, by_python, over_way] = &all;
     let floor = |share| Some(over_pipe.at(share) + over_socket.at(share));
     row("a call: p50", call.at(0.5), floor(0.5), Some(median(ratios)), "<= 2");
     row("a call: p99", call.at(0.99), floor(0.99), None, "< 1 ms");
+    let bare = Some(over_way.at(0.5));
+    row("a call, beside the bare way: p50", call.at(0.5), bare, Some(median(beside_way)), "");
     let faster = format!("Python's over ours: {:.1}", median(beside_python));
     row("a call through the Python bridge: p50", by_python.at(0.5), None, None, &faster);
     row("a call through the Python bridge: p99", by_python.at(0.99), None, None, "");
@@ -136,6 +141,29 @@ impl Drop for Socket {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The way of a call with nothing on it: a process between this one and a thread of this one.
+fn bare_way(place: &Path) -> Pipe {
+    let path = place.join("way.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let between = Pipe::new(start(&own(), &["be-between", path.to_str().unwrap()]));
+    let stream = listener.accept().unwrap().0;
+    std::thread::spawn(move || echo(stream.try_clone().unwrap(), stream));
+    between
+}
+
+/// The process on the [`bare_way`].
+pub(crate) fn pass_on(path: &str) -> ExitCode {
+    let mut stream = UnixStream::connect(path).unwrap();
+    let (mut from, mut to) = (std::io::stdin().lock(), std::io::stdout().lock());
+    let mut bytes = [0; 4096];
+    while let Ok(size @ 1..) = from.read(&mut bytes) {
+        stream.write_all(&bytes[..size]).unwrap();
+        stream.read_exact(&mut bytes[..size]).unwrap();
+        to.write_all(&bytes[..size]).and_then(|()| to.flush()).unwrap();
+    }
+    ExitCode::SUCCESS
 }
 
 /// The other end of [`Pipe`], in a process of its own.

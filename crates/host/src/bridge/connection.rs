@@ -1,75 +1,87 @@
-//! One connection to the program: bytes out, bytes in.
+//! One connection to the program: bytes out, bytes in, and never a wait.
 
-use std::io::{self, Read, Write};
-use std::net::Shutdown;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::Instant;
 
 use bytes::BytesMut;
+use pontoon_wire::framing::frames::{FrameTooLong, Frames};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 
-/// A program that takes none of a message for so long is lost.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::protocol::MAX_MESSAGE_SIZE;
 
-/// A connection, by the side that writes. One thread at a time does.
+/// A connection.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) number: u64,
     stream: UnixStream,
+    frames: Frames,
+    /// Whether a call that was sent on it was given up: its answer may still come.
+    pub(super) has_given_up: bool,
+    /// Since when the program takes nothing, though there is something to send.
+    pub(super) stuck_since: Option<Instant>,
 }
 
 impl Connection {
-    /// Connects without waiting: a program that takes no connections may do so for ever. Gives the side that
-    /// reads, too.
-    pub(super) fn open(socket: &Path, number: u64) -> io::Result<(Self, UnixStream)> {
+    /// Connects. A program that takes no connections might let others wait for ever, and fails at once here.
+    pub(super) fn open(socket: &Path) -> io::Result<Self> {
         let stream =
             UnixStream::from(rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?);
         stream.set_nonblocking(true)?;
         rustix::net::connect(&stream, &SocketAddrUnix::new(socket)?)?;
-        stream.set_nonblocking(false)?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        let reading = stream.try_clone()?;
-        Ok((Self { number, stream }, reading))
+        let frames = Frames::new(MAX_MESSAGE_SIZE);
+        Ok(Self { stream, frames, has_given_up: false, stuck_since: None })
     }
 
     /// Writes what the program takes now, and gives how much that was.
-    pub(super) fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
-        let mut written = 0;
-        while written < bytes.len() {
-            match rustix::net::send(&self.stream, &bytes[written..], SendFlags::DONTWAIT) {
-                Ok(sent) => written += sent,
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
+    pub(super) fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let written = match retried(|| rustix::io::writev(&self.stream, pieces)) {
+            Err(Errno::AGAIN) => 0,
+            written => written?,
+        };
+        self.stuck_since = (written == 0).then(|| self.stuck_since.unwrap_or_else(Instant::now));
         Ok(written)
     }
 
-    /// Writes all of it, for as long as the program takes some.
-    pub(super) fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
-        (&self.stream).write_all(bytes)
+    /// Reads what there is; `None` if that is nothing yet, 0 at the end.
+    pub(super) fn read(&mut self) -> io::Result<Option<usize>> {
+        read_some(self.stream.as_fd(), self.frames.buffer())
     }
 
-    /// Ends the thread that reads it, too, and one that writes.
-    pub(super) fn close(&self) {
-        let _ = self.stream.shutdown(Shutdown::Both);
+    /// The next message that was read.
+    pub(super) fn next_frame(&mut self) -> Option<Result<BytesMut, FrameTooLong>> {
+        self.frames.next_frame()
     }
 }
 
-/// Reads what there is.
-pub(super) fn read_some(stream: &mut UnixStream, buffer: &mut BytesMut) -> io::Result<usize> {
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// Reads what there is; `None` if that is nothing yet, 0 at the end.
+pub(super) fn read_some(from: BorrowedFd<'_>, buffer: &mut BytesMut) -> io::Result<Option<usize>> {
     let start = buffer.len();
-    let more = start.clamp(16 * 1024, 1024 * 1024);
+    // Little while little comes, more while a long message grows.
+    let more = start.clamp(4 * 1024, 1024 * 1024);
     buffer.resize(start + more, 0);
-    let read = loop {
-        match stream.read(&mut buffer[start..]) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            read => break read,
-        }
-    };
+    let read = retried(|| rustix::io::read(from, &mut buffer[start..]));
     buffer.truncate(start + *read.as_ref().unwrap_or(&0));
-    read
+    match read {
+        Err(Errno::AGAIN) => Ok(None),
+        read => Ok(Some(read?)),
+    }
+}
+
+/// Does it again when a signal came between.
+pub(super) fn retried<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
 }

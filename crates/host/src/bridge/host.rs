@@ -3,24 +3,23 @@
 //! Answers find their calls by id. A program that gives no ids back gets one call at a time, and a call that
 //! is given up there takes its connection with it: the late answer must not be the next call's.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::io;
-use std::net::Shutdown;
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use pontoon_wire::framing::frames::Frames;
-use pontoon_wire::{Message, Slot, json, string_value};
+use bytes::BytesMut;
+use pontoon_wire::framing::frames::FrameTooLong;
+use pontoon_wire::{Message, Slot};
+use rustix::event::PollFlags;
 
 use super::client::Client;
-use super::complain;
-use super::connection::{Connection, read_some};
-use super::sending::Parcel;
-use crate::conversation::{Asker, ToolRequest, failure, id_in};
-use crate::protocol::{IpcError, MAX_MESSAGE_SIZE, frame};
+use super::connection::Connection;
+use super::{complain, translate};
+use crate::conversation::{Asker, ToolRequest, id_in};
+use crate::protocol::IpcError;
 use crate::schema_file::SchemaFile;
 
 /// How many calls may be under way or wait.
@@ -29,465 +28,358 @@ const MAX_OPEN: usize = 1024;
 /// How many bytes of calls may wait until the program takes them.
 const MAX_WAITING_BYTES: usize = 64 * 1024 * 1024;
 
-/// How long calls may still run when the input has ended. A client that closed it waits about two seconds
-/// before it sends a signal.
-const GRACE: Duration = Duration::from_secs(1);
+/// How many messages are written at once.
+const PARCELS_AT_ONCE: usize = 64;
+
+/// A program that takes none of a message for so long is lost.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The program.
 #[derive(Debug)]
 pub(super) struct Host {
     socket: PathBuf,
     schema: PathBuf,
-    client: Arc<Client>,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-pub(super) struct State {
+    schema_version: Option<Version>,
     /// Whether several calls may be under way.
     answers_by_id: bool,
-    connection: Option<Arc<Connection>>,
-    /// Connections up to this number are lost.
-    lost: u64,
-    connections: u64,
+    connection: Option<Connection>,
     calls: u64,
     open: HashMap<u64, Open>,
-    /// The call that has its turn, where there is one at a time.
-    in_turn: Option<u64>,
-    waiting: VecDeque<Parcel>,
-    /// Word of calls that were given up, for the program. They are no more than it has calls.
-    cancels: VecDeque<Parcel>,
-    /// Whether a thread is sending what waits.
-    pub(super) is_sending: bool,
-    /// Calls that were given up while they were being sent.
-    given_up: HashSet<u64>,
-    /// Answers that are being written to the client.
-    telling: usize,
-    schema_version: Option<Version>,
+    /// What has yet to be sent.
+    parcels: VecDeque<Parcel>,
+    /// How much of the first parcel is written.
+    written: usize,
 }
 
 /// A call that is not answered yet.
 #[derive(Debug)]
 struct Open {
     asker: Asker,
-    stage: Stage,
+    /// Whether the program has all of it.
+    is_sent: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// It has yet to be sent.
-    Waiting,
-    /// It is being sent; the program may have it.
-    Sending,
-    /// The program got it on the connection with this number.
-    Sent(u64),
-}
-
-impl State {
-    /// Why a call cannot even wait.
-    fn too_much(&self, parcel: &Parcel) -> Option<String> {
-        if self.open.len() >= MAX_OPEN {
-            let what = "calls are under way already; call again when some are answered";
-            return Some(format!("{MAX_OPEN} {what}"));
-        }
-        let bytes: usize = self.waiting.iter().map(Parcel::size).sum();
-        (bytes + parcel.size() > MAX_WAITING_BYTES).then(|| {
-            let what = "bytes of calls wait until the program takes them; call again when some are answered";
-            format!("{bytes} {what}")
-        })
-    }
-
-    fn is_current(&self, connection: u64) -> bool {
-        self.connection.as_ref().is_some_and(|current| current.number == connection)
-    }
-
-    /// The call that the program has, if it has only one.
-    fn only_sent(&self) -> Option<u64> {
-        let mut sent = self.open.iter().filter(|(_, open)| open.stage != Stage::Waiting);
-        sent.next().map(|(id, _)| *id).filter(|_| sent.next().is_none())
-    }
+/// A message for the program.
+#[derive(Debug)]
+struct Parcel {
+    /// The call that it is; none if it is word that a call was given up.
+    call: Option<u64>,
+    frame: Vec<u8>,
+    /// How often the connection may be lost before all of it is sent: what the program did not get whole it does
+    /// not carry out, so that is sent again, once. The program may just have closed an idle connection.
+    tries: u32,
 }
 
 impl Host {
-    pub(super) fn new(
-        socket: PathBuf,
-        answers_by_id: bool,
-        client: Arc<Client>,
-        schema: &Path,
-    ) -> Arc<Self> {
-        let state = State {
+    pub(super) fn new(socket: &Path, schema: &Path, answers_by_id: bool) -> Self {
+        Self {
+            socket: socket.to_owned(),
+            schema: schema.to_owned(),
+            schema_version: version(schema),
             answers_by_id,
             connection: None,
-            lost: 0,
-            connections: 0,
             calls: 0,
             open: HashMap::new(),
-            in_turn: None,
-            waiting: VecDeque::new(),
-            cancels: VecDeque::new(),
-            is_sending: false,
-            given_up: HashSet::new(),
-            telling: 0,
-            schema_version: version(schema),
-        };
-        let (schema, state) = (schema.to_owned(), Mutex::new(state));
-        Arc::new(Self { socket, schema, client, state })
+            parcels: VecDeque::new(),
+            written: 0,
+        }
     }
 
-    /// Passes a call on, now or when it is its turn.
-    pub(super) fn call(self: &Arc<Self>, request: &ToolRequest) {
-        let asker = request.asker.clone();
-        let mut state = self.lock();
-        state.calls += 1;
-        let id = state.calls;
-        let frame = match call_frame(id, request, state.answers_by_id) {
-            Ok(frame) => frame,
-            Err(error) => {
-                drop(state);
-                return self.tell(&asker, &error);
+    /// Takes a call of the client's, to be sent.
+    pub(super) fn call(&mut self, request: &ToolRequest, client: &mut Client) {
+        self.calls += 1;
+        let (id, asker) = (self.calls, request.asker.clone());
+        let taken = translate::call(id, request, self.answers_by_id)
+            .and_then(|frame| self.has_room(frame.len()).map(|()| frame));
+        match taken {
+            Ok(frame) => {
+                self.open.insert(id, Open { asker, is_sent: false });
+                self.parcels.push_back(Parcel { call: Some(id), frame, tries: 2 });
             }
-        };
-        let parcel = Parcel::call(id, frame);
-        if let Some(busy) = state.too_much(&parcel) {
-            drop(state);
-            return self.tell(&asker, &IpcError::Connection(busy));
+            Err(error) => tell(client, &asker, &error),
         }
-        state.open.insert(id, Open { asker, stage: Stage::Waiting });
-        state.waiting.push_back(parcel);
-        drop(state);
-        self.send_waiting();
+    }
+
+    /// Whether another call of so many bytes may wait.
+    fn has_room(&self, bytes: usize) -> Result<(), IpcError> {
+        let busy = |count: usize, what: &str| {
+            let busy = format!("{count} {what}; call again when some are answered");
+            Err(IpcError::Connection(busy))
+        };
+        if self.open.len() >= MAX_OPEN {
+            return busy(MAX_OPEN, "calls are under way already");
+        }
+        let waiting = self.parcels.iter().skip(self.begun());
+        let waiting: usize = waiting.map(|parcel| parcel.frame.len()).sum();
+        if waiting + bytes > MAX_WAITING_BYTES {
+            return busy(waiting, "bytes of calls wait until the program takes them");
+        }
+        Ok(())
     }
 
     /// Gives a call of the client's up. It is not answered any more.
-    pub(super) fn cancel(self: &Arc<Self>, client_id: &[u8]) {
-        let mut state = self.lock();
-        let found = state.open.iter().find(|(_, open)| open.asker.id == client_id);
+    pub(super) fn cancel(&mut self, client_id: &[u8], client: &mut Client) {
+        let found = self.open.iter().find(|(_, open)| open.asker.id == client_id);
         let Some(id) = found.map(|(id, _)| *id) else { return };
-        let stage = state.open.remove(&id).map(|open| open.stage);
-        state.waiting.retain(|waiting| waiting.id() != Some(id));
-        let had_its_turn = state.in_turn == Some(id);
-        let connection = match had_its_turn {
-            true => {
-                state.in_turn = None;
-                state.connection.take()
+        let is_sent = self.open.remove(&id).is_some_and(|open| open.is_sent);
+        let begun = self.begun();
+        let is_begun = self.parcels.iter().take(begun).any(|parcel| parcel.call == Some(id));
+        if !is_sent && !is_begun {
+            return self.parcels.retain(|parcel| parcel.call != Some(id));
+        }
+        if !self.answers_by_id {
+            return self.lose(client, None);
+        }
+        self.connection.iter_mut().for_each(|connection| connection.has_given_up = true);
+        let frame = translate::cancel(id);
+        self.parcels.insert(begun, Parcel { call: None, frame, tries: 0 });
+    }
+
+    /// How many parcels are half written: one or none.
+    fn begun(&self) -> usize {
+        usize::from(self.written > 0)
+    }
+
+    /// Whether the program has yet to answer something.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// What to wait for, if there is anything. While the client reads nothing, the program is not heard: it could
+    /// say more than there is room for.
+    pub(super) fn events(&self, client: &Client) -> Option<(BorrowedFd<'_>, PollFlags)> {
+        let mut events = PollFlags::empty();
+        events.set(PollFlags::IN, !client.is_behind());
+        events.set(PollFlags::OUT, self.stuck_since().is_some());
+        let connection = self.connection.as_ref().filter(|_| !events.is_empty())?;
+        Some((connection.as_fd(), events))
+    }
+
+    /// Since when the program takes nothing, though there is something to send.
+    fn stuck_since(&self) -> Option<Instant> {
+        self.connection.as_ref().filter(|_| !self.parcels.is_empty())?.stuck_since
+    }
+
+    /// Sends what waits, as far as the program takes it now.
+    pub(super) fn send(&mut self, client: &mut Client) {
+        while let Some(first) = self.parcels.front() {
+            let has_turn = self.answers_by_id || self.written > 0 || !self.has_calls();
+            if !has_turn {
+                return;
             }
-            false => state.connection.clone().filter(|it| stage == Some(Stage::Sent(it.number))),
-        };
-        if stage == Some(Stage::Sending) && !had_its_turn {
-            state.given_up.insert(id);
-        }
-        match connection {
-            // Also if it is just being written: then that fails, and it is not sent again.
-            Some(connection) if had_its_turn => connection.close(),
-            Some(connection) => state.cancels.push_back(Parcel::cancel(id, connection)),
-            None => {}
-        }
-        drop(state);
-        self.send_waiting();
-    }
-
-    /// Lets calls that are under way end, for a moment, if there is a client to hear of it.
-    pub(super) fn finish(&self) {
-        let give_up = Instant::now() + GRACE;
-        // What is half written is worth more time.
-        let cut_off = give_up + 10 * GRACE;
-        // A client that reads nothing may keep a thread of ours with the lock.
-        let is_done = || {
-            let Ok(state) = self.state.try_lock() else { return Instant::now() >= give_up };
-            let is_late = Instant::now() >= if state.telling > 0 { cut_off } else { give_up };
-            is_late || state.open.is_empty() && state.telling == 0
-        };
-        while !is_done() && !self.client.is_gone() {
-            std::thread::sleep(Duration::from_millis(5));
+            let call = first.call;
+            if let Err(error) = self.connect(client) {
+                // Without a connection, there are only calls to send.
+                self.parcels.pop_front();
+                call.iter().for_each(|call| self.fail(*call, &error, client));
+                continue;
+            }
+            match self.write() {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    self.tried();
+                    // What the program said before it was gone is not lost.
+                    while let Some(1..) = self.read(client) {}
+                    self.lose(client, Some(&error));
+                }
+            }
         }
     }
 
-    /// What is to be sent next. If there is nothing, the thread that asks is not sending any more.
-    pub(super) fn next_parcel(&self) -> Option<Parcel> {
-        let mut state = self.lock();
-        let next = state.cancels.pop_front().or_else(|| match state.in_turn {
-            Some(_) if !state.answers_by_id => None,
-            _ => state.waiting.pop_front(),
-        });
-        if let Some(id) = next.as_ref().and_then(Parcel::id)
-            && !state.answers_by_id
+    /// Writes once; `false` if the program takes no more.
+    fn write(&mut self) -> io::Result<bool> {
+        let Some(connection) = &mut self.connection else { return Ok(true) };
+        let count = if self.answers_by_id { PARCELS_AT_ONCE } else { 1 };
+        let mut pieces: Vec<_> =
+            self.parcels.iter().take(count).map(|parcel| IoSlice::new(&parcel.frame)).collect();
+        let mut left = &mut pieces[..];
+        IoSlice::advance_slices(&mut left, self.written);
+        let written = connection.write(left)?;
+        self.written += written;
+        while let Some(first) = self.parcels.front()
+            && self.written >= first.frame.len()
         {
-            state.in_turn = Some(id);
+            self.written -= first.frame.len();
+            let sent = first.call.and_then(|call| self.open.get_mut(&call));
+            sent.into_iter().for_each(|open| open.is_sent = true);
+            self.parcels.pop_front();
         }
-        state.is_sending = next.is_some();
-        next
+        Ok(written > 0)
     }
 
-    /// Whether a call is still wanted.
-    pub(super) fn is_open(&self, id: u64) -> bool {
-        self.lock().open.contains_key(&id)
-    }
-
-    /// Notes that a call is being sent; `false` if it was given up.
-    pub(super) fn begin(&self, id: u64) -> bool {
-        let mut state = self.lock();
-        state.given_up.remove(&id);
-        state.open.get_mut(&id).map(|open| open.stage = Stage::Sending).is_some()
-    }
-
-    /// Notes that the program has a call, on this connection.
-    pub(super) fn sent(self: &Arc<Self>, id: u64, connection: &Arc<Connection>) {
-        let mut state = self.lock();
-        if state.given_up.remove(&id) {
-            state.cancels.push_back(Parcel::cancel(id, Arc::clone(connection)));
-            return;
+    fn connect(&mut self, client: &mut Client) -> Result<(), IpcError> {
+        if self.connection.is_none() {
+            let connection = Connection::open(&self.socket);
+            self.connection = Some(connection.map_err(|error| self.unreachable(&error))?);
+            // The program could not tell of changes before there was a connection.
+            self.read_schema(client);
         }
-        let number = connection.number;
-        let is_lost = state.lost >= number;
-        let Some(open) = state.open.get_mut(&id) else { return };
-        open.stage = Stage::Sent(number);
-        drop(state);
-        if is_lost {
-            self.lose(number);
-        }
+        Ok(())
     }
 
-    /// The connection, made if there is none.
-    pub(super) fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, IpcError> {
-        let mut state = self.lock();
-        if let Some(connection) = &state.connection {
-            return Ok(Arc::clone(connection));
-        }
-        let number = state.connections + 1;
-        let opened = Connection::open(&self.socket, number);
-        let (connection, reading) = opened.map_err(|error| self.unreachable(&error))?;
-        let connection = Arc::new(connection);
-        state.connections = number;
-        let host = Arc::clone(self);
-        let reader = move || host.read(reading, number);
-        let started = std::thread::Builder::new().spawn(reader);
-        started.map_err(|error| self.unreachable(&error))?;
-        state.connection = Some(Arc::clone(&connection));
-        drop(state);
-        // The program could not tell of changes before there was a connection.
-        self.read_schema();
-        Ok(connection)
-    }
-
-    pub(super) fn unreachable(&self, error: &io::Error) -> IpcError {
+    fn unreachable(&self, error: &io::Error) -> IpcError {
         IpcError::Connection(format!(
             "the program that has the tools cannot be reached at {}: {error}. If it still runs, call again",
             self.socket.display()
         ))
     }
 
-    /// The thread of a connection: hears what the program says.
-    fn read(self: Arc<Self>, mut stream: UnixStream, number: u64) {
-        let mut frames = Frames::new(MAX_MESSAGE_SIZE);
-        while let Ok(1..) = read_some(&mut stream, frames.buffer()) {
-            while let Some(frame) = frames.next_frame() {
-                match frame.map(Message::parse_or_return) {
-                    Ok(Ok(message)) => self.hear(&message, &stream, number),
-                    Ok(Err((error, frame))) => {
-                        let error = format!("the answer cannot be read: {error}");
-                        let id = id_in(&frame).and_then(|id| id.parse().ok());
-                        self.misheard(&IpcError::Protocol(error), id, &stream, number);
-                    }
-                    Err(too_long) => self.misheard(&too_long.into(), None, &stream, number),
-                }
+    /// Gives a program up that takes nothing, though it is heard.
+    pub(super) fn look_at_the_clock(&mut self, client: &mut Client) {
+        let Some(since) = self.stuck_since() else { return };
+        if client.is_behind() {
+            self.connection.iter_mut().for_each(|it| it.stuck_since = Some(Instant::now()));
+        } else if since.elapsed() > PATIENCE {
+            self.tried();
+            self.lose(client, Some(&io::ErrorKind::TimedOut.into()));
+        }
+    }
+
+    /// Hears what the program says.
+    pub(super) fn hear(&mut self, client: &mut Client) {
+        if self.read(client) == Some(0) {
+            self.lose(client, None);
+        }
+    }
+
+    /// Reads once; `None` if there is nothing yet, 0 at the end.
+    fn read(&mut self, client: &mut Client) -> Option<usize> {
+        let Some(connection) = &mut self.connection else { return Some(0) };
+        let read = connection.read().unwrap_or(Some(0));
+        while let Some(frame) = self.connection.as_mut().and_then(Connection::next_frame) {
+            self.hear_frame(frame, client);
+        }
+        read
+    }
+
+    fn hear_frame(&mut self, frame: Result<BytesMut, FrameTooLong>, client: &mut Client) {
+        match frame.map(Message::parse_or_return) {
+            Ok(Ok(message)) => match message.method().as_ref() {
+                "" => self.hear_answer(&message, client),
+                "progress" => self.hear_progress(&message, client),
+                "tools_changed" => self.read_schema(client),
+                // A newer program may say more than we know.
+                _ => {}
+            },
+            Ok(Err((error, frame))) => {
+                let error = format!("the answer cannot be read: {error}");
+                let id = id_in(&frame).and_then(|id| id.parse().ok());
+                self.misheard(&IpcError::Protocol(error), id, client);
             }
-        }
-        self.lose(number);
-        self.send_waiting();
-    }
-
-    fn hear(self: &Arc<Self>, message: &Message, stream: &UnixStream, connection: u64) {
-        match message.method().as_ref() {
-            "" => self.hear_answer(message, stream, connection),
-            "progress" => self.hear_progress(message),
-            "tools_changed" => self.read_schema(),
-            // A newer program may say more than we know.
-            _ => {}
+            Err(too_long) => self.misheard(&too_long.into(), None, client),
         }
     }
 
-    /// Reads the schema file again if it is another than the one that was read.
-    pub(super) fn read_schema(&self) {
-        let version = version(&self.schema);
-        if std::mem::replace(&mut self.lock().schema_version, version) == version {
+    fn hear_answer(&mut self, message: &Message, client: &mut Client) {
+        let named = translate::number(message.raw(Slot::Id));
+        self.answers_by_id |= named.is_some();
+        let Some(id) = named.or_else(|| self.only_call()) else {
+            if self.has_calls() {
+                let error = IpcError::Protocol("an answer has no id".to_owned());
+                self.misheard(&error, None, client);
+            }
             return;
-        }
-        match SchemaFile::read(&self.schema) {
-            Ok(schema) => {
-                self.lock().answers_by_id |= schema.answers_by_id;
-                self.client.offer(schema);
-            }
-            Err(error) => {
-                complain(&format!("the schema file {error}; the tools stay as they were"))
-            }
-        }
-    }
-
-    fn hear_answer(self: &Arc<Self>, message: &Message, stream: &UnixStream, connection: u64) {
-        let mut state = self.lock();
-        let is_current = state.is_current(connection);
-        let id = match number(message.raw(Slot::Id)) {
-            Some(id) => {
-                state.answers_by_id = true;
-                state.in_turn = state.in_turn.filter(|in_turn| *in_turn != id);
-                Some(id)
-            }
-            // The answer to a call that was given up, with its connection.
-            None if !is_current => None,
-            None if state.answers_by_id => {
-                let only = state.only_sent();
-                if only.is_none() && !state.open.is_empty() {
-                    drop(state);
-                    let error = IpcError::Protocol("an answer has no id".to_owned());
-                    return self.misheard(&error, None, stream, connection);
-                }
-                only
-            }
-            None => state.in_turn.take(),
         };
         // One that was given up is answered no more.
-        let open = id.and_then(|id| state.open.remove(&id));
-        state.telling += 1;
-        drop(state);
-        if let Some(open) = open {
-            self.client.send(&answer(&open.asker, message));
+        if let Some(open) = self.open.remove(&id) {
+            client.send(translate::answer(&open.asker, message));
         }
-        self.told();
-        self.send_waiting();
     }
 
-    fn hear_progress(&self, message: &Message) {
-        let params = message.raw(Slot::Params).unwrap_or(b"{}");
-        let Some(id) = number(json::find(params, "id")) else { return };
-        let is_number =
-            |raw: &[u8]| raw.first().is_some_and(|it| it.is_ascii_digit() || *it == b'-');
-        if !json::find(params, "progress").is_some_and(is_number) {
-            return;
-        }
-        let member = |name: &str| {
-            let value = json::find(params, name).filter(|value| *value != b"null")?;
-            Some(format!("\"{name}\":{}", String::from_utf8_lossy(value)))
-        };
-        let members: Vec<_> =
-            ["progress", "total", "message"].into_iter().filter_map(member).collect();
-        // Held until it is sent: no progress may follow the answer.
-        let state = self.lock();
-        let note = state.open.get(&id).and_then(|open| open.asker.progress(&members.join(",")));
-        note.iter().for_each(|note| self.client.send(note.as_bytes()));
+    fn hear_progress(&self, message: &Message, client: &mut Client) {
+        let Some((id, members)) = translate::progress(message) else { return };
+        let note = self.open.get(&id).and_then(|open| open.asker.progress(&members));
+        note.into_iter().for_each(|note| client.send(note));
     }
 
     /// An answer that cannot be read is that of the call whose id it has, or of the only one that there is. If
     /// it could be any, none can be trusted.
-    fn misheard(
-        self: &Arc<Self>,
-        error: &IpcError,
-        id: Option<u64>,
-        stream: &UnixStream,
-        connection: u64,
-    ) {
-        let meant = {
-            let state = self.lock();
-            let named = id.filter(|id| state.open.contains_key(id));
-            let only = named.or(state.in_turn).or_else(|| state.only_sent());
-            only.filter(|_| state.is_current(connection))
-        };
-        match meant {
-            Some(id) => {
-                self.fail(id, error);
-                self.send_waiting();
-            }
+    fn misheard(&mut self, error: &IpcError, id: Option<u64>, client: &mut Client) {
+        let named = id.filter(|id| self.open.contains_key(id));
+        match named.or_else(|| self.only_call()) {
+            Some(id) => self.fail(id, error, client),
             None => {
                 complain(&format!("{error}; the connection is closed"));
-                let _ = stream.shutdown(Shutdown::Both);
+                self.lose(client, None);
             }
         }
     }
 
-    /// Forgets a connection. What became of the calls that the program has is not known.
-    pub(super) fn lose(&self, number: u64) {
-        let mut state = self.lock();
-        state.lost = state.lost.max(number);
-        state.connection = state.connection.take().filter(|it| it.number > number);
-        let lost = |open: &Open| matches!(open.stage, Stage::Sent(sent_on) if sent_on <= number);
-        let calls: Vec<_> = state.open.extract_if(|_, open| lost(open)).collect();
-        if state.in_turn.is_some_and(|id| calls.iter().any(|(lost, _)| *lost == id)) {
-            state.in_turn = None;
+    /// The calls that the program has, or has a part of.
+    fn with_the_program(&self) -> impl Iterator<Item = u64> {
+        let begun = self.parcels.iter().take(self.begun()).filter_map(|parcel| parcel.call);
+        let sent = self.open.iter().filter(|(_, open)| open.is_sent).map(|(id, _)| *id);
+        begun.filter(|call| self.open.contains_key(call)).chain(sent)
+    }
+
+    fn has_calls(&self) -> bool {
+        self.with_the_program().next().is_some()
+    }
+
+    /// The only call that an answer without a name can mean.
+    fn only_call(&self) -> Option<u64> {
+        let mut calls = self.with_the_program();
+        let first = calls.next().filter(|_| calls.next().is_none());
+        first.filter(|_| self.connection.as_ref().is_some_and(|it| !it.has_given_up))
+    }
+
+    /// Reads the schema file again if it is another than the one that was read.
+    pub(super) fn read_schema(&mut self, client: &mut Client) {
+        let version = version(&self.schema);
+        if std::mem::replace(&mut self.schema_version, version) == version {
+            return;
         }
-        state.telling += 1;
-        drop(state);
-        let error = IpcError::Connection(
+        match SchemaFile::read(&self.schema) {
+            Ok(schema) => {
+                self.answers_by_id |= schema.answers_by_id;
+                client.offer(schema);
+            }
+            Err(error) => {
+                complain(&format!("the schema file {error}; the tools stay as they were"));
+            }
+        }
+    }
+
+    /// Notes that the first parcel was tried to be sent, and could not.
+    fn tried(&mut self) {
+        let first = self.parcels.front_mut().into_iter();
+        first.for_each(|parcel| parcel.tries = parcel.tries.saturating_sub(1));
+    }
+
+    /// Forgets the connection. What became of the calls that the program has is not known.
+    fn lose(&mut self, client: &mut Client, why: Option<&io::Error>) {
+        if self.connection.take().is_none() {
+            return;
+        }
+        let lost = IpcError::Connection(
             "the connection to the program that has the tools was lost during the call, and whether the tool \
              has done its work is not known. Look before you call it again"
                 .to_owned(),
         );
-        calls.iter().for_each(|(_, open)| self.tell(&open.asker, &error));
-        self.told();
-    }
-
-    pub(super) fn fail(self: &Arc<Self>, id: u64, error: &IpcError) {
-        let mut state = self.lock();
-        let open = state.open.remove(&id);
-        if state.in_turn == Some(id) {
-            state.in_turn = None;
+        for (_, open) in self.open.extract_if(|_, open| open.is_sent) {
+            tell(client, &open.asker, &lost);
         }
-        state.telling += 1;
-        drop(state);
-        open.iter().for_each(|open| self.tell(&open.asker, error));
-        self.told();
+        if std::mem::take(&mut self.written) > 0 && why.is_none() {
+            self.tried();
+        }
+        let closed = io::ErrorKind::ConnectionReset.into();
+        let error = self.unreachable(why.unwrap_or(&closed));
+        // A call that is not wanted any more is not sent again, and word of that was for this connection.
+        self.parcels.retain(|parcel| parcel.call.is_some_and(|call| self.open.contains_key(&call)));
+        if let Some(parcel) = self.parcels.pop_front_if(|parcel| parcel.tries == 0) {
+            parcel.call.iter().for_each(|call| self.fail(*call, &error, client));
+        }
     }
 
-    /// What was being written to the client is.
-    fn told(&self) {
-        self.lock().telling -= 1;
-    }
-
-    fn tell(&self, asker: &Asker, error: &IpcError) {
-        self.client.send(&asker.fail(error.wire_type(), &error.to_string()));
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn fail(&mut self, call: u64, error: &IpcError, client: &mut Client) {
+        let open = self.open.remove(&call);
+        open.iter().for_each(|open| tell(client, &open.asker, error));
     }
 }
 
-/// A call as the program gets it.
-fn call_frame(id: u64, request: &ToolRequest, answers_by_id: bool) -> Result<Vec<u8>, IpcError> {
-    let head = format!(
-        "{{\"id\":{id},\"method\":\"call_tool\",\"params\":{{\"name\":{},\"arguments\":",
-        pontoon_wire::quoted(&request.name())
-    );
-    let meta = request.meta().filter(|_| answers_by_id);
-    let (key, meta): (&[u8], _) = meta.map_or((b"", b"".as_slice()), |meta| (b",\"meta\":", meta));
-    Ok(frame(&[head.as_bytes(), request.arguments(), b"}", key, meta, b"}"])?)
-}
-
-/// What the client hears of an answer.
-fn answer(asker: &Asker, message: &Message) -> Vec<u8> {
-    if let Some(result) = message.raw(Slot::Result).filter(|raw| raw.first() == Some(&b'{')) {
-        return asker.answer(&with_content(result));
-    }
-    let error = message.raw(Slot::Error).filter(|raw| raw.first() == Some(&b'{')).unwrap_or(b"{}");
-    let text = |name| json::find(error, name).and_then(string_value);
-    let kind = text("type").unwrap_or("IPCError".into());
-    let what =
-        text("message").unwrap_or("the program's answer has neither a result nor an error".into());
-    asker.answer(failure(&kind, &what).as_bytes())
-}
-
-/// The result with the content that clients insist on.
-fn with_content(result: &[u8]) -> std::borrow::Cow<'_, [u8]> {
-    if json::find(result, "content").is_some() {
-        return result.into();
-    }
-    let comma: &[u8] = match json::entries(result, 0..result.len()).next() {
-        Some(_) => b",",
-        None => b"",
-    };
-    [b"{\"content\":[]", comma, &result[1..]].concat().into()
-}
-
-fn number(raw: Option<&[u8]>) -> Option<u64> {
-    std::str::from_utf8(raw?).ok()?.parse().ok()
+fn tell(client: &mut Client, asker: &Asker, error: &IpcError) {
+    client.send(asker.fail(error.wire_type(), &error.to_string()));
 }
 
 /// Which file it is, and from when.

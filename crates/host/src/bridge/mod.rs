@@ -1,30 +1,27 @@
 //! The bridge process, `pontoon ipc SOCKET SCHEMA`: an MCP server on standard input and output whose tools
 //! live in another program, behind a Unix socket.
 //!
-//! It lists the tools from the schema file and connects with the first call. It is plain blocking code: one
-//! thread reads the client, one the program, and a third one notices that the client is gone; a fourth one is
-//! there while the program does not take what is sent to it. It ends when
-//! its input ends, by a signal, or with its parent, and never because of the program behind the socket.
+//! It lists the tools from the schema file and connects with the first call. One thread does all of it: it waits
+//! until the client or the program says something or takes what is sent to it, and never for one of them alone.
+//! It ends when its input ends, by a signal, or with its parent, and never because of the program behind the
+//! socket.
 
 mod client;
 mod connection;
 mod executable;
 mod host;
-mod sending;
+mod translate;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use pontoon_wire::error::{ErrorObject, code};
-use pontoon_wire::framing::lines::Lines;
 use pontoon_wire::{Message, method};
-use rustix::io::Errno;
-use rustix::process::Pid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::conversation::{Step, id_in};
 use crate::schema_file::SchemaFile;
@@ -51,8 +48,8 @@ Example:
 #[cfg(feature = "spawner")]
 const SPAWNER: &str = "--spawner";
 
-/// The longest line that is read from the client. What may be passed on is shorter.
-const MAX_LINE_BYTES: usize = 32 * 1024 * 1024;
+/// How often is looked whether the parent is still there.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Runs the bridge if the program was started as one, `PROGRAM ipc SOCKET SCHEMA`, and gives its exit code.
 /// To be called first in `main` by a program that is its own bridge.
@@ -116,68 +113,75 @@ fn complain(what: &str) {
 }
 
 fn run(socket: &Path, schema: &Path) -> Result<(), String> {
-    let read = || {
-        SchemaFile::read(schema)
-            .map_err(|error| format!("the schema file {} {error}", schema.display()))
-    };
-    let first = read()?;
-    let client = Arc::new(Client::new(&first));
-    let host = Host::new(PathBuf::from(socket), first.answers_by_id, Arc::clone(&client), schema);
     // Before anything that takes time: if the parent ends meanwhile, another process takes its place.
-    let (parent, mut is_watched) = (rustix::process::getppid(), false);
-    let mut lines = Lines::new(MAX_LINE_BYTES);
+    let (parent, mut looked_at) = (rustix::process::getppid(), Instant::now());
+    let first = SchemaFile::read(schema)
+        .map_err(|error| format!("the schema file {} {error}", schema.display()))?;
+    let mut client = Client::new(&first);
+    let mut host = Host::new(socket, schema, first.answers_by_id);
     loop {
-        match read_some(lines.buffer()) {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(error) => return Err(format!("the client cannot be read: {error}")),
+        let events = wait(&client, &host);
+        // First: a connection that has ended takes no more calls.
+        if !events.program.is_empty() && !client.is_behind() {
+            host.hear(&mut client);
         }
-        while let Some(line) = lines.next_line() {
-            match line {
-                Ok(line) => handle(line, &client, &host),
-                Err(too_long) => {
-                    complain(&format!("a message of the client's was dropped: {too_long}"));
-                }
+        if !events.input.is_empty() {
+            client.read().map_err(|error| format!("the client cannot be read: {error}"))?;
+        }
+        while let Some(line) = client.next_line() {
+            handle(line, &mut client, &mut host);
+        }
+        host.look_at_the_clock(&mut client);
+        host.send(&mut client);
+        let is_gone = client.flush().is_err() || events.output.intersects(GONE);
+        let is_done = !host.is_busy() && !client.is_behind();
+        let is_over = |end| is_done || is_gone || Instant::now() >= end;
+        if client.gives_up_at().map_or(is_gone, is_over) {
+            return Ok(());
+        }
+        // The end of the input says so too, unless another process has the other end of the pipe.
+        if looked_at.elapsed() >= LOOK {
+            looked_at = Instant::now();
+            if rustix::process::getppid() != parent {
+                return Ok(());
             }
         }
-        // Not before the first answer, which the client waits for.
-        if !is_watched {
-            is_watched = true;
-            watch(parent)?;
-        }
     }
-    if let Some(line) = lines.finish() {
-        handle(line, &client, &host);
-    }
-    host.finish();
-    Ok(())
 }
 
-/// Reads what there is from standard input.
-fn read_some(buffer: &mut BytesMut) -> io::Result<usize> {
-    let start = buffer.len();
-    // Little while little comes, more while a long line grows.
-    let more = start.clamp(16 * 1024, 1024 * 1024);
-    buffer.resize(start + more, 0);
-    let read = loop {
-        match rustix::io::read(rustix::stdio::stdin(), &mut buffer[start..]) {
-            Err(Errno::INTR) => {}
-            // A client may have made its pipe non-blocking for both ends.
-            Err(Errno::AGAIN) => wait_until_readable(),
-            read => break read,
-        }
-    };
-    buffer.truncate(start + *read.as_ref().unwrap_or(&0));
-    Ok(read?)
+/// What can be done without waiting.
+struct Events {
+    input: PollFlags,
+    output: PollFlags,
+    program: PollFlags,
 }
 
-fn wait_until_readable() {
-    use rustix::event::{PollFd, PollFlags, poll};
-    let stdin = rustix::stdio::stdin();
-    let _ = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], None);
+/// The client has closed its end, so that nothing that is sent will be read.
+const GONE: PollFlags = PollFlags::ERR.union(PollFlags::HUP).union(PollFlags::NVAL);
+
+/// Waits until something can be done, or it is time to look around.
+fn wait(client: &Client, host: &Host) -> Events {
+    let (stdin, stdout) = (rustix::stdio::stdin(), rustix::stdio::stdout());
+    let wanted = [
+        client.input_events().map(|events| (stdin, events)),
+        client.output_events().map(|events| (stdout, events)),
+        host.events(client),
+    ];
+    let fds = wanted.iter().flatten().map(|(fd, events)| PollFd::from_borrowed_fd(*fd, *events));
+    let mut fds: Vec<_> = fds.collect();
+    let left = client.gives_up_at().map(|end| end.saturating_duration_since(Instant::now()));
+    let time = Timespec::try_from(left.unwrap_or(LOOK).min(LOOK)).ok();
+    // A signal that ends nothing only ends the wait.
+    let is_known = poll(&mut fds, time.as_ref()).is_ok();
+    let mut seen = fds.iter().map(PollFd::revents);
+    let [input, output, program] = wanted.map(|wanted| {
+        let seen = wanted.and_then(|_| seen.next()).filter(|_| is_known);
+        seen.unwrap_or(PollFlags::empty())
+    });
+    Events { input, output, program }
 }
 
-fn handle(line: BytesMut, client: &Client, host: &Arc<Host>) {
+fn handle(line: BytesMut, client: &mut Client, host: &mut Host) {
     if line.iter().all(u8::is_ascii_whitespace) {
         return;
     }
@@ -186,31 +190,16 @@ fn handle(line: BytesMut, client: &Client, host: &Arc<Host>) {
         Err((error, line)) => {
             let error = ErrorObject::new(code::PARSE, format!("not a JSON-RPC message: {error}"));
             let id = id_in(&line).unwrap_or("null".to_owned());
-            return client.send(error.answer(&id).as_bytes());
+            return client.send(error.answer(&id));
         }
     };
     if message.method() == method::LIST_TOOLS {
-        host.read_schema();
+        host.read_schema(client);
     }
     match client.take(message) {
-        Step::Answer(answer) => client.send(answer.as_bytes()),
-        Step::Call(request) => host.call(&request),
-        Step::Cancel(id) => host.cancel(&id),
+        Step::Answer(answer) => client.send(answer),
+        Step::Call(request) => host.call(&request, client),
+        Step::Cancel(id) => host.cancel(&id, client),
         Step::Nothing => {}
     }
-}
-
-/// Ends this process when its parent has ended. The end of the input says so too, unless another process
-/// has the other end of the pipe.
-fn watch(parent: Option<Pid>) -> Result<(), String> {
-    let watch = move || {
-        loop {
-            std::thread::sleep(Duration::from_secs(1));
-            if rustix::process::getppid() != parent {
-                std::process::exit(0);
-            }
-        }
-    };
-    let started = std::thread::Builder::new().stack_size(64 * 1024).spawn(watch);
-    started.map(drop).map_err(|error| format!("no thread can be started: {error}"))
 }

@@ -9,7 +9,9 @@ use bytes::{Bytes, BytesMut};
 use pontoon_wire::framing::frames::Frames;
 use pontoon_wire::framing::lines::Lines;
 use pontoon_wire::{Message, Slot, json, string_value};
+use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
+use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -33,27 +35,29 @@ pub(super) async fn serve(
     stop: CancellationToken,
 ) {
     let _stop = stop.clone().drop_guard();
+    let (mut inbox, stream) = stream.into_split();
     let outbox = Arc::new(Outbox::new(stream));
     let mut first = BytesMut::new();
     let is_mcp = tokio::select! {
         () = stop.cancelled() => return,
-        read = read_some(&outbox, &mut first) => match read {
+        read = read_some(&mut inbox, &mut first) => match read {
             Ok(1..) => matches!(first[0], b'{' | b' ' | b'\n' | b'\r' | b'\t'),
             _ => return,
         },
     };
     let served = match is_mcp {
-        true => serve_mcp(&outbox, first, &tools, changes, &stop).await,
-        false => serve_frames(&outbox, first, tools, changes, &stop).await,
+        true => serve_mcp(inbox, &outbox, first, &tools, changes, &stop).await,
+        false => serve_frames(inbox, &outbox, first, tools, changes, &stop).await,
     };
     if let Err(error) = served {
         tracing::debug!(%error, "the connection of a bridge ended");
     }
-    // Also if a thread of a tool still holds on to it.
-    let _ = rustix::net::shutdown(outbox.stream(), rustix::net::Shutdown::Both);
+    // A thread of a tool may still hold on to it.
+    outbox.close();
 }
 
 async fn serve_mcp(
+    mut inbox: OwnedReadHalf,
     outbox: &Arc<Outbox>,
     first: BytesMut,
     tools: &Tools,
@@ -75,7 +79,7 @@ async fn serve_mcp(
             () = stop.cancelled() => return Ok(()),
             flushed = outbox.flush() => flushed?,
             Ok(()) = changes.changed() => client.tell_changed().await,
-            read = read_some(outbox, lines.buffer()), if !outbox.is_full() => if read? == 0 {
+            read = read_some(&mut inbox, lines.buffer()), if !outbox.is_full() => if read? == 0 {
                 return Ok(());
             },
         }
@@ -83,6 +87,7 @@ async fn serve_mcp(
 }
 
 async fn serve_frames(
+    mut inbox: OwnedReadHalf,
     outbox: &Arc<Outbox>,
     first: BytesMut,
     tools: Tools,
@@ -109,7 +114,7 @@ async fn serve_frames(
             () = stop.cancelled() => return Ok(()),
             flushed = outbox.flush() => flushed?,
             Ok(()) = changes.changed(), if bridge.has_ids => bridge.send(&[b"{\"method\":\"tools_changed\"}"]),
-            read = read_some(outbox, frames.buffer()), if !outbox.is_full() => if read? == 0 {
+            read = read_some(&mut inbox, frames.buffer()), if !outbox.is_full() => if read? == 0 {
                 return Ok(());
             },
             () = tokio::time::sleep(PATIENCE), if frames.is_inside() => {
@@ -299,15 +304,8 @@ fn failed(id: &str, kind: &str, message: &str) -> Bytes {
 }
 
 /// Reads what there is. Cancel safe: nothing is read before it can be kept.
-async fn read_some(outbox: &Outbox, buffer: &mut BytesMut) -> io::Result<usize> {
-    let stream = outbox.stream();
-    loop {
-        stream.readable().await?;
-        // Little while little comes, more while a long message grows.
-        buffer.reserve(buffer.len().clamp(16 * 1024, 1024 * 1024));
-        match stream.try_read_buf(buffer) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            read => return read,
-        }
-    }
+async fn read_some(inbox: &mut OwnedReadHalf, buffer: &mut BytesMut) -> io::Result<usize> {
+    // Little while little comes, more while a long message grows.
+    buffer.reserve(buffer.len().clamp(4 * 1024, 1024 * 1024));
+    inbox.read_buf(buffer).await
 }

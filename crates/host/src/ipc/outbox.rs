@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::{Buf, Bytes};
-use tokio::net::UnixStream;
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::Notify;
 
 /// With more than this, nothing new is begun.
@@ -16,7 +16,7 @@ const ENOUGH_BYTES: usize = 16 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    stream: UnixStream,
+    stream: OwnedWriteHalf,
     queue: Mutex<Queue>,
     more: Notify,
 }
@@ -28,13 +28,13 @@ struct Queue {
 }
 
 impl Outbox {
-    pub(crate) fn new(stream: UnixStream) -> Self {
+    pub(crate) fn new(stream: OwnedWriteHalf) -> Self {
         Self { stream, queue: Mutex::default(), more: Notify::new() }
     }
 
-    /// Where it is sent, to be read by its owner.
-    pub(crate) fn stream(&self) -> &UnixStream {
-        &self.stream
+    /// Ends the connection, also while others still hold on to this.
+    pub(crate) fn close(&self) {
+        let _ = rustix::net::shutdown(self.stream.as_ref(), rustix::net::Shutdown::Both);
     }
 
     /// Sends a message, now or as soon as can be.
