@@ -367,8 +367,9 @@ impl Host {
         let error = self.unreachable(why.unwrap_or(&closed));
         // A call that is not wanted any more is not sent again, and word of that was for this connection.
         self.parcels.retain(|parcel| parcel.call.is_some_and(|call| self.open.contains_key(&call)));
-        if let Some(parcel) = self.parcels.pop_front_if(|parcel| parcel.tries == 0) {
-            parcel.call.iter().for_each(|call| self.fail(*call, &error, client));
+        if self.parcels.front().is_some_and(|parcel| parcel.tries == 0) {
+            let call = self.parcels.pop_front().and_then(|parcel| parcel.call);
+            call.iter().for_each(|call| self.fail(*call, &error, client));
         }
     }
 
