@@ -2,6 +2,7 @@
 //! does nothing while there is nothing to do.
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::Shutdown;
 use std::process::{Child, ChildStdin, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -149,6 +150,106 @@ fn a_late_answer_without_an_id_is_nobody_elses() {
     let told = client.answer(2);
     assert!(failure(&told["result"]).contains("not known"), "{told}");
     assert!(client.finish().success());
+}
+
+#[test]
+fn an_unreadable_late_answer_costs_no_other_call() {
+    let program = ByHand::new(true);
+    let mut client = program.bridge();
+    client.send_call(1, "t", json!({}));
+    client.send_call(2, "t", json!({}));
+    let mut stream = program.accept();
+    let (first, second) = (read_frame(&mut stream), read_frame(&mut stream));
+    client.notify("notifications/cancelled", &json!({"requestId": 1}));
+    assert_eq!(read_frame(&mut stream)["method"], "cancel");
+    let half = format!(r#"{{"id":{},"result":{{"content":[],"x":"\ud800"}}}}"#, first["id"]);
+    write_frame(&mut stream, &half);
+    write_frame(&mut stream, &result(&second["id"], "second"));
+    assert_eq!(text(&client.answer(2)["result"]), "second");
+    assert!(client.finish().success());
+}
+
+#[test]
+fn a_program_that_goes_on_talking_though_it_takes_nothing_is_left() {
+    let program = ByHand::new(true);
+    let mut client = program.bridge();
+    client.send_call(1, "t", json!({}));
+    let mut stream = program.accept();
+    read_frame(&mut stream);
+    stream.shutdown(Shutdown::Read).unwrap();
+    let talks = std::thread::spawn(move || {
+        let talk = [b"\0\0\0\x0e".as_slice(), br#"{"method":"x"}"#].concat().repeat(1000);
+        while stream.write_all(&talk).is_ok() {}
+    });
+    client.send_call(2, "t", json!({}));
+    let mut stream = program.accept();
+    let second = read_frame(&mut stream);
+    write_frame(&mut stream, &result(&second["id"], "second"));
+    assert_eq!(text(&client.answer(2)["result"]), "second");
+    assert!(failure(&client.answer(1)["result"]).contains("not known"));
+    talks.join().unwrap();
+    assert!(client.finish().success());
+}
+
+#[test]
+fn a_call_that_was_not_sent_whole_is_sent_again_whatever_the_program_said() {
+    for last_words in ["nonsense", r#"{"result":{}}"#] {
+        let program = ByHand::new(true);
+        let mut client = SlowReader::start(&program);
+        (0..3).for_each(|id| client.call(id, &json!({})));
+        let mut stream = program.accept();
+        let first = read_frame(&mut stream);
+        (0..2).for_each(|_| _ = read_frame(&mut stream));
+        // The client does not read, so what follows is not read before the program is gone.
+        write_frame(&mut stream, &result(&first["id"], &"x".repeat(300_000)));
+        client.assert_rests("the client does not read");
+        client.call(3, &json!({"text": long()}));
+        client.assert_rests("the program does not read");
+        write_frame(&mut stream, last_words);
+        drop(stream);
+        let mut stream = program.accept();
+        let again = read_frame(&mut stream);
+        write_frame(&mut stream, &result(&again["id"], "at last"));
+        let said = client.read(4);
+        assert!(said[1..3].iter().all(|told| failure(&told["result"]).contains("not known")));
+        assert_eq!(text(&said[3]["result"]), "at last", "{last_words}");
+    }
+}
+
+#[test]
+fn a_client_that_reads_late_gets_what_was_said_before_it_left() {
+    let program = ByHand::new(true);
+    let mut client = SlowReader::start(&program);
+    client.call(0, &json!({}));
+    client.call(1, &json!({}));
+    let mut stream = program.accept();
+    let calls = [read_frame(&mut stream), read_frame(&mut stream)];
+    let answers = calls.map(|call| result(&call["id"], &long()));
+    let program = std::thread::spawn(move || {
+        answers.iter().for_each(|answer| write_frame(&mut stream, answer));
+    });
+    client.assert_rests("one answer is not read, and the next one waits behind it");
+    drop(client.input.take());
+    // Longer than calls that are under way have.
+    sleep(Duration::from_millis(1500));
+    let said = client.read(2);
+    assert!(said.iter().all(|answer| text(&answer["result"]) == long()));
+    program.join().unwrap();
+}
+
+#[test]
+fn a_bridge_ends_with_its_input_though_its_client_never_reads() {
+    let program = ByHand::new(true);
+    let mut client = SlowReader::start(&program);
+    // Each answer has as long an id; then there is no room for more.
+    for _ in 0..16 {
+        let id = "x".repeat(1 << 20);
+        client.send(&json!({"jsonrpc": "2.0", "id": id, "method": "ping"}));
+    }
+    client.send(&json!({"jsonrpc": "2.0", "id": "not read", "method": "ping"}));
+    client.assert_rests("there is no room for answers");
+    drop(client.input.take());
+    wait_until("the bridge to end", SOON, || client.bridge.try_wait().unwrap().is_some());
 }
 
 #[test]

@@ -13,8 +13,8 @@ use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::io::Errno;
 use rustix::stdio::{stdin, stdout};
 
-use super::complain;
 use super::connection::{read_some, retried};
+use super::{GONE, complain};
 use crate::conversation::{Conversation, Offer, Step};
 use crate::schema_file::SchemaFile;
 
@@ -37,14 +37,20 @@ pub(super) struct Client {
     conversation: Conversation,
     tools: String,
     lines: Lines,
-    /// When its input ended.
+    /// Whether lines were read that wait until there is room for their answers.
+    is_held: bool,
+    /// When it closed its end of the input.
     left_at: Option<Instant>,
+    /// Whether all that it sent is read.
+    is_read: bool,
     /// Lines that it has yet to get.
     unread: VecDeque<Vec<u8>>,
     unread_bytes: usize,
+    /// Whether it did not take all of them when they were last written.
+    is_behind: bool,
     /// How much of the first of them, with its end, is written.
     written: usize,
-    _output: Output,
+    output: Output,
 }
 
 impl Client {
@@ -53,11 +59,14 @@ impl Client {
             conversation: Conversation::default(),
             tools: schema.tools.clone(),
             lines: Lines::new(MAX_LINE_BYTES),
+            is_held: false,
             left_at: None,
+            is_read: false,
             unread: VecDeque::new(),
             unread_bytes: 0,
+            is_behind: false,
             written: 0,
-            _output: Output::without_waits(),
+            output: Output::without_waits(),
         }
     }
 
@@ -76,9 +85,12 @@ impl Client {
         self.conversation.changed().into_iter().for_each(|note| self.send(note));
     }
 
-    /// Reads what the client has sent.
-    pub(super) fn read(&mut self) -> io::Result<()> {
-        if read_some(stdin(), self.lines.buffer())? == Some(0) {
+    /// Hears what the client says, after these events on standard input.
+    pub(super) fn hear(&mut self, events: PollFlags) -> io::Result<()> {
+        if !self.is_full() {
+            self.is_read = read_some(stdin(), self.lines.buffer())? == Some(0);
+        }
+        if self.left_at.is_none() && (self.is_read || events.intersects(GONE)) {
             self.left_at = Some(Instant::now());
         }
         Ok(())
@@ -90,17 +102,24 @@ impl Client {
             // If the client is gone, the next write says so too.
             let _ = self.flush();
         }
-        while !self.is_full() {
+        self.is_held = self.is_full();
+        while !self.is_held {
             match self.lines.next_line() {
                 Some(Ok(line)) => return Some(line),
                 Some(Err(too_long)) => {
                     complain(&format!("a message of the client's was dropped: {too_long}"));
                 }
                 // The last one may lack its end.
-                None => return self.left_at.and_then(|_| self.lines.finish()),
+                None if self.is_read => return self.lines.finish(),
+                None => return None,
             }
         }
         None
+    }
+
+    /// Whether lines wait that there is room for.
+    pub(super) fn has_lines(&self) -> bool {
+        self.is_held && !self.is_full()
     }
 
     fn is_full(&self) -> bool {
@@ -128,7 +147,10 @@ impl Client {
             IoSlice::advance_slices(&mut left, self.written);
             match retried(|| rustix::io::writev(stdout(), left)) {
                 Ok(written) => self.written += written,
-                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::AGAIN) => {
+                    self.is_behind = true;
+                    return Ok(());
+                }
                 Err(error) => return Err(error.into()),
             }
             while let Some(line) = self.unread.front()
@@ -139,54 +161,73 @@ impl Client {
                 self.unread.pop_front();
             }
         }
+        // One that has caught up hears what else there is.
+        if std::mem::take(&mut self.is_behind) && self.left_at.is_some() {
+            self.left_at = Some(Instant::now());
+        }
         Ok(())
     }
 
-    /// Whether it has yet to read what was sent.
-    pub(super) fn is_behind(&self) -> bool {
-        !self.unread.is_empty()
+    /// Whether there is room for what the program says. As a rule one message waits at most; at the end all that
+    /// was said in time is to be read.
+    pub(super) fn has_room(&self) -> bool {
+        !self.is_behind || self.left_at.is_some() && !self.is_full()
     }
 
-    /// When it is not worth to go on, if its input has ended: what it has begun to read is worth more time.
+    /// When it is not worth to go on, if its input has ended: what it has yet to read is worth more time.
     pub(super) fn gives_up_at(&self) -> Option<Instant> {
-        let grace = if self.is_behind() { 11 * GRACE } else { GRACE };
+        let grace = if self.is_behind { 11 * GRACE } else { GRACE };
         self.left_at.map(|left_at| left_at + grace)
     }
 
-    /// What to wait for on standard input.
+    /// Whether it has sent all, and got all that was said.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_read && !self.is_held && self.unread.is_empty()
+    }
+
+    /// What to wait for on standard input; while there is no room, at least for its end, once.
     pub(super) fn input_events(&self) -> Option<PollFlags> {
-        (self.left_at.is_none() && !self.is_full()).then_some(PollFlags::IN)
+        match (self.is_read, self.is_full()) {
+            (true, _) => None,
+            (false, false) => Some(PollFlags::IN),
+            (false, true) => self.left_at.is_none().then_some(PollFlags::empty()),
+        }
     }
 
     /// What to wait for on standard output; once its input has ended, at least for the client to be gone.
     pub(super) fn output_events(&self) -> Option<PollFlags> {
-        let at_the_end = self.left_at.map(|_| PollFlags::empty());
-        self.is_behind().then_some(PollFlags::OUT).or(at_the_end)
+        let at_the_end = self.left_at.filter(|_| self.output.can_wait).map(|_| PollFlags::empty());
+        self.is_behind.then_some(PollFlags::OUT).or(at_the_end)
     }
 }
 
-/// Standard output, where no write waits. Files and terminals take what they get; a pipe or a socket may have
-/// other owners, so it is left as it was.
+/// Standard output, where no write waits if it is a pipe or a socket. It may have other owners, so it is put back as
+/// it was, unless a signal ends this process. A terminal is left alone: it is the shell's, and one that is stopped
+/// stops this process.
 #[derive(Debug)]
 struct Output {
+    /// Whether it may be that it takes nothing for a while.
+    can_wait: bool,
     before: Option<OFlags>,
 }
 
 impl Output {
     fn without_waits() -> Self {
         let kind = fstat(stdout()).map(|stat| FileType::from_raw_mode(stat.st_mode));
-        let before = match kind {
-            Ok(FileType::Fifo | FileType::Socket) => fcntl_getfl(stdout()).ok(),
-            _ => None,
-        };
-        let before = before.filter(|flags| !flags.contains(OFlags::NONBLOCK));
-        before.iter().for_each(|flags| _ = fcntl_setfl(stdout(), *flags | OFlags::NONBLOCK));
-        Self { before }
+        let can_wait = matches!(kind, Ok(FileType::Fifo | FileType::Socket));
+        let before = fcntl_getfl(stdout()).ok();
+        let before = before.filter(|flags| can_wait && !flags.contains(OFlags::NONBLOCK));
+        if let Some(flags) = before {
+            let _ = fcntl_setfl(stdout(), flags | OFlags::NONBLOCK);
+        }
+        Self { can_wait, before }
     }
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
-        self.before.iter().for_each(|flags| _ = fcntl_setfl(stdout(), *flags));
+        if let Some(flags) = self.before {
+            let _ = fcntl_setfl(stdout(), flags);
+        }
     }
 }

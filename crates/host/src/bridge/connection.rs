@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use pontoon_wire::framing::frames::{FrameTooLong, Frames};
@@ -13,15 +13,16 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 
 use crate::protocol::MAX_MESSAGE_SIZE;
 
+/// A program that takes none of a message for so long is lost.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: UnixStream,
     frames: Frames,
-    /// Whether a call that was sent on it was given up: its answer may still come.
-    pub(super) has_given_up: bool,
-    /// Since when the program takes nothing, though there is something to send.
-    pub(super) stuck_since: Option<Instant>,
+    /// Since when the program takes nothing.
+    stuck_since: Option<Instant>,
 }
 
 impl Connection {
@@ -31,18 +32,31 @@ impl Connection {
             UnixStream::from(rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?);
         stream.set_nonblocking(true)?;
         rustix::net::connect(&stream, &SocketAddrUnix::new(socket)?)?;
-        let frames = Frames::new(MAX_MESSAGE_SIZE);
-        Ok(Self { stream, frames, has_given_up: false, stuck_since: None })
+        Ok(Self { stream, frames: Frames::new(MAX_MESSAGE_SIZE), stuck_since: None })
     }
 
-    /// Writes what the program takes now, and gives how much that was.
-    pub(super) fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        let written = match retried(|| rustix::io::writev(&self.stream, pieces)) {
-            Err(Errno::AGAIN) => 0,
-            written => written?,
-        };
-        self.stuck_since = (written == 0).then(|| self.stuck_since.unwrap_or_else(Instant::now));
-        Ok(written)
+    /// Writes what the program takes now, and gives how much that was. A program `is_heard` unless we ourselves
+    /// take nothing from it: then it may have to wait as well, and is not to blame.
+    pub(super) fn write(&mut self, pieces: &[IoSlice<'_>], is_heard: bool) -> io::Result<usize> {
+        match retried(|| rustix::io::writev(&self.stream, pieces)) {
+            Err(Errno::AGAIN) => {
+                let since = self.stuck_since.filter(|_| is_heard).unwrap_or_else(Instant::now);
+                self.stuck_since = Some(since);
+                if since.elapsed() > PATIENCE {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                Ok(0)
+            }
+            written => {
+                self.stuck_since = None;
+                Ok(written?)
+            }
+        }
+    }
+
+    /// Whether the program did not take what was last written.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.stuck_since.is_some()
     }
 
     /// Reads what there is; `None` if that is nothing yet, 0 at the end.

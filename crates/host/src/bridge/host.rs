@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
 use bytes::BytesMut;
 use pontoon_wire::framing::frames::FrameTooLong;
@@ -19,7 +19,7 @@ use super::client::Client;
 use super::connection::Connection;
 use super::{complain, translate};
 use crate::conversation::{Asker, ToolRequest, id_in};
-use crate::protocol::IpcError;
+use crate::protocol::{IpcError, MAX_MESSAGE_SIZE};
 use crate::schema_file::SchemaFile;
 
 /// How many calls may be under way or wait.
@@ -31,18 +31,19 @@ const MAX_WAITING_BYTES: usize = 64 * 1024 * 1024;
 /// How many messages are written at once.
 const PARCELS_AT_ONCE: usize = 64;
 
-/// A program that takes none of a message for so long is lost.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// The program.
 #[derive(Debug)]
 pub(super) struct Host {
     socket: PathBuf,
     schema: PathBuf,
     schema_version: Option<Version>,
-    /// Whether several calls may be under way.
+    /// Whether the schema file says that the program answers by id.
+    says_by_id: bool,
+    /// Whether the program does, so that several calls may be under way.
     answers_by_id: bool,
     connection: Option<Connection>,
+    /// Whether a call that was sent on the connection was given up: its answer may still come.
+    has_given_up: bool,
     calls: u64,
     open: HashMap<u64, Open>,
     /// What has yet to be sent.
@@ -55,8 +56,17 @@ pub(super) struct Host {
 #[derive(Debug)]
 struct Open {
     asker: Asker,
-    /// Whether the program has all of it.
-    is_sent: bool,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It has yet to be sent.
+    Waiting,
+    /// The program has a part of it.
+    Begun,
+    /// The program has all of it.
+    Sent,
 }
 
 /// A message for the program.
@@ -76,8 +86,10 @@ impl Host {
             socket: socket.to_owned(),
             schema: schema.to_owned(),
             schema_version: version(schema),
+            says_by_id: answers_by_id,
             answers_by_id,
             connection: None,
+            has_given_up: false,
             calls: 0,
             open: HashMap::new(),
             parcels: VecDeque::new(),
@@ -90,18 +102,18 @@ impl Host {
         self.calls += 1;
         let (id, asker) = (self.calls, request.asker.clone());
         let taken = translate::call(id, request, self.answers_by_id)
-            .and_then(|frame| self.has_room(frame.len()).map(|()| frame));
+            .and_then(|frame| self.check_room(frame.len() + size(&asker)).map(|()| frame));
         match taken {
             Ok(frame) => {
-                self.open.insert(id, Open { asker, is_sent: false });
+                self.open.insert(id, Open { asker, stage: Stage::Waiting });
                 self.parcels.push_back(Parcel { call: Some(id), frame, tries: 2 });
             }
             Err(error) => tell(client, &asker, &error),
         }
     }
 
-    /// Whether another call of so many bytes may wait.
-    fn has_room(&self, bytes: usize) -> Result<(), IpcError> {
+    /// Whether another call of this size may wait.
+    fn check_room(&self, bytes: usize) -> Result<(), IpcError> {
         let busy = |count: usize, what: &str| {
             let busy = format!("{count} {what}; call again when some are answered");
             Err(IpcError::Connection(busy))
@@ -109,10 +121,12 @@ impl Host {
         if self.open.len() >= MAX_OPEN {
             return busy(MAX_OPEN, "calls are under way already");
         }
-        let waiting = self.parcels.iter().skip(self.begun());
+        // The one that is being sent does not wait.
+        let waiting = self.parcels.iter().skip(usize::from(self.written > 0));
         let waiting: usize = waiting.map(|parcel| parcel.frame.len()).sum();
-        if waiting + bytes > MAX_WAITING_BYTES {
-            return busy(waiting, "bytes of calls wait until the program takes them");
+        let askers: usize = self.open.values().map(|open| size(&open.asker)).sum();
+        if waiting + askers + bytes > MAX_WAITING_BYTES {
+            return busy(waiting + askers, "bytes of calls wait until the program takes them");
         }
         Ok(())
     }
@@ -120,24 +134,19 @@ impl Host {
     /// Gives a call of the client's up. It is not answered any more.
     pub(super) fn cancel(&mut self, client_id: &[u8], client: &mut Client) {
         let found = self.open.iter().find(|(_, open)| open.asker.id == client_id);
-        let Some(id) = found.map(|(id, _)| *id) else { return };
-        let is_sent = self.open.remove(&id).is_some_and(|open| open.is_sent);
-        let begun = self.begun();
-        let is_begun = self.parcels.iter().take(begun).any(|parcel| parcel.call == Some(id));
-        if !is_sent && !is_begun {
-            return self.parcels.retain(|parcel| parcel.call != Some(id));
+        let Some((id, stage)) = found.map(|(id, open)| (*id, open.stage)) else { return };
+        self.open.remove(&id);
+        if stage == Stage::Waiting {
+            self.parcels.retain(|parcel| parcel.call != Some(id));
+        } else if self.answers_by_id {
+            self.has_given_up = true;
+            // Before the calls that wait, and not within a message.
+            let next = usize::from(self.written > 0);
+            self.parcels
+                .insert(next, Parcel { call: None, frame: translate::cancel(id), tries: 0 });
+        } else {
+            self.lose(client, None);
         }
-        if !self.answers_by_id {
-            return self.lose(client, None);
-        }
-        self.connection.iter_mut().for_each(|connection| connection.has_given_up = true);
-        let frame = translate::cancel(id);
-        self.parcels.insert(begun, Parcel { call: None, frame, tries: 0 });
-    }
-
-    /// How many parcels are half written: one or none.
-    fn begun(&self) -> usize {
-        usize::from(self.written > 0)
     }
 
     /// Whether the program has yet to answer something.
@@ -148,16 +157,12 @@ impl Host {
     /// What to wait for, if there is anything. While the client reads nothing, the program is not heard: it could
     /// say more than there is room for.
     pub(super) fn events(&self, client: &Client) -> Option<(BorrowedFd<'_>, PollFlags)> {
+        let connection = self.connection.as_ref()?;
         let mut events = PollFlags::empty();
-        events.set(PollFlags::IN, !client.is_behind());
-        events.set(PollFlags::OUT, self.stuck_since().is_some());
-        let connection = self.connection.as_ref().filter(|_| !events.is_empty())?;
-        Some((connection.as_fd(), events))
-    }
-
-    /// Since when the program takes nothing, though there is something to send.
-    fn stuck_since(&self) -> Option<Instant> {
-        self.connection.as_ref().filter(|_| !self.parcels.is_empty())?.stuck_since
+        events.set(PollFlags::IN, client.has_room());
+        events.set(PollFlags::OUT, connection.is_stuck() && !self.parcels.is_empty());
+        // The end of the connection would be told all the time.
+        (!events.is_empty()).then(|| (connection.as_fd(), events))
     }
 
     /// Sends what waits, as far as the program takes it now.
@@ -171,47 +176,51 @@ impl Host {
             if let Err(error) = self.connect(client) {
                 // Without a connection, there are only calls to send.
                 self.parcels.pop_front();
-                call.iter().for_each(|call| self.fail(*call, &error, client));
+                if let Some(call) = call {
+                    self.fail(call, &error, client);
+                }
                 continue;
             }
-            match self.write() {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(error) => {
-                    self.tried();
-                    // What the program said before it was gone is not lost.
-                    while let Some(1..) = self.read(client) {}
-                    self.lose(client, Some(&error));
-                }
+            match self.write(client.has_room()) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(error) => self.lose(client, Some(&error)),
             }
         }
     }
 
-    /// Writes once; `false` if the program takes no more.
-    fn write(&mut self) -> io::Result<bool> {
-        let Some(connection) = &mut self.connection else { return Ok(true) };
+    /// Writes once, and gives how much that was.
+    fn write(&mut self, is_heard: bool) -> io::Result<usize> {
+        let Some(connection) = &mut self.connection else { return Ok(0) };
         let count = if self.answers_by_id { PARCELS_AT_ONCE } else { 1 };
         let mut pieces: Vec<_> =
             self.parcels.iter().take(count).map(|parcel| IoSlice::new(&parcel.frame)).collect();
         let mut left = &mut pieces[..];
         IoSlice::advance_slices(&mut left, self.written);
-        let written = connection.write(left)?;
+        let written = connection.write(left, is_heard)?;
         self.written += written;
         while let Some(first) = self.parcels.front()
-            && self.written >= first.frame.len()
+            && self.written > 0
         {
+            let is_whole = self.written >= first.frame.len();
+            if let Some(open) = first.call.and_then(|call| self.open.get_mut(&call)) {
+                open.stage = if is_whole { Stage::Sent } else { Stage::Begun };
+            }
+            if !is_whole {
+                break;
+            }
             self.written -= first.frame.len();
-            let sent = first.call.and_then(|call| self.open.get_mut(&call));
-            sent.into_iter().for_each(|open| open.is_sent = true);
             self.parcels.pop_front();
         }
-        Ok(written > 0)
+        Ok(written)
     }
 
     fn connect(&mut self, client: &mut Client) -> Result<(), IpcError> {
         if self.connection.is_none() {
             let connection = Connection::open(&self.socket);
             self.connection = Some(connection.map_err(|error| self.unreachable(&error))?);
+            // It may be another program than the last one.
+            (self.has_given_up, self.answers_by_id) = (false, self.says_by_id);
             // The program could not tell of changes before there was a connection.
             self.read_schema(client);
         }
@@ -225,32 +234,18 @@ impl Host {
         ))
     }
 
-    /// Gives a program up that takes nothing, though it is heard.
-    pub(super) fn look_at_the_clock(&mut self, client: &mut Client) {
-        let Some(since) = self.stuck_since() else { return };
-        if client.is_behind() {
-            self.connection.iter_mut().for_each(|it| it.stuck_since = Some(Instant::now()));
-        } else if since.elapsed() > PATIENCE {
-            self.tried();
-            self.lose(client, Some(&io::ErrorKind::TimedOut.into()));
-        }
-    }
-
-    /// Hears what the program says.
+    /// Hears what the program says, if there is room for it.
     pub(super) fn hear(&mut self, client: &mut Client) {
-        if self.read(client) == Some(0) {
-            self.lose(client, None);
-        }
-    }
-
-    /// Reads once; `None` if there is nothing yet, 0 at the end.
-    fn read(&mut self, client: &mut Client) -> Option<usize> {
-        let Some(connection) = &mut self.connection else { return Some(0) };
-        let read = connection.read().unwrap_or(Some(0));
+        let Some(connection) = self.connection.as_mut().filter(|_| client.has_room()) else {
+            return;
+        };
+        let read = connection.read();
         while let Some(frame) = self.connection.as_mut().and_then(Connection::next_frame) {
             self.hear_frame(frame, client);
         }
-        read
+        if matches!(read, Ok(Some(0)) | Err(_)) {
+            self.lose(client, None);
+        }
     }
 
     fn hear_frame(&mut self, frame: Result<BytesMut, FrameTooLong>, client: &mut Client) {
@@ -281,24 +276,34 @@ impl Host {
             }
             return;
         };
-        // One that was given up is answered no more.
-        if let Some(open) = self.open.remove(&id) {
-            client.send(translate::answer(&open.asker, message));
+        if let Some(asker) = self.answered(id) {
+            client.send(translate::answer(&asker, message));
         }
+    }
+
+    /// Takes the call that an answer is for. One that was given up is answered no more, and one that the program
+    /// does not have cannot be.
+    fn answered(&mut self, call: u64) -> Option<Asker> {
+        self.open.get(&call).filter(|open| open.stage != Stage::Waiting)?;
+        self.open.remove(&call).map(|open| open.asker)
     }
 
     fn hear_progress(&self, message: &Message, client: &mut Client) {
         let Some((id, members)) = translate::progress(message) else { return };
-        let note = self.open.get(&id).and_then(|open| open.asker.progress(&members));
-        note.into_iter().for_each(|note| client.send(note));
+        if let Some(note) = self.open.get(&id).and_then(|open| open.asker.progress(&members)) {
+            client.send(note);
+        }
     }
 
     /// An answer that cannot be read is that of the call whose id it has, or of the only one that there is. If
     /// it could be any, none can be trusted.
-    fn misheard(&mut self, error: &IpcError, id: Option<u64>, client: &mut Client) {
-        let named = id.filter(|id| self.open.contains_key(id));
-        match named.or_else(|| self.only_call()) {
-            Some(id) => self.fail(id, error, client),
+    fn misheard(&mut self, error: &IpcError, named: Option<u64>, client: &mut Client) {
+        match named.filter(|id| *id <= self.calls).or_else(|| self.only_call()) {
+            Some(id) => {
+                if let Some(asker) = self.answered(id) {
+                    tell(client, &asker, error);
+                }
+            }
             None => {
                 complain(&format!("{error}; the connection is closed"));
                 self.lose(client, None);
@@ -308,9 +313,7 @@ impl Host {
 
     /// The calls that the program has, or has a part of.
     fn with_the_program(&self) -> impl Iterator<Item = u64> {
-        let begun = self.parcels.iter().take(self.begun()).filter_map(|parcel| parcel.call);
-        let sent = self.open.iter().filter(|(_, open)| open.is_sent).map(|(id, _)| *id);
-        begun.filter(|call| self.open.contains_key(call)).chain(sent)
+        self.open.iter().filter(|(_, open)| open.stage != Stage::Waiting).map(|(id, _)| *id)
     }
 
     fn has_calls(&self) -> bool {
@@ -320,8 +323,7 @@ impl Host {
     /// The only call that an answer without a name can mean.
     fn only_call(&self) -> Option<u64> {
         let mut calls = self.with_the_program();
-        let first = calls.next().filter(|_| calls.next().is_none());
-        first.filter(|_| self.connection.as_ref().is_some_and(|it| !it.has_given_up))
+        calls.next().filter(|_| calls.next().is_none() && !self.has_given_up)
     }
 
     /// Reads the schema file again if it is another than the one that was read.
@@ -332,6 +334,7 @@ impl Host {
         }
         match SchemaFile::read(&self.schema) {
             Ok(schema) => {
+                self.says_by_id = schema.answers_by_id;
                 self.answers_by_id |= schema.answers_by_id;
                 client.offer(schema);
             }
@@ -341,42 +344,60 @@ impl Host {
         }
     }
 
-    /// Notes that the first parcel was tried to be sent, and could not.
-    fn tried(&mut self) {
-        let first = self.parcels.front_mut().into_iter();
-        first.for_each(|parcel| parcel.tries = parcel.tries.saturating_sub(1));
-    }
-
-    /// Forgets the connection. What became of the calls that the program has is not known.
+    /// Forgets the connection, because of an error while something was sent or without one. What became of the
+    /// calls that the program has is not known.
     fn lose(&mut self, client: &mut Client, why: Option<&io::Error>) {
-        if self.connection.take().is_none() {
-            return;
+        let Some(connection) = self.connection.take() else { return };
+        let was_tried = std::mem::take(&mut self.written) > 0 || why.is_some();
+        if why.is_some() {
+            self.hear_last_words(connection, client);
         }
         let lost = IpcError::Connection(
             "the connection to the program that has the tools was lost during the call, and whether the tool \
              has done its work is not known. Look before you call it again"
                 .to_owned(),
         );
-        for (_, open) in self.open.extract_if(|_, open| open.is_sent) {
+        for (_, open) in self.open.extract_if(|_, open| open.stage == Stage::Sent) {
             tell(client, &open.asker, &lost);
         }
-        if std::mem::take(&mut self.written) > 0 && why.is_none() {
-            self.tried();
+        let Some(first) = self.parcels.front_mut() else { return };
+        let has_failed = was_tried && first.tries <= 1;
+        first.tries -= u32::from(was_tried && first.tries > 0);
+        if let Some(call) = first.call.filter(|_| has_failed) {
+            let closed = io::ErrorKind::ConnectionReset.into();
+            let error = self.unreachable(why.unwrap_or(&closed));
+            self.fail(call, &error, client);
         }
-        let closed = io::ErrorKind::ConnectionReset.into();
-        let error = self.unreachable(why.unwrap_or(&closed));
-        // A call that is not wanted any more is not sent again, and word of that was for this connection.
+        // What is not wanted any more is not sent again, and word that a call was given up was for this connection.
         self.parcels.retain(|parcel| parcel.call.is_some_and(|call| self.open.contains_key(&call)));
-        if self.parcels.front().is_some_and(|parcel| parcel.tries == 0) {
-            let call = self.parcels.pop_front().and_then(|parcel| parcel.call);
-            call.iter().for_each(|call| self.fail(*call, &error, client));
+        for open in self.open.values_mut() {
+            open.stage = Stage::Waiting;
+        }
+    }
+
+    /// Hears what the program said before it took no more. One that goes on and on is not heard to the end.
+    fn hear_last_words(&mut self, mut connection: Connection, client: &mut Client) {
+        let mut room = MAX_MESSAGE_SIZE;
+        while room > 0
+            && let Ok(Some(read @ 1..)) = connection.read()
+        {
+            room = room.saturating_sub(read);
+            while let Some(frame) = connection.next_frame() {
+                self.hear_frame(frame, client);
+            }
         }
     }
 
     fn fail(&mut self, call: u64, error: &IpcError, client: &mut Client) {
-        let open = self.open.remove(&call);
-        open.iter().for_each(|open| tell(client, &open.asker, error));
+        if let Some(open) = self.open.remove(&call) {
+            tell(client, &open.asker, error);
+        }
     }
+}
+
+/// How much is kept of who asked.
+fn size(asker: &Asker) -> usize {
+    asker.id.len() + asker.progress_token.as_ref().map_or(0, |token| token.len())
 }
 
 fn tell(client: &mut Client, asker: &Asker, error: &IpcError) {

@@ -22,6 +22,7 @@ use bytes::BytesMut;
 use pontoon_wire::error::{ErrorObject, code};
 use pontoon_wire::{Message, method};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::conversation::{Step, id_in};
 use crate::schema_file::SchemaFile;
@@ -122,21 +123,24 @@ fn run(socket: &Path, schema: &Path) -> Result<(), String> {
     loop {
         let events = wait(&client, &host);
         // First: a connection that has ended takes no more calls.
-        if !events.program.is_empty() && !client.is_behind() {
+        if !events.program.is_empty() {
             host.hear(&mut client);
         }
         if !events.input.is_empty() {
-            client.read().map_err(|error| format!("the client cannot be read: {error}"))?;
+            client
+                .hear(events.input)
+                .map_err(|error| format!("the client cannot be read: {error}"))?;
         }
         while let Some(line) = client.next_line() {
             handle(line, &mut client, &mut host);
         }
-        host.look_at_the_clock(&mut client);
         host.send(&mut client);
-        let is_gone = client.flush().is_err() || events.output.intersects(GONE);
-        let is_done = !host.is_busy() && !client.is_behind();
-        let is_over = |end| is_done || is_gone || Instant::now() >= end;
-        if client.gives_up_at().map_or(is_gone, is_over) {
+        if client.flush().is_err() || events.output.intersects(GONE) {
+            return Ok(());
+        }
+        if let Some(end) = client.gives_up_at()
+            && (client.is_done() && !host.is_busy() || Instant::now() >= end)
+        {
             return Ok(());
         }
         // The end of the input says so too, unless another process has the other end of the pipe.
@@ -156,7 +160,14 @@ struct Events {
     program: PollFlags,
 }
 
-/// The client has closed its end, so that nothing that is sent will be read.
+impl Default for Events {
+    fn default() -> Self {
+        let none = PollFlags::empty();
+        Self { input: none, output: none, program: none }
+    }
+}
+
+/// The other end is closed.
 const GONE: PollFlags = PollFlags::ERR.union(PollFlags::HUP).union(PollFlags::NVAL);
 
 /// Waits until something can be done, or it is time to look around.
@@ -169,15 +180,22 @@ fn wait(client: &Client, host: &Host) -> Events {
     ];
     let fds = wanted.iter().flatten().map(|(fd, events)| PollFd::from_borrowed_fd(*fd, *events));
     let mut fds: Vec<_> = fds.collect();
-    let left = client.gives_up_at().map(|end| end.saturating_duration_since(Instant::now()));
-    let time = Timespec::try_from(left.unwrap_or(LOOK).min(LOOK)).ok();
-    // A signal that ends nothing only ends the wait.
-    let is_known = poll(&mut fds, time.as_ref()).is_ok();
+    let time = match client.gives_up_at() {
+        _ if client.has_lines() => Duration::ZERO,
+        Some(end) => end.saturating_duration_since(Instant::now()).min(LOOK),
+        None => LOOK,
+    };
+    let time = Timespec::try_from(time).expect("it is short");
+    if let Err(error) = poll(&mut fds, Some(&time)) {
+        // A signal that ends nothing only ends the wait. A system that has no memory for this may have it soon.
+        if error != Errno::INTR {
+            std::thread::sleep(LOOK / 100);
+        }
+        return Events::default();
+    }
     let mut seen = fds.iter().map(PollFd::revents);
-    let [input, output, program] = wanted.map(|wanted| {
-        let seen = wanted.and_then(|_| seen.next()).filter(|_| is_known);
-        seen.unwrap_or(PollFlags::empty())
-    });
+    let [input, output, program] =
+        wanted.map(|wanted| wanted.and_then(|_| seen.next()).unwrap_or(PollFlags::empty()));
     Events { input, output, program }
 }
 

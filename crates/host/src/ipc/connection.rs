@@ -117,7 +117,8 @@ async fn serve_frames(
             read = read_some(&mut inbox, frames.buffer()), if !outbox.is_full() => if read? == 0 {
                 return Ok(());
             },
-            () = tokio::time::sleep(PATIENCE), if frames.is_inside() => {
+            // Not while we ourselves do not read.
+            () = tokio::time::sleep(PATIENCE), if frames.is_inside() && !outbox.is_full() => {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "it stopped in the middle of a message"));
             }
         }
@@ -308,4 +309,54 @@ async fn read_some(inbox: &mut OwnedReadHalf, buffer: &mut BytesMut) -> io::Resu
     // Little while little comes, more while a long message grows.
     buffer.reserve(buffer.len().clamp(4 * 1024, 1024 * 1024));
     inbox.read_buf(buffer).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+    use crate::{Tool, Toolset};
+
+    #[tokio::test]
+    async fn a_bridge_that_is_not_read_may_stop_in_the_middle_of_a_message() {
+        const ANSWERS: u64 = 3;
+        let made = Arc::new(AtomicU64::new(0));
+        let big = Tool::with_context("big", &made, |made, (), _| async move {
+            made.fetch_add(1, Ordering::Relaxed);
+            "x".repeat(9 << 20)
+        });
+        let tools = Tools::new(&[Toolset::new().with(big).unwrap()]).unwrap();
+        let (mut bridge, ours) = UnixStream::pair().unwrap();
+        let (_changes, changed) = watch::channel(0);
+        let serving = tokio::spawn(serve(ours, tools, changed, CancellationToken::new()));
+        for id in 0..ANSWERS {
+            let call = format!(r#"{{"id":{id},"method":"call_tool","params":{{"name":"big"}}}}"#);
+            bridge.write_all(&frame(&[call.as_bytes()]).unwrap()).await.unwrap();
+        }
+        while made.load(Ordering::Relaxed) < ANSWERS {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // More answers wait than there is room for, so that no more of this is read than was on its way.
+        let message = frame(&[&[b' '; 9 << 20]]).unwrap();
+        let rest = bridge.write_all(&message);
+        tokio::time::timeout(Duration::from_millis(200), rest).await.expect_err("it is not read");
+        tokio::time::pause();
+        tokio::time::advance(2 * PATIENCE).await;
+        tokio::time::resume();
+        let (mut inbox, _keep) = bridge.into_split();
+        let mut frames = Frames::new(MAX_MESSAGE_SIZE);
+        for _ in 0..ANSWERS {
+            while frames.next_frame().is_none() {
+                assert_ne!(
+                    read_some(&mut inbox, frames.buffer()).await.unwrap(),
+                    0,
+                    "it was cut off"
+                );
+            }
+        }
+        serving.abort();
+    }
 }
