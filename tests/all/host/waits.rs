@@ -4,15 +4,17 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::Shutdown;
 use std::process::{Child, ChildStdin, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use pontoon_tests::rig::wait_until;
+use pontoon_tests::rig::{holds_within, wait_until};
 use rustix::fs::{OFlags, fcntl_getfl};
 use serde_json::{Value, json};
 
 use super::faults::{ByHand, read_frame, result, write_frame};
 use super::{SOON, bridge_command, failure, text};
+
+/// Long enough to see that a process works all the time.
+const WHILE: Duration = Duration::from_millis(400);
 
 /// A client that reads when it wants to.
 struct SlowReader {
@@ -59,14 +61,12 @@ impl SlowReader {
         )
     }
 
-    /// It does nothing for a while.
+    /// Waits until it has done what it was given to do, and does nothing.
     fn assert_rests(&self, state: &str) {
-        // What it was given it may still do.
-        sleep(Duration::from_millis(300));
-        let (began, before) = (Instant::now(), self.worked());
-        sleep(Duration::from_millis(500));
-        let (worked, time) = (self.worked() - before, began.elapsed());
-        assert!(worked < time / 4, "{state}: it worked {worked:?} in {time:?}");
+        wait_until(&format!("the bridge to rest while {state}"), SOON, || {
+            let before = self.worked();
+            !holds_within(WHILE, || self.worked() - before > WHILE / 4)
+        });
     }
 }
 
@@ -231,7 +231,8 @@ fn a_client_that_reads_late_gets_what_was_said_before_it_left() {
     client.assert_rests("one answer is not read, and the next one waits behind it");
     drop(client.input.take());
     // Longer than calls that are under way have.
-    sleep(Duration::from_millis(1500));
+    let ends = || client.bridge.try_wait().unwrap().is_some();
+    assert!(!holds_within(Duration::from_millis(1500), ends), "its answers are not read");
     let said = client.read(2);
     assert!(said.iter().all(|answer| text(&answer["result"]) == long()));
     program.join().unwrap();
