@@ -173,14 +173,20 @@ fn an_unreadable_late_answer_costs_no_other_call() {
 fn a_program_that_goes_on_talking_though_it_takes_nothing_is_left() {
     let program = ByHand::new(true);
     let mut client = program.bridge();
-    client.send_call(1, "t", json!({}));
+    // It takes longer to pass on than to say.
+    let meta = json!({"progressToken": "x".repeat(1000)});
+    client.send(1, "tools/call", &json!({"name": "t", "_meta": meta}));
     let mut stream = program.accept();
-    read_frame(&mut stream);
+    let first = read_frame(&mut stream);
     stream.shutdown(Shutdown::Read).unwrap();
     let talks = std::thread::spawn(move || {
-        let talk = [b"\0\0\0\x0e".as_slice(), br#"{"method":"x"}"#].concat().repeat(1000);
+        let note = json!({"method": "progress", "params": {"id": first["id"], "progress": 1}});
+        let note = note.to_string();
+        let length = u32::try_from(note.len()).unwrap().to_be_bytes();
+        let talk = [&length, note.as_bytes()].concat().repeat(1000);
         while stream.write_all(&talk).is_ok() {}
     });
+    (0..2000).for_each(|_| _ = client.wait_for("progress", |_| true));
     client.send_call(2, "t", json!({}));
     let mut stream = program.accept();
     let second = read_frame(&mut stream);

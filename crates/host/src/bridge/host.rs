@@ -19,7 +19,7 @@ use super::client::Client;
 use super::connection::Connection;
 use super::{complain, translate};
 use crate::conversation::{Asker, ToolRequest, id_in};
-use crate::protocol::{IpcError, MAX_MESSAGE_SIZE};
+use crate::protocol::IpcError;
 use crate::schema_file::SchemaFile;
 
 /// How many calls may be under way or wait.
@@ -27,6 +27,10 @@ const MAX_OPEN: usize = 1024;
 
 /// How many bytes of calls may wait until the program takes them.
 const MAX_WAITING_BYTES: usize = 64 * 1024 * 1024;
+
+/// How many bytes a program may still say when it takes no more: what it wrote before it was gone is in the buffer of
+/// the socket.
+const MAX_LAST_WORDS: usize = 1024 * 1024;
 
 /// How many messages are written at once.
 const PARCELS_AT_ONCE: usize = 64;
@@ -377,7 +381,7 @@ impl Host {
 
     /// Hears what the program said before it took no more. One that goes on and on is not heard to the end.
     fn hear_last_words(&mut self, mut connection: Connection, client: &mut Client) {
-        let mut room = MAX_MESSAGE_SIZE;
+        let mut room = MAX_LAST_WORDS;
         while room > 0
             && let Ok(Some(read @ 1..)) = connection.read()
         {
