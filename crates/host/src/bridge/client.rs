@@ -85,12 +85,16 @@ impl Client {
         self.conversation.changed().into_iter().for_each(|note| self.send(note));
     }
 
-    /// Hears what the client says, after these events on standard input.
+    /// Hears what the client says, after these events on standard input; if there is no room for answers, only that
+    /// it has left.
     pub(super) fn hear(&mut self, events: PollFlags) -> io::Result<()> {
-        if !self.is_full() {
+        let has_left = if self.is_full() {
+            events.intersects(GONE)
+        } else {
             self.is_read = read_some(stdin(), self.lines.buffer())? == Some(0);
-        }
-        if self.left_at.is_none() && (self.is_read || events.intersects(GONE)) {
+            self.is_read
+        };
+        if has_left && self.left_at.is_none() {
             self.left_at = Some(Instant::now());
         }
         Ok(())
