@@ -3,6 +3,8 @@
 mod calls;
 mod executable;
 mod faults;
+#[cfg(target_os = "linux")]
+mod flood;
 mod frames;
 #[cfg(target_os = "linux")]
 pub(crate) mod kills;

@@ -40,14 +40,27 @@ impl ByHand {
     pub(super) fn bridge(&self) -> StdioServer {
         bridge(&self.socket, &self.schema)
     }
+
+    /// Calls 1 and 2 of a client are under way: the connection, and both as the program got them.
+    pub(super) fn two_calls(&self, client: &mut StdioServer) -> (UnixStream, [Value; 2]) {
+        client.send_call(1, "t", json!({}));
+        client.send_call(2, "t", json!({}));
+        let mut stream = self.accept();
+        let calls = [read_frame(&mut stream), read_frame(&mut stream)];
+        (stream, calls)
+    }
 }
 
 pub(super) fn read_frame(stream: &mut UnixStream) -> Value {
+    try_read_frame(stream).unwrap()
+}
+
+pub(super) fn try_read_frame(stream: &mut UnixStream) -> std::io::Result<Value> {
     let mut length = [0; 4];
-    stream.read_exact(&mut length).unwrap();
+    stream.read_exact(&mut length)?;
     let mut frame = vec![0; u32::from_be_bytes(length) as usize];
-    stream.read_exact(&mut frame).unwrap();
-    serde_json::from_slice(&frame).unwrap()
+    stream.read_exact(&mut frame)?;
+    Ok(serde_json::from_slice(&frame).unwrap())
 }
 
 pub(super) fn write_frame(stream: &mut UnixStream, frame: &str) {
@@ -94,10 +107,7 @@ fn bad_arguments_and_bad_files_are_one_clear_line_and_a_failure() {
 fn a_lost_connection_fails_what_is_under_way_and_the_next_call_connects_anew() {
     let program = ByHand::new(true);
     let mut client = program.bridge();
-    client.send_call(1, "t", json!({}));
-    client.send_call(2, "t", json!({}));
-    let mut stream = program.accept();
-    let (first, second) = (read_frame(&mut stream), read_frame(&mut stream));
+    let (mut stream, [first, second]) = program.two_calls(&mut client);
     write_frame(&mut stream, &result(&second["id"], "second"));
     assert_eq!(text(&client.answer(2)["result"]), "second");
     // It dies between two bytes of an answer.
@@ -173,10 +183,7 @@ fn strange_answers_fail_their_call_and_no_other() {
 fn an_unreadable_answer_costs_no_other_call() {
     let program = ByHand::new(true);
     let mut client = program.bridge();
-    client.send_call(1, "t", json!({}));
-    client.send_call(2, "t", json!({}));
-    let mut stream = program.accept();
-    let (first, second) = (read_frame(&mut stream), read_frame(&mut stream));
+    let (mut stream, [first, second]) = program.two_calls(&mut client);
     let half = format!(r#"{{"id":{},"result":{{"content":[],"x":"\ud800"}}}}"#, first["id"]);
     write_frame(&mut stream, &half);
     let told = client.answer(1);

@@ -38,7 +38,7 @@ impl SlowReader {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}));
     }
 
-    /// Reads so many messages, and that there are no more, and gives them in the order of their ids.
+    /// Reads `count` messages, makes sure that the bridge says no more, and gives them in the order of their ids.
     fn read(mut self, count: usize) -> Vec<Value> {
         let output = BufReader::new(self.bridge.stdout.take().expect("it is read once"));
         let mut lines = output.lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap());
@@ -156,10 +156,7 @@ fn a_late_answer_without_an_id_is_nobody_elses() {
 fn an_unreadable_late_answer_costs_no_other_call() {
     let program = ByHand::new(true);
     let mut client = program.bridge();
-    client.send_call(1, "t", json!({}));
-    client.send_call(2, "t", json!({}));
-    let mut stream = program.accept();
-    let (first, second) = (read_frame(&mut stream), read_frame(&mut stream));
+    let (mut stream, [first, second]) = program.two_calls(&mut client);
     client.notify("notifications/cancelled", &json!({"requestId": 1}));
     assert_eq!(read_frame(&mut stream)["method"], "cancel");
     let half = format!(r#"{{"id":{},"result":{{"content":[],"x":"\ud800"}}}}"#, first["id"]);

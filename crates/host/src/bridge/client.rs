@@ -21,7 +21,7 @@ use crate::schema_file::SchemaFile;
 /// The longest line that is read. What may be passed on is shorter.
 const MAX_LINE_BYTES: usize = 32 * 1024 * 1024;
 
-/// A client that reads nothing is heard until so many bytes wait for it.
+/// The bridge hears a client that reads nothing until more bytes than this wait for it.
 const MAX_UNREAD_BYTES: usize = 16 * 1024 * 1024;
 
 /// How long calls may still run when the input has ended. A client that closed it waits about two seconds

@@ -160,13 +160,6 @@ struct Events {
     program: PollFlags,
 }
 
-impl Default for Events {
-    fn default() -> Self {
-        let none = PollFlags::empty();
-        Self { input: none, output: none, program: none }
-    }
-}
-
 /// The other end is closed.
 const GONE: PollFlags = PollFlags::ERR.union(PollFlags::HUP).union(PollFlags::NVAL);
 
@@ -186,12 +179,12 @@ fn wait(client: &Client, host: &Host) -> Events {
         None => LOOK,
     };
     let time = Timespec::try_from(time).expect("it is short");
-    if let Err(error) = poll(&mut fds, Some(&time)) {
-        // A signal that ends nothing only ends the wait. A system that has no memory for this may have it soon.
-        if error != Errno::INTR {
-            std::thread::sleep(LOOK / 100);
-        }
-        return Events::default();
+    // A signal that ends nothing only ends the wait, and a system without memory for this may have it soon. Nothing
+    // is seen then.
+    if let Err(error) = poll(&mut fds, Some(&time))
+        && error != Errno::INTR
+    {
+        std::thread::sleep(LOOK / 100);
     }
     let mut seen = fds.iter().map(PollFd::revents);
     let [input, output, program] =

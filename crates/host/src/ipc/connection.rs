@@ -313,8 +313,6 @@ async fn read_some(inbox: &mut OwnedReadHalf, buffer: &mut BytesMut) -> io::Resu
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
-
     use tokio::io::AsyncWriteExt;
 
     use super::*;
@@ -323,9 +321,9 @@ mod tests {
     #[tokio::test]
     async fn a_bridge_that_is_not_read_may_stop_in_the_middle_of_a_message() {
         const ANSWERS: u64 = 3;
-        let made = Arc::new(AtomicU64::new(0));
-        let big = Tool::with_context("big", &made, |made, (), _| async move {
-            made.fetch_add(1, Ordering::Relaxed);
+        let (making, mut made) = mpsc::channel(8);
+        let big = Tool::with_context("big", &Arc::new(making), |making, (), _| async move {
+            making.try_send(()).unwrap();
             "x".repeat(9 << 20)
         });
         let tools = Tools::new(&[Toolset::new().with(big).unwrap()]).unwrap();
@@ -336,8 +334,8 @@ mod tests {
             let call = format!(r#"{{"id":{id},"method":"call_tool","params":{{"name":"big"}}}}"#);
             bridge.write_all(&frame(&[call.as_bytes()]).unwrap()).await.unwrap();
         }
-        while made.load(Ordering::Relaxed) < ANSWERS {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+        for _ in 0..ANSWERS {
+            made.recv().await.unwrap();
         }
         // More answers wait than there is room for, so that no more of this is read than was on its way.
         let message = frame(&[&[b' '; 9 << 20]]).unwrap();
