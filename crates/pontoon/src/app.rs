@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::back::budget::Budget;
-use crate::back::isolation::{Impossible, real};
-use crate::back::spares::WarmMemory;
+use crate::back::child::isolation::{Impossible, real};
+use crate::back::keep::kept_limit::Budget;
+use crate::back::keep::spares::WarmMemory;
 use crate::back::{Back, Hearers, Surroundings};
 use crate::config::isolation::Level;
 use crate::config::{Config, SMALLEST_BUDGET, Server, Source};

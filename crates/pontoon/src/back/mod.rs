@@ -4,34 +4,10 @@
 //! [`exchange`]; `children` starts what serves one, `pool` keeps what is kept, `spares` and `ahead` what waits
 //! to be used; `record` and `answer` see to the files; `link` moves the bytes.
 
-mod ahead;
-pub mod answer;
-pub mod budget;
-pub mod children;
-mod command;
-pub mod exchange;
-pub mod handshake;
-mod held;
-mod hidden;
-mod incoming;
-pub mod isolation;
-pub mod link;
-pub mod list_changes;
-pub mod listen;
-pub mod live;
-pub mod mailbox;
-mod mentions;
-pub mod parking;
-pub mod place;
-pub mod pool;
-mod pool_key;
-mod probe;
-mod questions;
-mod reader;
-mod record;
-pub mod spares;
-mod told;
-pub mod usage;
+pub mod call;
+pub mod child;
+pub mod conversation;
+pub mod keep;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -48,7 +24,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use told::Hearers;
+pub use child::told::Hearers;
 
 use crate::config::{Server, proxy_secrets};
 use crate::held_bytes::HeldBytes;
@@ -72,9 +48,9 @@ pub struct Surroundings {
     /// Makes the states of calls that wait.
     pub ids: Arc<Ids>,
     /// How many children may be kept in all.
-    pub budget: budget::Budget,
+    pub budget: keep::kept_limit::Budget,
     /// How much memory spares may take in all.
-    pub warm_memory: Arc<spares::WarmMemory>,
+    pub warm_memory: Arc<keep::spares::WarmMemory>,
     /// How many spares may start at once.
     pub spare_starts: Arc<Semaphore>,
     /// Children on their way out, and what they leave to their jobs.
@@ -109,18 +85,18 @@ pub struct Back {
     /// What is counted of this server.
     pub metrics: Arc<ServerMetrics>,
     /// Children that were started ahead.
-    pub spares: spares::Spares,
+    pub spares: keep::spares::Spares,
     /// Those of clients that wait until the server is known.
-    ahead: ahead::HeadStarts,
+    ahead: keep::head_start::HeadStarts,
     around: Surroundings,
-    walls: Arc<isolation::Walls>,
+    walls: Arc<child::isolation::Walls>,
     /// Those of a program that was found elsewhere later.
-    moved_walls: Mutex<Option<(PathBuf, Arc<isolation::Walls>)>>,
+    moved_walls: Mutex<Option<(PathBuf, Arc<child::isolation::Walls>)>>,
     environment: Vec<(OsString, OsString)>,
     /// Keeps what its children are told in confidence out of what they say last.
     hygiene: Arc<Hygiene>,
-    pool: Arc<pool::Pool>,
-    parking: parking::Parking,
+    pool: Arc<keep::kept::Pool>,
+    parking: keep::suspended::Parking,
     /// Children that live, of every kind.
     living: Arc<AtomicUsize>,
     /// Those of them that are on their way out.
@@ -130,7 +106,7 @@ pub struct Back {
     /// Calls that wait for a person, whoever asks them.
     waiting: Arc<Semaphore>,
     /// What its children say of their lists.
-    pub changed: Arc<list_changes::ListChanges>,
+    pub changed: Arc<conversation::list_changes::ListChanges>,
     /// Told when a child did not start, or ended in a call: perhaps the server is broken.
     pub doubted: Notify,
     /// Fires when the server is no longer served so: subscriptions end then, calls do not.
@@ -155,25 +131,25 @@ impl Back {
             environment,
             heals: Arc::new(HealLog::new(server.name.as_str())),
             metrics: around.metrics.server(server.name.as_str()),
-            spares: spares::Spares::new(
+            spares: keep::spares::Spares::new(
                 Arc::clone(&around.warm_memory),
                 Arc::clone(&around.spare_starts),
             ),
-            ahead: ahead::HeadStarts::default(),
-            walls: Arc::new(isolation::Walls::new(
+            ahead: keep::head_start::HeadStarts::default(),
+            walls: Arc::new(child::isolation::Walls::new(
                 &server,
                 around.spawner.support(),
                 &around.private,
             )),
             moved_walls: Mutex::default(),
-            pool: pool::Pool::new(Arc::clone(&server), around.budget.clone()),
-            parking: parking::Parking::new(Arc::clone(&around.ids), server.name.clone()),
+            pool: keep::kept::Pool::new(Arc::clone(&server), around.budget.clone()),
+            parking: keep::suspended::Parking::new(Arc::clone(&around.ids), server.name.clone()),
             server,
             around,
             living: Arc::default(),
             stopping: Arc::default(),
             ends_by_itself: Arc::default(),
-            waiting: Arc::new(Semaphore::new(parking::MAX_PARKED)),
+            waiting: Arc::new(Semaphore::new(keep::suspended::MAX_PARKED)),
             changed: Arc::default(),
             doubted: Notify::new(),
             stop: closing.child_token(),
@@ -199,12 +175,12 @@ impl Back {
     /// # Errors
     ///
     /// What this system cannot give.
-    pub fn check_isolation(&self) -> Result<(), isolation::Impossible> {
+    pub fn check_isolation(&self) -> Result<(), child::isolation::Impossible> {
         self.walls.check(&self.server, self.around.spawner.support())
     }
 
     /// What a child that runs this program is kept from.
-    fn walls_for(&self, program: &Path) -> Arc<isolation::Walls> {
+    fn walls_for(&self, program: &Path) -> Arc<child::isolation::Walls> {
         if self.server.program.as_deref() == Ok(program) {
             return Arc::clone(&self.walls);
         }
@@ -216,7 +192,7 @@ impl Back {
         }
         let server = Server { program: Ok(program.to_owned()), ..Server::clone(&self.server) };
         let (support, private) = (self.around.spawner.support(), &self.around.private);
-        let walls = Arc::new(isolation::Walls::new(&server, support, private));
+        let walls = Arc::new(child::isolation::Walls::new(&server, support, private));
         *moved = Some((program.to_owned(), Arc::clone(&walls)));
         walls
     }
@@ -227,7 +203,7 @@ impl Back {
     }
 
     /// Refuses a question that this client cannot be asked (H22).
-    fn refuse(&self, link: &link::Link, question: &Message, why: &str) {
+    fn refuse(&self, link: &conversation::link::Link, question: &Message, why: &str) {
         self.heals.note(Heal::H22);
         refuse(link, question, why);
     }
@@ -244,7 +220,7 @@ pub fn secrets_of(server: &Server) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Answers a question of the server's with an error.
-pub fn refuse(link: &link::Link, question: &Message, why: &str) {
+pub fn refuse(link: &conversation::link::Link, question: &Message, why: &str) {
     let id = String::from_utf8_lossy(question.raw(Slot::Id).unwrap_or(b"null")).into_owned();
     link.say(Bytes::from(ErrorObject::new(code::METHOD_NOT_FOUND, why).answer(&id)));
 }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::terminal::{Interruption, begin, fail, say, tell, with_spawner};
 use super::tools::{learn, tools, unknown};
 use crate::app::Single;
-use crate::back::children::{chain, own_info};
+use crate::back::child::launcher::{chain, own_info};
 use crate::call::{Call, Questions, Receipt, Reply};
 use crate::client::{Client, Key, Person};
 use crate::config::Options;

@@ -9,7 +9,7 @@ use super::ending;
 use super::reload::changes;
 use super::terminal::{begin, fail, learnt_with, source, tell, with_spawner};
 use crate::app::App;
-use crate::back::children::chain;
+use crate::back::child::launcher::chain;
 use crate::back::secrets_of;
 use crate::config::{Config, Mode, Options, Secret, proxy_secrets};
 use crate::observe::log::{self, Hygiene, Settings};

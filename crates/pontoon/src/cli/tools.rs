@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::terminal::{Interruption, begin, fail, say, with_spawner};
 use crate::app::Single;
-use crate::back::children::chain;
+use crate::back::child::launcher::chain;
 use crate::config::{Config, Options};
 use crate::session::catalog::{Catalog, Entry};
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::body::ResponseBody;
 use super::http::Site;
 use super::respond::{Answer, empty, json};
-use crate::back::live::Live;
+use crate::back::child::ready::Live;
 use crate::config::{Mode, note_on_people};
 use crate::observe::health::{self, Sight};
 use crate::observe::metrics;

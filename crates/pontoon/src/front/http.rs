@@ -33,7 +33,7 @@ use super::origin::Origins;
 use super::respond::{Answer, Why, empty, error, retry_after};
 use super::sse::{self, Streams};
 use super::streamable;
-use crate::back::budget::Budget;
+use crate::back::keep::kept_limit::Budget;
 use crate::client::Principal;
 use crate::held_bytes::{Full, HeldBytes, Hold, RETRY_SECONDS};
 use crate::jobs::{Links, Store};

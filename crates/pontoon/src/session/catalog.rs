@@ -20,7 +20,7 @@ use super::learn::{Learnt, learn};
 use super::relearn::Relearning;
 use super::turns::Turns;
 use crate::back::Back;
-use crate::back::children::now;
+use crate::back::child::launcher::now;
 use crate::client::Person;
 
 /// The pauses between tries grow up to this.

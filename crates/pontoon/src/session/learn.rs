@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 use super::catalog::{Catalog, Facts};
 use super::lists::{Trust, ask, learn_lists};
 use crate::back::Back;
-use crate::back::children::{HANDSHAKE, StartError, chain, now};
-use crate::back::handshake::HandshakeError;
-use crate::back::live::Live;
+use crate::back::child::launcher::{HANDSHAKE, StartError, chain, now};
+use crate::back::child::ready::Live;
+use crate::back::conversation::handshake::HandshakeError;
 use crate::client::Person;
 
 /// How long a child that runs may take to say whether it speaks an era.

@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::memory::Memory;
 use super::stream::Stream;
-use crate::back::children::{now, own_info};
-use crate::back::listen::MAX_URIS;
+use crate::back::call::listen::MAX_URIS;
+use crate::back::child::launcher::{now, own_info};
 use crate::call::{Feed, Questions};
 use crate::client::{Client, Key, Person, Principal};
 use crate::config::ServerName;

@@ -8,7 +8,7 @@ use pontoon_wire::{Era, Message, method};
 use super::Sessions;
 use super::catalog::{Catalog, Entry, Facts};
 use super::personal::{PersonName, outcome};
-use crate::back::listen::{Filter, end};
+use crate::back::call::listen::{Filter, end};
 use crate::call::{Call, plain_notification};
 use crate::client::Person;
 

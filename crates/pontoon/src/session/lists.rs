@@ -12,10 +12,10 @@ use serde_json::value::RawValue;
 
 use super::catalog::Facts;
 use super::learn::LearnError;
-use crate::back::children::{modern_request, now, own_request_with};
-use crate::back::link::Purpose;
-use crate::back::live::Live;
-use crate::back::mailbox::Heard;
+use crate::back::child::launcher::{modern_request, now, own_request_with};
+use crate::back::child::ready::Live;
+use crate::back::conversation::link::Purpose;
+use crate::back::conversation::mailbox::Heard;
 use crate::call::list_member;
 
 /// How many pages of a list are read: a server that never ends one is wrong.

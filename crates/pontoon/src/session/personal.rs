@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::catalog::{Catalog, Entry, LONGEST_PAUSE, MAX_AGE, State, UNHEARD};
 use super::learn::{LearnError, learn, learn_era};
 use super::relearn::Relearning;
-use crate::back::list_changes::Burst;
+use crate::back::conversation::list_changes::Burst;
 use crate::client::{Person, Principal};
 use crate::config::ServerName;
 

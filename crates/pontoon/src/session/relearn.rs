@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::back::list_changes::{Burst, SETTLE};
+use crate::back::conversation::list_changes::{Burst, SETTLE};
 
 /// The pauses of a server whose lists are ever the same grow up to this.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ impl Relearning {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::back::list_changes::ListChanges;
+    use crate::back::conversation::list_changes::ListChanges;
 
     fn once(at: Instant) -> Burst {
         Burst { began: at, last: at }

@@ -12,7 +12,7 @@ use pontoon_wire::Text;
 use pontoon_wire::framing::events::Replay;
 
 use super::memory::Memory;
-use crate::back::children::now;
+use crate::back::child::launcher::now;
 use crate::call::Outcome;
 use crate::outbox::{Next, Outbox};
 

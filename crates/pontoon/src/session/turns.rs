@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use super::catalog::{Entry, Facts, State, Wanted};
 use super::learn::{Findings, Learnt, PROBE};
-use crate::back::children::{chain, now};
+use crate::back::child::launcher::{chain, now};
 use crate::client::Person;
 
 /// How long a start counts among those at once. One that takes longer waits for something, and takes

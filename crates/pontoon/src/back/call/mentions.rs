@@ -20,7 +20,7 @@ struct Mention {
 }
 
 /// The answer, with the links in it said in words.
-pub(super) fn with_mentions(answer: Message) -> Message {
+pub(crate) fn with_mentions(answer: Message) -> Message {
     let links = unsaid(&answer);
     let Some(first) = links.first() else { return answer };
     let mut text = "Links given by this tool:".to_owned();

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The task of a link.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     shared: Arc<Shared>,
     output: ChildOutput,
     lines: Lines,
@@ -40,14 +40,14 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(shared: Arc<Shared>, output: ChildOutput, options: &LinkOptions) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, output: ChildOutput, options: &LinkOptions) -> Self {
         let lines = Lines::new(options.max_message);
         let doctor = LineDoctor::new(options.heal, options.max_message);
         let hold = options.held.hold(None);
         Self { shared, output, lines, doctor, has_wide_pipe: false, hold, full_since: None }
     }
 
-    pub(super) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let mut timer = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
         let mut is_armed = false;
         loop {

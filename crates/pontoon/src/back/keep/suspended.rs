@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::children::{Lease, now};
-use super::live::Live;
+use crate::back::child::launcher::{Lease, now};
+use crate::back::child::ready::Live;
 use crate::call::Call;
 use crate::client::{Key, Principal};
 use crate::config::ServerName;

@@ -7,19 +7,19 @@ use crate::client::Key;
 /// A child is opened in one era, so a conversation that changes its era needs another. What it was
 /// started with for one person it keeps, so it is never another's, whatever they call themselves.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct PoolKey {
-    pub(super) key: Key,
-    pub(super) era: Era,
+pub(crate) struct PoolKey {
+    pub(crate) key: Key,
+    pub(crate) era: Era,
     /// A hash of what was filled in for the person, where anything is.
-    pub(super) person: Option<[u8; 32]>,
+    pub(crate) person: Option<[u8; 32]>,
     /// What the child was told its client can answer, where clients that do not know of each other
     /// have one key: a legacy child hears it only once. A conversation keeps its child anyway.
-    pub(super) answers: Option<Answers>,
+    pub(crate) answers: Option<Answers>,
 }
 
 /// Which questions of a server a client can answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Answers {
+pub(crate) struct Answers {
     elicitation: bool,
     elicitation_by_url: bool,
     sampling: bool,
@@ -28,7 +28,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    pub(super) fn of(capabilities: &[u8]) -> Self {
+    pub(crate) fn of(capabilities: &[u8]) -> Self {
         let elicitation = json::find(capabilities, "elicitation");
         let sampling = json::find(capabilities, "sampling");
         let has = |capability: Option<&[u8]>, member| {
@@ -47,7 +47,7 @@ impl Answers {
 impl PoolKey {
     /// Whether it is one of the conversations a client may have so many of. Others of an address
     /// are one, with several children.
-    pub(super) fn is_conversation(&self) -> bool {
+    pub(crate) fn is_conversation(&self) -> bool {
         !matches!(self.key, Key::Address(_)) || self.person.is_some()
     }
 }

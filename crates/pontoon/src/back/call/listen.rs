@@ -10,11 +10,11 @@ use pontoon_wire::{Era, Message, Rewrite, Slot, era, json, method, quoted};
 
 use tokio_util::sync::CancellationToken;
 
-use super::Back;
-use super::children::Use;
-use super::link::Purpose;
-use super::live::Live;
-use super::mailbox::{Heard, Mailbox};
+use crate::back::Back;
+use crate::back::child::launcher::Use;
+use crate::back::child::ready::Live;
+use crate::back::conversation::link::Purpose;
+use crate::back::conversation::mailbox::{Heard, Mailbox};
 use crate::call::{Call, Reply};
 
 /// How many resources one subscription may name.
@@ -114,7 +114,7 @@ pub fn end(reply: Reply) {
 
 impl Back {
     /// Serves a subscription until the client leaves or the child ends.
-    pub(super) async fn take_listen(&self, call: Call, child_era: Era) {
+    pub(crate) async fn take_listen(&self, call: Call, child_era: Era) {
         let Call { cancel, clock, client, .. } = &call;
         match self.lease_unless(cancel, clock, Use::Listen, client, child_era).await {
             None => call.reply.forget(),

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use pontoon_supervise::Command;
 
-use super::children::StartError;
-use super::place::Place;
-use super::{Back, secrets_of};
+use super::launcher::StartError;
+use super::workspace::Place;
+use crate::back::{Back, secrets_of};
 use crate::client::Person;
 use crate::config::{SHORTEST_SECRET, Start, certificates, proxy_secrets};
 use crate::observe::log::Hygiene;
 
 impl Back {
     /// What is run for this person, and where.
-    pub(super) fn command(
+    pub(crate) fn command(
         &self,
         person: &Person,
         place: &Place,
@@ -64,7 +64,7 @@ impl Back {
 
     /// What keeps secrets out of a child's last words: those of the server, and what this person
     /// brings in headers.
-    pub(super) fn hygiene_for(&self, person: &Person) -> Arc<Hygiene> {
+    pub(crate) fn hygiene_for(&self, person: &Person) -> Arc<Hygiene> {
         let brought = self.server.headers_for_child().filter_map(|name| person.header(name));
         let brought: Vec<_> = brought.filter(|it| it.len() >= SHORTEST_SECRET).collect();
         if brought.is_empty() {

@@ -108,7 +108,7 @@ async fn initialize(
             Heard::Answer(answer) if answer.has(Slot::Error) => return Ok(Err(answer)),
             Heard::Answer(answer) => return Ok(Ok(answer)),
             Heard::Question(question) => {
-                super::refuse(link, &question, "the handshake is not over")
+                crate::back::refuse(link, &question, "the handshake is not over")
             }
             Heard::TimedOut(_) => return Err(HandshakeError::Silent),
             Heard::Gone | Heard::Unsent | Heard::Clogged | Heard::Ended | Heard::Lost(_) => {

@@ -13,12 +13,12 @@ use pontoon_wire::heal::Heal;
 use pontoon_wire::{Era, Message, Rewrite, Slot, era, method, quoted};
 use tokio_util::task::TaskTracker;
 
-use super::children::{modern_request, now, own_request, own_request_with, said};
-use super::link::{Asked, Link, Listening, Purpose};
-use super::mailbox::Heard;
-use super::place::{Place, Temporary};
-use super::questions::can_answer;
+use super::launcher::{modern_request, now, own_request, own_request_with, said};
 use super::usage::Usage;
+use super::workspace::{Place, Temporary};
+use crate::back::call::questions::can_answer;
+use crate::back::conversation::link::{Asked, Link, Listening, Purpose};
+use crate::back::conversation::mailbox::Heard;
 use crate::call::Feed;
 use crate::client::Client;
 use crate::jobs::{Held, Snapshot};
@@ -37,48 +37,48 @@ pub struct Live {
     /// What it answered to `initialize`, in the legacy era.
     pub hello: Option<Message>,
     /// Taken when the child is stopped.
-    pub(super) child: Option<Child>,
-    pub(super) pid: u32,
-    pub(super) heals: Arc<HealLog>,
-    pub(super) metrics: Arc<ServerMetrics>,
-    pub(super) hygiene: Arc<Hygiene>,
-    pub(super) stopping: Arc<AtomicUsize>,
-    pub(super) ends_by_itself: Arc<AtomicBool>,
+    pub(crate) child: Option<Child>,
+    pub(crate) pid: u32,
+    pub(crate) heals: Arc<HealLog>,
+    pub(crate) metrics: Arc<ServerMetrics>,
+    pub(crate) hygiene: Arc<Hygiene>,
+    pub(crate) stopping: Arc<AtomicUsize>,
+    pub(crate) ends_by_itself: Arc<AtomicBool>,
     /// Whether it is kept from files that it was not given.
-    pub(super) is_walled: bool,
+    pub(crate) is_walled: bool,
     /// How it was used.
     pub usage: Usage,
     /// Whether it was a spare, and so may have died before anyone looked.
-    pub(super) has_waited: bool,
+    pub(crate) has_waited: bool,
     /// Whether its client was told that it has ended.
-    pub(super) is_told: AtomicBool,
+    pub(crate) is_told: AtomicBool,
     /// Whether it was told to end because it answered nothing any more.
-    pub(super) is_ending: AtomicBool,
+    pub(crate) is_ending: AtomicBool,
     /// What lay in its job when it was ready.
-    pub(super) before: Option<Snapshot>,
+    pub(crate) before: Option<Snapshot>,
     /// Where its end is waited for.
-    pub(super) endings: TaskTracker,
+    pub(crate) endings: TaskTracker,
     /// Counts it among the living; taken when it is stopped.
-    pub(super) living: Option<Counted>,
+    pub(crate) living: Option<Counted>,
     /// Where it works; taken when it is stopped.
-    pub(super) place: Option<Place>,
+    pub(crate) place: Option<Place>,
     /// Its temporary files; taken when it is stopped.
-    pub(super) temporary: Option<Temporary>,
+    pub(crate) temporary: Option<Temporary>,
     /// The state that it keeps in memory for its conversation; taken when it is stopped.
-    pub(super) held: Option<Held>,
+    pub(crate) held: Option<Held>,
     /// Calls of this child that wait for a person.
-    pub(super) parked: AtomicUsize,
+    pub(crate) parked: AtomicUsize,
     /// Tells the catalogue when a list changes.
-    pub(super) _watching: Option<Listening>,
-    pub(super) complaints: Complaints,
+    pub(crate) _watching: Option<Listening>,
+    pub(crate) complaints: Complaints,
     /// What keeps the client's session hearing of changes.
-    pub(super) feeding: Mutex<Option<(Arc<Outbox>, Feeding)>>,
+    pub(crate) feeding: Mutex<Option<(Arc<Outbox>, Feeding)>>,
     /// The log level the child was last told.
-    pub(super) log_level: Mutex<Option<Bytes>>,
+    pub(crate) log_level: Mutex<Option<Bytes>>,
 }
 
 #[derive(Debug)]
-pub(super) enum Feeding {
+pub(crate) enum Feeding {
     Listener { _listening: Listening },
     Subscription { task: tokio::task::JoinHandle<()> },
 }
@@ -125,7 +125,7 @@ const REFUSALS: [&str; 5] =
     ["EACCES", "EPERM", "ermission denied", "not permitted", "PermissionError"];
 
 /// What a child complains of.
-pub(super) struct Words {
+pub(crate) struct Words {
     complaints: Complaints,
     hygiene: Arc<Hygiene>,
     is_walled: bool,
@@ -133,7 +133,7 @@ pub(super) struct Words {
 
 impl Words {
     /// The last of it, without what the child was told in confidence.
-    pub(super) fn last(&self) -> Vec<String> {
+    pub(crate) fn last(&self) -> Vec<String> {
         let lines = self.complaints.last_lines();
         let mut lines: Vec<_> =
             lines.iter().map(|line| self.hygiene.value("last_words", line)).collect();
@@ -151,10 +151,10 @@ const HINT: &str = "(its isolation keeps it from files that are not its own; if 
 
 /// Counts a child for as long as this is held.
 #[derive(Debug)]
-pub(super) struct Counted(Arc<AtomicUsize>);
+pub(crate) struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
-    pub(super) fn new(count: &Arc<AtomicUsize>) -> Self {
+    pub(crate) fn new(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(count))
     }
@@ -243,12 +243,12 @@ impl Live {
     }
 
     /// What it last complained of, without what it was told in confidence.
-    pub(super) fn last_words(&self) -> Vec<String> {
+    pub(crate) fn last_words(&self) -> Vec<String> {
         self.words().last()
     }
 
     /// What it complains of, also when it is gone.
-    pub(super) fn words(&self) -> Words {
+    pub(crate) fn words(&self) -> Words {
         Words {
             complaints: self.complaints.clone(),
             hygiene: Arc::clone(&self.hygiene),
@@ -257,7 +257,7 @@ impl Live {
     }
 
     /// How the child ended, if it does within this time.
-    pub(super) async fn exit_within(&self, patience: Duration) -> Option<String> {
+    pub(crate) async fn exit_within(&self, patience: Duration) -> Option<String> {
         let child = self.child.as_ref()?;
         let exit = tokio::time::timeout(patience, child.exited()).await.ok()?;
         Some(match child.has_outlived() {
@@ -278,18 +278,18 @@ impl Live {
         self.child.iter().for_each(|child| child.end_within(Ladder::default().after_terminate));
     }
 
-    pub(super) fn is_ending(&self) -> bool {
+    pub(crate) fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Acquire)
     }
 
     /// Says that a call of this child waits for a person until the guard is dropped.
-    pub(super) fn park(&self) -> Waits<'_> {
+    pub(crate) fn park(&self) -> Waits<'_> {
         self.parked.fetch_add(1, Ordering::AcqRel);
         Waits(self)
     }
 
     /// Whether a call can still be given to it.
-    pub(super) fn is_fit(&self) -> bool {
+    pub(crate) fn is_fit(&self) -> bool {
         !self.is_ending()
             && !self.link.is_gone()
             && self.child.as_ref().is_some_and(|child| child.try_exit().is_none())
@@ -301,7 +301,7 @@ impl Live {
     }
 
     /// Whether it answers a small question within this time.
-    pub(super) async fn is_responsive_within(&self, patience: Duration) -> bool {
+    pub(crate) async fn is_responsive_within(&self, patience: Duration) -> bool {
         let request = match self.era {
             Era::Legacy => Rewrite::new(own_request(method::PING)),
             Era::Modern => modern_request(own_request(method::DISCOVER)),
@@ -319,14 +319,14 @@ impl Live {
 
     /// Whether it had state that its client believes in and has not been told of its end. A server
     /// that ended by itself and in order had nothing more to keep.
-    pub(super) fn is_untold_loss(&self) -> bool {
+    pub(crate) fn is_untold_loss(&self) -> bool {
         let exit = self.child.as_ref().and_then(Child::try_exit);
         let is_orderly = exit.is_some_and(|exit| exit == Exit::Code(0)) && !self.is_ending();
         !is_orderly && self.usage.has_answered() && !self.is_told.swap(true, Ordering::AcqRel)
     }
 
     /// How it ended, in a few words.
-    pub(super) fn epitaph(&self) -> String {
+    pub(crate) fn epitaph(&self) -> String {
         if self.is_ending() {
             return "it answered nothing any more and was stopped".to_owned();
         }
@@ -345,19 +345,19 @@ impl Live {
     }
 
     /// What lies in its job now.
-    pub(super) async fn scan(&self) -> Option<Snapshot> {
+    pub(crate) async fn scan(&self) -> Option<Snapshot> {
         self.place.as_ref()?.scan().await
     }
 
     /// Makes it ready for the calls of this client.
-    pub(super) fn begin_for(&self, client: &Client) {
+    pub(crate) fn begin_for(&self, client: &Client) {
         if let Some(level) = client.log_level.as_ref().filter(|_| client.era() == Era::Legacy) {
             self.set_log_level(level);
         }
     }
 
     /// Lets another session of the same conversation hear what the last one heard.
-    pub(super) fn refeed(&self, client: &Client) {
+    pub(crate) fn refeed(&self, client: &Client) {
         let Some(feed) = &client.feed else { return };
         let is_fed = self.feeding.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same = is_fed.as_ref().is_some_and(|(to, _)| Arc::ptr_eq(to, &feed.outbox));
@@ -380,7 +380,7 @@ impl Live {
     }
 
     /// Whether it has a call that waits for a person, and `client` is one of several that share it.
-    pub(super) fn is_waiting(&self, client: &Client) -> bool {
+    pub(crate) fn is_waiting(&self, client: &Client) -> bool {
         client.key.is_shared() && self.parked.load(Ordering::Acquire) > 0
     }
 

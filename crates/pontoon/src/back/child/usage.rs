@@ -31,32 +31,32 @@ impl Usage {
     }
 
     /// Lets the child hold a place of the budget for as long as it is kept.
-    pub(super) fn keep(&self, place: Permit) {
+    pub(crate) fn keep(&self, place: Permit) {
         *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(place);
     }
 
     /// Gives the place back.
-    pub(super) fn give_back(&self) {
+    pub(crate) fn give_back(&self) {
         drop(self.place.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// A call begins.
-    pub(super) fn begin(&self) {
+    pub(crate) fn begin(&self) {
         self.taken.fetch_add(1, Ordering::Relaxed);
         self.in_flight.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Says that it has answered a call: from now on it may keep state that a client relies on.
-    pub(super) fn note_answer(&self) {
+    pub(crate) fn note_answer(&self) {
         self.has_answered.store(true, Ordering::Release);
     }
 
-    pub(super) fn has_answered(&self) -> bool {
+    pub(crate) fn has_answered(&self) -> bool {
         self.has_answered.load(Ordering::Acquire)
     }
 
     /// A call is over.
-    pub(super) fn end(&self, now: Instant) {
+    pub(crate) fn end(&self, now: Instant) {
         *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = now;
         self.in_flight.fetch_sub(1, Ordering::AcqRel);
     }

@@ -12,11 +12,11 @@ use pontoon_wire::{Era, Message, Rewrite, Slot, method};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::Back;
 use super::exchange::Exchange;
-use super::handshake::Opening;
-use super::live::Live;
 use super::questions::{NOT_OFFERED, Waiting, can_answer};
+use crate::back::Back;
+use crate::back::child::ready::Live;
+use crate::back::conversation::handshake::Opening;
 use crate::call::{CallError, Reply};
 
 /// How long a call of a legacy client waits for the client's own answer. One that comes later reaches
@@ -29,7 +29,7 @@ const SETTLE: Duration = Duration::from_secs(1);
 impl Back {
     /// Waits until a new child has asked what it asks at its start, where a client could answer that:
     /// what it says to a ping comes after it.
-    pub(super) async fn hear_first_questions(&self, live: &Live, opening: &Opening, client: Era) {
+    pub(crate) async fn hear_first_questions(&self, live: &Live, opening: &Opening, client: Era) {
         let Opening::Legacy { capabilities, .. } = opening else { return };
         if can_answer(capabilities, client, method::LIST_ROOTS) {
             self.let_settle(live).await;
@@ -47,7 +47,7 @@ impl Back {
 
 impl Exchange<'_> {
     /// Puts the questions that waited for this call to its client. `None` if the call ended with that.
-    pub(super) async fn ask_held(
+    pub(crate) async fn ask_held(
         &self,
         cancel: CancellationToken,
         reply: Reply,

@@ -13,14 +13,14 @@ use pontoon_wire::{Era, Message, Revision, Rewrite, era, quoted};
 use tracing::{Instrument, Span};
 use uuid::Uuid;
 
-use super::Back;
-use super::ahead::HeadStart;
-use super::handshake::{HandshakeError, Opening, shake_hands};
-use super::link::{Link, LinkOptions};
-use super::live::{Counted, Live, Waits};
-use super::place::{Place, Reserved, WHAT_TO_DO, blocking};
-use super::pool::{Slot, Using};
+use super::ready::{Counted, Live, Waits};
 use super::usage::Usage;
+use super::workspace::{Place, Reserved, WHAT_TO_DO, blocking};
+use crate::back::Back;
+use crate::back::conversation::handshake::{HandshakeError, Opening, shake_hands};
+use crate::back::conversation::link::{Link, LinkOptions};
+use crate::back::keep::head_start::HeadStart;
+use crate::back::keep::kept::{Slot, Using};
 use crate::call::CallError;
 use crate::client::{Client, Key, Person};
 use crate::clock::Clock;
@@ -73,14 +73,14 @@ pub enum Use {
 impl Use {
     /// Whether it is told that the state of its conversation was lost. Client libraries open subscriptions
     /// by themselves, and the word would be lost with them.
-    pub(super) fn hears_of_loss(self) -> bool {
+    pub(crate) fn hears_of_loss(self) -> bool {
         self != Self::Listen
     }
 }
 
 /// Who is there to be asked by a child.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Audience<'c> {
+pub(crate) enum Audience<'c> {
     /// The client whose call waits for it, with this clock.
     Client(&'c Clock),
     /// A client that is still to come.
@@ -89,7 +89,7 @@ pub(super) enum Audience<'c> {
 
 /// A process that was started, and to which nothing was said yet.
 #[derive(Debug)]
-pub(super) struct Unopened(pub(super) Live);
+pub(crate) struct Unopened(pub(crate) Live);
 
 /// A child for one call.
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl std::ops::Deref for Lease {
 impl Lease {
     /// Says that its call waits for a person until the guard is dropped. Meanwhile the child gets no
     /// other client's calls: what it says could not be told apart.
-    pub(super) fn park(&self) -> Waits<'_> {
+    pub(crate) fn park(&self) -> Waits<'_> {
         match self {
             Self::Kept(using) => using.park(),
             Self::Own(live) => live.park(),
@@ -165,7 +165,7 @@ impl Back {
     }
 
     /// Refuses another child while too many old ones will not end.
-    pub(super) fn check_stopping(&self) -> Result<(), CallError> {
+    pub(crate) fn check_stopping(&self) -> Result<(), CallError> {
         let limit = self.around.max_stopping;
         if self.stopping.load(Ordering::Acquire) < limit {
             return Ok(());
@@ -176,7 +176,7 @@ impl Back {
     }
 
     /// Starts a child that will be kept for this client, and lets its session hear what it says.
-    pub(super) async fn start_kept(
+    pub(crate) async fn start_kept(
         &self,
         opening: &Opening,
         client: &Client,
@@ -270,7 +270,7 @@ impl Back {
 
     /// Makes a child ready for the calls of this client. The time it may run counts from now: what a
     /// spare has waited is not its client's.
-    pub(super) fn begin(&self, live: &Live, client: &Client) {
+    pub(crate) fn begin(&self, live: &Live, client: &Client) {
         live.begin_for(client);
         if let (Some(life), Some(child)) = (self.server.isolation.run_time, &live.child) {
             child.limit_life(life);
@@ -278,7 +278,7 @@ impl Back {
     }
 
     /// Starts a child and opens it, ready for calls.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         &self,
         opening: &Opening,
         client: &Client,
@@ -295,7 +295,7 @@ impl Back {
     }
 
     /// Counts a start that began then.
-    pub(super) fn counted(
+    pub(crate) fn counted(
         &self,
         started: Result<Live, StartError>,
         began: Instant,
@@ -310,7 +310,7 @@ impl Back {
     }
 
     /// Starts a process with what this person brings. Nothing is said to it yet.
-    pub(super) async fn spawn(
+    pub(crate) async fn spawn(
         &self,
         person: &Person,
         place: Place,
@@ -373,7 +373,7 @@ impl Back {
     }
 
     /// Opens a process that was started, so that it is ready for calls.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         &self,
         Unopened(mut live): Unopened,
         opening: &Opening,
@@ -410,7 +410,7 @@ impl Back {
     }
 
     /// Lets the catalogue hear when the child says that one of its lists changed.
-    pub(super) fn watch_lists(&self, live: &mut Live) {
+    pub(crate) fn watch_lists(&self, live: &mut Live) {
         let changed = Arc::clone(&self.changed);
         live._watching = Some(live.link.listen(Box::new(move |note| {
             if note.method().ends_with("/list_changed") {
@@ -452,7 +452,7 @@ impl Back {
     }
 }
 
-pub(super) async fn failed_handshake(live: &Live, error: HandshakeError) -> StartError {
+pub(crate) async fn failed_handshake(live: &Live, error: HandshakeError) -> StartError {
     let how = match error {
         HandshakeError::Gone => {
             let exit = live.exit_within(Duration::from_secs(1)).await;
@@ -464,7 +464,7 @@ pub(super) async fn failed_handshake(live: &Live, error: HandshakeError) -> Star
 }
 
 /// How a child is opened for this client.
-pub(super) fn opening_for(client: &Client, child_era: Era) -> Opening {
+pub(crate) fn opening_for(client: &Client, child_era: Era) -> Opening {
     match child_era {
         Era::Modern => Opening::Modern,
         Era::Legacy => Opening::Legacy {
@@ -483,7 +483,7 @@ pub(super) fn opening_for(client: &Client, child_era: Era) -> Opening {
 }
 
 /// The client of a child that is started for nobody in particular.
-pub(super) fn nobody(opening: &Opening) -> Client {
+pub(crate) fn nobody(opening: &Opening) -> Client {
     let (revision, capabilities) = match opening {
         Opening::Legacy { revision, capabilities, .. } => (*revision, capabilities.clone()),
         Opening::Modern => (Revision::NEWEST_MODERN, Bytes::from_static(b"{}")),
@@ -511,7 +511,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-pub(super) fn said(complaints: &[String]) -> String {
+pub(crate) fn said(complaints: &[String]) -> String {
     match complaints {
         [] => String::new(),
         lines => format!("; its last words: {}", lines.join(" | ")),

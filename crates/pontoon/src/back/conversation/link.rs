@@ -29,7 +29,7 @@ const MAX_OTHER_BYTES: usize = 1024 * 1024;
 
 /// A call that was cancelled may still be at work in the server for a while. So long nothing that
 /// the server says can be taken for another call's, on a child that several clients share.
-pub(super) const GHOST: Duration = Duration::from_secs(10);
+pub(crate) const GHOST: Duration = Duration::from_secs(10);
 
 /// How a link behaves.
 #[derive(Debug, Clone)]
@@ -56,37 +56,37 @@ pub struct Link {
 }
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     inner: Mutex<Inner>,
     /// Tells the task that there is something to write, an earlier deadline, or nothing more to say.
-    pub(super) wake: Notify,
-    pub(super) gone: CancellationToken,
-    pub(super) one_client: bool,
-    pub(super) heals: Arc<HealLog>,
+    pub(crate) wake: Notify,
+    pub(crate) gone: CancellationToken,
+    pub(crate) one_client: bool,
+    pub(crate) heals: Arc<HealLog>,
 }
 
-pub(super) struct Inner {
-    pub(super) peer: Peer<Waiting>,
-    pub(super) outgoing: VecDeque<Bytes>,
+pub(crate) struct Inner {
+    pub(crate) peer: Peer<Waiting>,
+    pub(crate) outgoing: VecDeque<Bytes>,
     outgoing_bytes: usize,
     /// How many bytes the pipe has taken.
     written: u64,
     /// Until when a cancelled call may still be at work.
-    pub(super) ghost_until: Option<Instant>,
-    pub(super) input: Option<Arc<ChildInput>>,
-    pub(super) listeners: Vec<(u64, Listener)>,
+    pub(crate) ghost_until: Option<Instant>,
+    pub(crate) input: Option<Arc<ChildInput>>,
+    pub(crate) listeners: Vec<(u64, Listener)>,
     next_listener: u64,
-    pub(super) asker: Option<Asker>,
+    pub(crate) asker: Option<Asker>,
     /// Who will be asked with the next call, if anybody: capabilities and era.
-    pub(super) audience: Option<(Bytes, Era)>,
+    pub(crate) audience: Option<(Bytes, Era)>,
     /// Questions for then.
-    pub(super) held: Vec<Message>,
+    pub(crate) held: Vec<Message>,
     /// Whether a call was ever made.
-    pub(super) has_served: bool,
+    pub(crate) has_served: bool,
     /// When the task will look at the deadlines next.
-    pub(super) armed: Option<Instant>,
-    pub(super) lists_changed: bool,
-    pub(super) is_gone: bool,
+    pub(crate) armed: Option<Instant>,
+    pub(crate) lists_changed: bool,
+    pub(crate) is_gone: bool,
 }
 
 /// Hears what belongs to no request.
@@ -97,8 +97,8 @@ pub type Asker = Box<dyn Fn(&Message) -> bool + Send>;
 
 /// Who waits for an answer.
 #[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) mailbox: Arc<Mailbox>,
+pub(crate) struct Waiting {
+    pub(crate) mailbox: Arc<Mailbox>,
     purpose: Purpose,
     /// How many bytes go to the server before the request.
     begins_at: u64,
@@ -365,7 +365,7 @@ impl Drop for Listening {
 }
 
 impl Shared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -384,7 +384,7 @@ impl Shared {
 impl Inner {
     /// The mailbox of the only open call, or of the newest when they are all one client's. What
     /// could also be about a call that waits or was cancelled belongs to nobody.
-    pub(super) fn only_call(&mut self, one_client: bool) -> Option<Arc<Mailbox>> {
+    pub(crate) fn only_call(&mut self, one_client: bool) -> Option<Arc<Mailbox>> {
         let is_haunted = self.ghost_until.is_some_and(|until| until > Instant::now());
         let mut only: Option<Arc<Mailbox>> = None;
         for (_, waiting) in self.peer.all_waiting() {
@@ -400,7 +400,7 @@ impl Inner {
     }
 
     /// Tells everyone who waits that the server is gone, or that it was before it could read them.
-    pub(super) fn abandon(&mut self) {
+    pub(crate) fn abandon(&mut self) {
         for waiting in self.peer.close() {
             let is_unsent = waiting.begins_at >= self.written;
             waiting.mailbox.push(if is_unsent { Heard::Unsent } else { Heard::Gone });
@@ -409,7 +409,7 @@ impl Inner {
 
     /// A message of the server cannot be taken. Whose answer it was cannot be known: all who wait hear
     /// that it may be lost, and the child is replaced.
-    pub(super) fn lose(&mut self, why: &str) {
+    pub(crate) fn lose(&mut self, why: &str) {
         for waiting in self.peer.close() {
             waiting.mailbox.push(Heard::Lost(why.to_owned()));
         }
@@ -417,14 +417,14 @@ impl Inner {
     }
 
     /// Queues something that is no call, unless the server reads nothing.
-    pub(super) fn say(&mut self, message: Text) {
+    pub(crate) fn say(&mut self, message: Text) {
         if self.outgoing_bytes <= MAX_OTHER_BYTES {
             self.peer.say(message);
         }
     }
 
     /// Writes until everything is written or the pipe is full.
-    pub(super) fn write(&mut self) {
+    pub(crate) fn write(&mut self) {
         while let Some(text) = self.peer.poll_write() {
             self.outgoing_bytes += text.len() + 1;
             self.outgoing.extend(text.pieces().iter().cloned());

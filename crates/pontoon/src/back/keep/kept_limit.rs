@@ -8,8 +8,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::children::now;
-use super::pool::Pool;
+use super::kept::Pool;
+use crate::back::child::launcher::now;
 use crate::client::Principal;
 use crate::permits::{Permit, Permits};
 
@@ -32,14 +32,14 @@ impl Budget {
     }
 
     /// Counts a server's children among those that may have to go.
-    pub(super) fn include(&self, pool: &Arc<Pool>) {
+    pub(crate) fn include(&self, pool: &Arc<Pool>) {
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         pools.retain(|pool| pool.strong_count() > 0);
         pools.push(Arc::downgrade(pool));
     }
 
     /// A place for one more child of this client, made by letting go of an idle one if need be.
-    pub(super) fn take(&self, client: &Principal) -> Option<Permit> {
+    pub(crate) fn take(&self, client: &Principal) -> Option<Permit> {
         let take = || self.places.try_take(client, now());
         if let Some(place) = take() {
             return Some(place);

@@ -3,7 +3,7 @@
 //! The log, `/health` with the key, and `pontoon call` at a terminal have the paths; a client has no use for
 //! them, and they tell of users, folders and versions.
 
-use super::Back;
+use crate::back::Back;
 use crate::config::ProgramError;
 
 /// Who hears of failures.
@@ -25,7 +25,7 @@ impl Back {
     }
 
     /// What happened, as it may be told.
-    pub(super) fn told(&self, what: &str) -> String {
+    pub(crate) fn told(&self, what: &str) -> String {
         match self.around.hearers {
             Hearers::Operator => what.to_owned(),
             Hearers::Clients => {

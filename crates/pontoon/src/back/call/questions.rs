@@ -14,12 +14,12 @@ use pontoon_wire::{Era, Message, Rewrite, Slot, Text, era, json, method};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-use super::Back;
-use super::children::now;
 use super::exchange::{Exchange, Step};
-use super::link::{Asked, Purpose};
-use super::mailbox::{Heard, Mailbox};
-use super::parking::PATIENCE;
+use crate::back::Back;
+use crate::back::child::launcher::now;
+use crate::back::conversation::link::{Asked, Purpose};
+use crate::back::conversation::mailbox::{Heard, Mailbox};
+use crate::back::keep::suspended::PATIENCE;
 use crate::call::{Call, CallError, Reply};
 use crate::clock::Stage;
 use crate::observe::metrics::Limit;
@@ -30,7 +30,7 @@ const GATHER: Duration = Duration::from_millis(10);
 /// How many questions are put together at the most.
 const MAX_GATHERED: usize = 16;
 
-pub(super) const NOT_OFFERED: &str = "the client did not offer to answer this";
+pub(crate) const NOT_OFFERED: &str = "the client did not offer to answer this";
 
 /// How often a modern server may ask again before it answers a legacy client.
 const MAX_ROUNDS: usize = 32;
@@ -38,7 +38,7 @@ const MAX_ROUNDS: usize = 32;
 const TOO_MANY: &str = "too many questions wait for an answer";
 
 /// A call that waits for a legacy client to answer. So many may wait and no more.
-pub(super) struct Waiting {
+pub(crate) struct Waiting {
     _place: OwnedSemaphorePermit,
     /// The questions that are open.
     questions: usize,
@@ -46,7 +46,7 @@ pub(super) struct Waiting {
 
 impl Waiting {
     /// A place among those who wait, if one is free.
-    pub(super) fn begin(back: &Back) -> Option<Self> {
+    pub(crate) fn begin(back: &Back) -> Option<Self> {
         match Arc::clone(&back.waiting).try_acquire_owned() {
             Ok(place) => Some(Self { _place: place, questions: 0 }),
             Err(_) => {
@@ -58,7 +58,7 @@ impl Waiting {
 }
 
 impl Exchange<'_> {
-    pub(super) async fn handle_question(
+    pub(crate) async fn handle_question(
         &self,
         question: Message,
         asked: &mut Asked,
@@ -112,7 +112,7 @@ impl Exchange<'_> {
 
     /// Goes on after a legacy client has answered a question: the child hears the answer once the
     /// call may work again.
-    pub(super) async fn resume(
+    pub(crate) async fn resume(
         &self,
         answer: Text,
         asked: &mut Asked,
@@ -135,7 +135,7 @@ impl Exchange<'_> {
     }
 
     /// Whether the client offered to answer this.
-    pub(super) fn can_answer(&self, question: &Message) -> bool {
+    pub(crate) fn can_answer(&self, question: &Message) -> bool {
         can_answer(&self.client.capabilities, self.client.era(), &question.method())
     }
 
@@ -183,7 +183,7 @@ impl Exchange<'_> {
 
     /// Gives a modern client these questions as its answer, until it has sent its request again with
     /// all the responses. Gives the way home of that; `None` if it never came.
-    pub(super) async fn ask_until_answered(
+    pub(crate) async fn ask_until_answered(
         &self,
         questions: Vec<Message>,
         mut reply: Reply,
@@ -268,7 +268,7 @@ impl Exchange<'_> {
         true
     }
 
-    pub(super) fn must_ask_legacy_client(&self, answer: &Message) -> bool {
+    pub(crate) fn must_ask_legacy_client(&self, answer: &Message) -> bool {
         self.client.era() == Era::Legacy
             && self.lease.era == Era::Modern
             && answer.raw(Slot::ResultType) == Some(b"\"input_required\"")
@@ -276,7 +276,7 @@ impl Exchange<'_> {
 
     /// Puts a modern child's questions to a legacy client, and sends the request again with what it
     /// answers, until the child has a result.
-    pub(super) async fn ask_legacy_client(
+    pub(crate) async fn ask_legacy_client(
         self,
         request: &Rewrite,
         answer: Message,
@@ -381,13 +381,13 @@ impl Exchange<'_> {
 }
 
 /// Nobody answered a question in time.
-pub(super) fn nobody_answered() -> ErrorObject {
+pub(crate) fn nobody_answered() -> ErrorObject {
     let text = format!("nobody answered the server's question within {} s", PATIENCE.as_secs());
     ErrorObject::new(code::TIMED_OUT, text)
 }
 
 /// Whether a client with these capabilities offered to answer questions of this kind.
-pub(super) fn can_answer(capabilities: &[u8], era: Era, method: &str) -> bool {
+pub(crate) fn can_answer(capabilities: &[u8], era: Era, method: &str) -> bool {
     let capability = match method {
         method::ELICIT => "elicitation",
         method::SAMPLE => "sampling",

@@ -9,13 +9,13 @@ use pontoon_wire::{Message, Slot, method};
 
 use super::link::{Inner, RELEASE_STREAM, Shared};
 use super::mailbox::Heard;
-use super::questions::can_answer;
+use crate::back::call::questions::can_answer;
 
 /// At most this many questions wait for the next call.
 const MAX_HELD: usize = 16;
 
 impl Shared {
-    pub(super) fn handle(&self, inner: &mut Inner, message: Message) {
+    pub(crate) fn handle(&self, inner: &mut Inner, message: Message) {
         if !inner.held.is_empty() && message.method() == method::CANCELLED {
             // The server has stopped waiting.
             let id = message.raw(Slot::RequestId);
@@ -52,7 +52,7 @@ impl Shared {
     }
 
     /// A question that belongs to no call goes to the client's session, if it has one.
-    pub(super) fn handle_loose_question(&self, inner: &mut Inner, question: &Message) {
+    pub(crate) fn handle_loose_question(&self, inner: &mut Inner, question: &Message) {
         match &inner.asker {
             Some(asker) if asker(question) => {}
             Some(_) => self.refuse(inner, question),
@@ -61,7 +61,7 @@ impl Shared {
     }
 
     /// A question waits for the next call, if it can only be for the client that makes it.
-    pub(super) fn hold_or_refuse(&self, inner: &mut Inner, question: &Message) {
+    pub(crate) fn hold_or_refuse(&self, inner: &mut Inner, question: &Message) {
         let is_theirs = self.one_client || !inner.has_served;
         let can_answer = inner
             .audience
@@ -109,7 +109,7 @@ impl Inner {
     /// Something of the server could not be read. If only one request is open and it names its id, it was
     /// the answer: the one who waits need not wait for the deadline. No other text can name the id: the
     /// first one is a random number.
-    pub(super) fn lose_answer_in(&mut self, noise: &[u8]) {
+    pub(crate) fn lose_answer_in(&mut self, noise: &[u8]) {
         let mut waiting = self.peer.all_waiting().map(|(id, _)| id);
         let (Some(id), None) = (waiting.next(), waiting.next()) else { return };
         drop(waiting);

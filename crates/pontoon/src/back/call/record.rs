@@ -13,11 +13,11 @@ use bytes::Bytes;
 use pontoon_wire::{Message, Rewrite, Slot, Text};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::Back;
 use super::answer::{self, Offer};
-use super::children::Lease;
 use super::mentions::with_mentions;
-use super::place::{OwnJob, Place, blocking};
+use crate::back::Back;
+use crate::back::child::launcher::Lease;
+use crate::back::child::workspace::{OwnJob, Place, blocking};
 use crate::call::{CallError, Receipt};
 use crate::client::Client;
 use crate::config::{Files, Mode};
@@ -36,7 +36,7 @@ enum Site {
 
 /// The record of one call, until its end.
 #[derive(Debug)]
-pub(super) struct Record<'b> {
+pub(crate) struct Record<'b> {
     back: &'b Back,
     site: Site,
     request: Message,
@@ -58,7 +58,7 @@ struct State {
 
 impl Back {
     /// Begins the record of a tool call on this child.
-    pub(super) async fn begin_record(
+    pub(crate) async fn begin_record(
         &self,
         lease: &Lease,
         request: &Message,
@@ -122,7 +122,7 @@ impl Record<'_> {
     }
 
     /// Where the call is recorded, if it has a job.
-    pub(super) fn receipt(&self) -> Option<Receipt> {
+    pub(crate) fn receipt(&self) -> Option<Receipt> {
         self.job().map(|job| Receipt { job: job.id(), files: Vec::new() })
     }
 
@@ -138,7 +138,7 @@ impl Record<'_> {
     }
 
     /// Finds what the call made, and names it in the answer.
-    pub(super) async fn complete(
+    pub(crate) async fn complete(
         &self,
         answer: Message,
         before: Option<&Snapshot>,
@@ -285,12 +285,12 @@ impl Record<'_> {
     }
 
     /// Writes that the call was answered like this.
-    pub(super) fn completed(&self, answer: &Message, made: Vec<Made>) {
+    pub(crate) fn completed(&self, answer: &Message, made: Vec<Made>) {
         self.end(Some(answer), None, made);
     }
 
     /// Writes nothing: the call was never made, and is tried again.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.state().slot = None;
         // Its child is dead, and what it was to work in is nobody's.
         if let Site::Job(own) = &self.site {
@@ -299,12 +299,12 @@ impl Record<'_> {
     }
 
     /// Writes why the call failed.
-    pub(super) fn failed(&self, why: &str) {
+    pub(crate) fn failed(&self, why: &str) {
         self.end(None, Some(why.to_owned()), Vec::new());
     }
 
     /// Writes why the call failed, and takes what it left away: there is no room for half of it.
-    pub(super) fn abandoned(&self, why: &str) {
+    pub(crate) fn abandoned(&self, why: &str) {
         let job = self.state().job.take();
         match (&self.site, job) {
             // Its child is still at work there, so it goes after that.

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use tracing::Instrument;
 
-use super::Back;
-use super::children::{Audience, Unopened, chain, now};
-use super::handshake::Opening;
-use super::live::Live;
-use super::place::{Place, Spot};
+use crate::back::Back;
+use crate::back::child::launcher::{Audience, Unopened, chain, now};
+use crate::back::child::ready::Live;
+use crate::back::child::workspace::{Place, Spot};
+use crate::back::conversation::handshake::Opening;
 use crate::client::{Client, Key, Person};
 use crate::clock::Clock;
 use crate::config::Mode;
@@ -33,7 +33,7 @@ const QUIET: Duration = Duration::from_secs(5);
 
 /// The head starts of one server.
 #[derive(Debug, Default)]
-pub(super) struct HeadStarts {
+pub(crate) struct HeadStarts {
     table: Mutex<Table>,
 }
 
@@ -49,7 +49,7 @@ struct Table {
 
 /// A child that waits until its server is known.
 #[derive(Debug)]
-pub(super) struct HeadStart {
+pub(crate) struct HeadStart {
     unopened: Unopened,
     /// The directory it works in, as it was when it started.
     spot: Option<Spot>,
@@ -64,7 +64,7 @@ pub(super) struct HeadStart {
 
 impl HeadStart {
     /// Where it works.
-    pub(super) fn place(&self) -> Option<Place> {
+    pub(crate) fn place(&self) -> Option<Place> {
         self.unopened.0.place.clone()
     }
 
@@ -226,12 +226,12 @@ impl Back {
     }
 
     /// Lets go of those that no client came for.
-    pub(super) fn sweep_ahead(&self) {
+    pub(crate) fn sweep_ahead(&self) {
         self.count_unused(&self.ahead.take_old(now()));
     }
 
     /// Lets go of all of them, for good.
-    pub(super) fn end_ahead(&self) {
+    pub(crate) fn end_ahead(&self) {
         self.count_unused(&self.ahead.take_all());
     }
 
@@ -241,7 +241,7 @@ impl Back {
     }
 
     /// A child that was started ahead for such a client, and that still is where it should work.
-    pub(super) async fn take_ahead(&self, client: &Client) -> Option<HeadStart> {
+    pub(crate) async fn take_ahead(&self, client: &Client) -> Option<HeadStart> {
         if self.ahead.is_empty() {
             return None;
         }
@@ -255,7 +255,7 @@ impl Back {
     }
 
     /// The same, opened for that client.
-    pub(super) async fn open_ahead(
+    pub(crate) async fn open_ahead(
         &self,
         found: Option<HeadStart>,
         opening: &Opening,

@@ -7,7 +7,7 @@ use std::ops::Range;
 use pontoon_wire::{Message, Rewrite, Slot, json, string_value};
 
 /// The answer to `tools/list` without these tools.
-pub(super) fn without(answer: Message, disabled: &[String]) -> Message {
+pub(crate) fn without(answer: Message, disabled: &[String]) -> Message {
     let Some(result) = answer.raw(Slot::Result) else { return answer };
     let Some(tools) = json::find(result, "tools").filter(|raw| raw.first() == Some(&b'[')) else {
         return answer;

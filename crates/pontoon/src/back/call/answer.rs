@@ -96,7 +96,7 @@ pub fn with_files(
 }
 
 /// A name as the text of a Markdown link.
-pub(super) fn label(name: &str) -> String {
+pub(crate) fn label(name: &str) -> String {
     name.replace('\\', "\\\\").replace('[', "\\[").replace(']', "\\]")
 }
 

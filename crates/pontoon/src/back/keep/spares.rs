@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use pontoon_wire::{Era, Revision};
 use tokio::sync::{Notify, Semaphore};
 
-use super::Back;
-use super::children::{Audience, chain, now, own_info};
-use super::handshake::Opening;
-use super::live::Live;
+use crate::back::Back;
+use crate::back::child::launcher::{Audience, chain, now, own_info};
+use crate::back::child::ready::Live;
+use crate::back::conversation::handshake::Opening;
 use crate::config::Warm;
 
 /// A class nobody asked for in this time gets no more spares.
@@ -344,7 +344,7 @@ fn class_of(opening: &Opening) -> Option<Opening> {
 
 impl Back {
     /// A spare for a call that opens its child like this, if one is ready.
-    pub(super) fn take_spare(&self, opening: &Opening) -> Option<Live> {
+    pub(crate) fn take_spare(&self, opening: &Opening) -> Option<Live> {
         if self.server.warm == Warm::Fixed(0) {
             return None;
         }
@@ -425,13 +425,14 @@ impl Back {
     /// Starts a child that is ready to be used at once.
     async fn start_warm(&self, opening: &Opening) -> Result<Live, String> {
         let place = self.own_place().await.map_err(|error| chain(&error))?;
-        let client = super::children::nobody(opening);
+        let client = crate::back::child::launcher::nobody(opening);
         let mut live = self
             .start(opening, &client, place, Audience::Later)
             .await
             .map_err(|error| chain(&error))?;
         // A modern child says nothing by itself: one question shows that it is up.
-        match live.era == Era::Legacy || live.is_responsive_within(super::children::HANDSHAKE).await
+        match live.era == Era::Legacy
+            || live.is_responsive_within(crate::back::child::launcher::HANDSHAKE).await
         {
             true => {
                 // By now it has started: what it wrote meanwhile was made by no call.

@@ -11,14 +11,14 @@ use pontoon_wire::error::{ErrorObject, code};
 use pontoon_wire::{Era, Message, Revision, Rewrite, Slot, era, json, method};
 use tokio_util::sync::CancellationToken;
 
-use super::Back;
-use super::children::{Lease, Use, now};
-use super::hidden;
-use super::link::{Asked, Purpose};
-use super::mailbox::Heard;
-use super::parking::Found;
+use super::disabled_tools;
 use super::questions::{Waiting, nobody_answered};
 use super::record::Record;
+use crate::back::Back;
+use crate::back::child::launcher::{Lease, Use, now};
+use crate::back::conversation::link::{Asked, Purpose};
+use crate::back::conversation::mailbox::Heard;
+use crate::back::keep::suspended::Found;
 use crate::call::{Call, CallError, Receipt, Reply};
 use crate::client::Client;
 use crate::clock::{Clock, Stage};
@@ -211,19 +211,19 @@ fn unknown_state() -> ErrorObject {
 }
 
 /// A call, and the child it was given to.
-pub(super) struct Exchange<'b> {
-    pub(super) back: &'b Back,
-    pub(super) lease: Lease,
-    pub(super) request: Message,
-    pub(super) client: Arc<Client>,
-    pub(super) clock: Clock,
+pub(crate) struct Exchange<'b> {
+    pub(crate) back: &'b Back,
+    pub(crate) lease: Lease,
+    pub(crate) request: Message,
+    pub(crate) client: Arc<Client>,
+    pub(crate) clock: Clock,
     /// The record of a tool call.
-    pub(super) record: Option<Box<Record<'b>>>,
+    pub(crate) record: Option<Box<Record<'b>>>,
 }
 
 /// Where an exchange stands after something was heard.
 #[allow(clippy::large_enum_variant, reason = "made and taken apart at once, never kept")]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Go on listening, with the same or a new way home.
     GoOn(CancellationToken, Reply),
     /// It is over.
@@ -330,18 +330,18 @@ impl Exchange<'_> {
         }
     }
 
-    pub(super) fn ask(&self, request: Rewrite) -> Asked {
+    pub(crate) fn ask(&self, request: Rewrite) -> Asked {
         self.clock.enter(Stage::Answering);
         self.lease.link.ask(request, Some(self.clock.deadline()), Purpose::Call)
     }
 
     /// The call's time is over before the server could work on it.
-    pub(super) fn too_late(&self) -> CallError {
+    pub(crate) fn too_late(&self) -> CallError {
         self.clock.timed_out(self.back.server.name.as_str())
     }
 
     /// Fails the call, and says so in its record, which its client is told of.
-    pub(super) fn fail(&self, reply: Reply, error: CallError) {
+    pub(crate) fn fail(&self, reply: Reply, error: CallError) {
         if let Some(record) = &self.record {
             record.failed(&error.to_string());
         }
@@ -371,10 +371,10 @@ impl Exchange<'_> {
     }
 
     /// The answer goes home, in the words of the client's era; what the call made is named in it.
-    pub(super) async fn answer(mut self, reply: Reply, answer: Message) {
+    pub(crate) async fn answer(mut self, reply: Reply, answer: Message) {
         let disabled = &self.back.server.disabled_tools;
         let answer = match self.request.method() == method::LIST_TOOLS && !disabled.is_empty() {
-            true => hidden::without(answer, disabled),
+            true => disabled_tools::without(answer, disabled),
             false => answer,
         };
         match self.record.take() {
@@ -452,7 +452,7 @@ impl Exchange<'_> {
     }
 
     /// A modern client hears log lines only if it asked for them, and none below its level.
-    pub(super) fn log(&self, reply: &Reply, line: Message) {
+    pub(crate) fn log(&self, reply: &Reply, line: Message) {
         let is_wanted = match (self.client.era(), &self.client.log_level) {
             (Era::Legacy, _) => true,
             (Era::Modern, None) => false,
@@ -468,7 +468,7 @@ impl Exchange<'_> {
     }
 
     /// The server said something that could not be read, and it may have been this call's answer.
-    pub(super) fn lost(&self, why: &str) -> CallError {
+    pub(crate) fn lost(&self, why: &str) -> CallError {
         tracing::warn!(server = %self.back.server.name, pid = self.lease.id(), why, "an answer was lost");
         self.back.around.metrics.refused(Limit::Message);
         CallError::ServerFailed(format!(
@@ -477,14 +477,14 @@ impl Exchange<'_> {
         ))
     }
 
-    pub(super) fn clogged(&self) -> CallError {
+    pub(crate) fn clogged(&self) -> CallError {
         self.back.around.metrics.refused(Limit::Unread);
         tracing::warn!(server = %self.back.server.name, pid = self.lease.id(), "a child does not read");
         let what = format!("the server `{}` does not read its input", self.back.server.name);
         CallError::Busy { what, retry_after_seconds: 5 }
     }
 
-    pub(super) async fn time_out(&self, reply: Reply, said: Option<String>) {
+    pub(crate) async fn time_out(&self, reply: Reply, said: Option<String>) {
         let mut error = self.too_late();
         if let (CallError::TimedOut { note, .. }, Some(said)) = (&mut error, said) {
             *note += &format!("; it had said: {said}");
@@ -498,7 +498,7 @@ impl Exchange<'_> {
         }
     }
 
-    pub(super) async fn mourn(&self, reply: Reply) {
+    pub(crate) async fn mourn(&self, reply: Reply) {
         // With this the client knows, and its next call may begin anew. Nothing else need tell it meanwhile.
         self.lease.is_told.store(true, Ordering::Release);
         let how = self.lease.obituary().await;

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use pontoon_wire::Era;
 use tokio::sync::Notify;
 
-use super::Back;
-use super::budget::Budget;
-use super::children::{Lease, Use, now, opening_for};
-use super::live::{Live, Waits};
-use super::pool_key::{Answers, PoolKey};
+use super::kept_key::{Answers, PoolKey};
+use super::kept_limit::Budget;
+use crate::back::Back;
+use crate::back::child::launcher::{Lease, Use, now, opening_for};
+use crate::back::child::ready::{Live, Waits};
 use crate::call::CallError;
 use crate::client::{Client, Key, Principal};
 use crate::clock::{Clock, Stage};
@@ -83,7 +83,7 @@ pub struct Using {
 impl Using {
     /// Says that its call waits for a person until the guard is dropped. Others may want a child of
     /// their own meanwhile.
-    pub(super) fn park(&self) -> Waits<'_> {
+    pub(crate) fn park(&self) -> Waits<'_> {
         let waits = self.live.park();
         self.slot.0.freed.notify_waiters();
         waits
@@ -91,7 +91,7 @@ impl Using {
 
     /// Ends the child if it answers nothing any more. Calls that come meanwhile wait for what is
     /// found: one that hangs gets none of them.
-    pub(super) async fn end_if_it_hangs(&self) {
+    pub(crate) async fn end_if_it_hangs(&self) {
         let _others_wait = self.slot.0.children.lock().await;
         if !self.live.is_responsive().await {
             self.live.end();
@@ -179,7 +179,7 @@ impl Pool {
 
     /// Takes back the places of children that have ended by themselves: of these only the news is
     /// kept, for their clients.
-    pub(super) fn reclaim(&self) {
+    pub(crate) fn reclaim(&self) {
         for slot in self.lock().values() {
             // One that is in use just now is looked at by whoever uses it.
             let Ok(children) = slot.children.try_lock() else { continue };
@@ -193,13 +193,13 @@ impl Pool {
     }
 
     /// Since when such an owner has left alone what was left alone longest; `None` if all is in use.
-    pub(super) fn idle_since(&self, may_go: impl Fn(&Principal) -> bool) -> Option<Instant> {
+    pub(crate) fn idle_since(&self, may_go: impl Fn(&Principal) -> bool) -> Option<Instant> {
         let slots = self.lock();
         oldest_idle(&slots, |_, owner| may_go(owner)).map(|(_, slot)| slot.last_used())
     }
 
     /// Lets go of that. False if it is in use by now. `is_told`: its client is to hear of it.
-    pub(super) fn evict_oldest(&self, may_go: impl Fn(&Principal) -> bool, is_told: bool) -> bool {
+    pub(crate) fn evict_oldest(&self, may_go: impl Fn(&Principal) -> bool, is_told: bool) -> bool {
         // Held until it is noted, so that no call of its client comes between.
         let mut slots = self.lock();
         let Some((key, has_state)) = self.evict(&mut slots, |_, owner| may_go(owner)) else {
@@ -265,7 +265,7 @@ struct Wanted<'c> {
 
 impl Back {
     /// A kept child for this client, started if need be.
-    pub(super) async fn lease_kept(
+    pub(crate) async fn lease_kept(
         &self,
         wanted_for: Use,
         client: &Client,
@@ -398,7 +398,7 @@ impl Back {
     }
 
     /// What a client hears of the process that kept its state, which has ended like this.
-    pub(super) fn state_lost(&self, how: &str) -> CallError {
+    pub(crate) fn state_lost(&self, how: &str) -> CallError {
         tracing::warn!(server = %self.server.name, how, "a kept child ended; its client is told");
         let how = self.told(how);
         CallError::StateLost(format!(
@@ -556,7 +556,7 @@ impl Slot {
     }
 
     /// Remembers a loss for the next call.
-    pub(super) fn lose(&self, how: String) {
+    pub(crate) fn lose(&self, how: String) {
         *self.lost() = Some(how);
     }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use pontoon_wire::Revision;
 
-use super::Back;
-use super::children::{StartError, Unopened, chain, failed_handshake, now, own_info};
-use super::handshake::{HandshakeError, shake_hands};
-use super::live::Live;
+use super::launcher::{StartError, Unopened, chain, failed_handshake, now, own_info};
+use super::ready::Live;
+use crate::back::Back;
+use crate::back::conversation::handshake::{HandshakeError, shake_hands};
 use crate::client::Person;
 
 impl Back {

@@ -10,15 +10,15 @@ use pontoon_supervise::User;
 use rustix::process::{getegid, geteuid};
 use tokio_util::task::TaskTracker;
 
-use super::children::chain;
-use super::{Back, Surroundings};
+use super::launcher::chain;
+use crate::back::{Back, Surroundings};
 use crate::call::CallError;
 use crate::client::{Client, Key, Person};
 use crate::jobs::{Bounds, Held, Job, JobError, Scratch, SessionSpace, Snapshot};
 use crate::observe::metrics::Limit;
 
 /// What a client hears, who cannot mend the jobs directory and may not know where it is.
-pub(super) const WHAT_TO_DO: &str = "whoever runs the bridge finds in `/health` what to do";
+pub(crate) const WHAT_TO_DO: &str = "whoever runs the bridge finds in `/health` what to do";
 
 /// Where a child works.
 #[derive(Debug, Clone)]
@@ -94,18 +94,18 @@ impl Drop for Temporary {
 
 /// State that is held for a process that is still to start. It is let go of where that may wait for the disk.
 #[derive(Debug)]
-pub(super) struct Reserved {
+pub(crate) struct Reserved {
     held: Option<Held>,
     endings: TaskTracker,
 }
 
 impl Reserved {
-    pub(super) fn new(held: Option<Held>, endings: &TaskTracker) -> Self {
+    pub(crate) fn new(held: Option<Held>, endings: &TaskTracker) -> Self {
         Self { held, endings: endings.clone() }
     }
 
     /// The state, for the process that has started.
-    pub(super) fn take(mut self) -> Option<Held> {
+    pub(crate) fn take(mut self) -> Option<Held> {
         self.held.take()
     }
 }
@@ -122,14 +122,14 @@ impl Drop for Reserved {
 /// Which directory a place was when it was looked at: it may be removed, and made again, behind a process that
 /// works there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Spot {
+pub(crate) struct Spot {
     device: u64,
     inode: u64,
 }
 
 impl Place {
     /// Which directory it is now; `None` if there is none.
-    pub(super) async fn spot(&self) -> Option<Spot> {
+    pub(crate) async fn spot(&self) -> Option<Spot> {
         let directory = self.directory().to_owned();
         let looked = tokio::task::spawn_blocking(move || std::fs::metadata(directory));
         let there = looked.await.ok()?.ok()?;
@@ -173,7 +173,7 @@ impl Place {
 
     /// Sees to it that a child that runs as `user`, or as we do, owns the place and its temporary
     /// files.
-    pub(super) async fn hand_over(
+    pub(crate) async fn hand_over(
         &self,
         user: Option<User>,
         temporary: &Temporary,
@@ -202,7 +202,7 @@ impl Place {
 
 impl Back {
     /// A place for a child of this client.
-    pub(super) async fn place_for(&self, client: &Client) -> Result<Place, CallError> {
+    pub(crate) async fn place_for(&self, client: &Client) -> Result<Place, CallError> {
         let place = match self.keeps_files_of(&client.key) {
             true => self.space_of(&client.key, &client.person).await.map(Place::Space),
             false => self.own_place().await,
@@ -211,12 +211,12 @@ impl Back {
     }
 
     /// Whether a conversation finds its files again.
-    pub(super) fn keeps_files_of(&self, key: &Key) -> bool {
+    pub(crate) fn keeps_files_of(&self, key: &Key) -> bool {
         self.server.has_sessions() && key.can_return()
     }
 
     /// Where a conversation of this person keeps its files.
-    pub(super) async fn space_of(
+    pub(crate) async fn space_of(
         &self,
         key: &Key,
         person: &Person,
@@ -231,7 +231,7 @@ impl Back {
     }
 
     /// A place for a child that belongs to nobody yet.
-    pub(super) async fn own_place(&self) -> Result<Place, JobError> {
+    pub(crate) async fn own_place(&self) -> Result<Place, JobError> {
         let (store, endings) = (self.around.store.clone(), self.around.endings.clone());
         // Made whole on that thread, so that it goes again if nobody waits for it any more.
         let made = blocking(move || {
@@ -244,7 +244,7 @@ impl Back {
 
 impl Surroundings {
     /// A folder for the temporary files of a child.
-    pub(super) async fn new_temporary(&self) -> std::io::Result<Temporary> {
+    pub(crate) async fn new_temporary(&self) -> std::io::Result<Temporary> {
         let (store, endings) = (self.store.clone(), self.endings.clone());
         let made = tokio::task::spawn_blocking(move || {
             let scratch = store.new_scratch()?;
@@ -255,18 +255,18 @@ impl Surroundings {
     }
 
     /// A new job.
-    pub(super) async fn new_job(&self) -> Result<Arc<Job>, JobError> {
+    pub(crate) async fn new_job(&self) -> Result<Arc<Job>, JobError> {
         let store = self.store.clone();
         blocking(move || store.new_job()).await.map(Arc::new)
     }
 
     /// What a client hears when its call has no place to work in.
-    pub(super) fn no_place(&self, error: &JobError) -> CallError {
+    pub(crate) fn no_place(&self, error: &JobError) -> CallError {
         self.tell(error, "so the call was not made")
     }
 
     /// What a client hears when what its call made cannot be kept.
-    pub(super) fn not_kept(&self, error: &JobError) -> CallError {
+    pub(crate) fn not_kept(&self, error: &JobError) -> CallError {
         self.tell(error, "so the files of this call cannot be fetched; the call itself was made")
     }
 
@@ -289,7 +289,7 @@ impl Surroundings {
     }
 
     /// Whether a place is gone, and another can be had.
-    pub(super) async fn is_gone(&self, directory: PathBuf) -> Result<bool, CallError> {
+    pub(crate) async fn is_gone(&self, directory: PathBuf) -> Result<bool, CallError> {
         let store = self.store.clone();
         let looked = tokio::task::spawn_blocking(move || match directory.exists() {
             true => Ok(false),
@@ -310,7 +310,7 @@ impl Surroundings {
 }
 
 /// Does what blocks on the disk, on a thread that may.
-pub(super) async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, JobError> + Send + 'static,
 ) -> Result<T, JobError> {
     let done = tokio::task::spawn_blocking(work).await;
