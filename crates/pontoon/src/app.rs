@@ -17,9 +17,12 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::back::child::isolation::{Impossible, real};
-use crate::back::keep::kept_limit::Budget;
+use crate::back::child::machine::Machine;
+use crate::back::child::told::Hearers;
+use crate::back::keep::KeepLimits;
 use crate::back::keep::spares::WarmMemory;
-use crate::back::{Back, Hearers, Surroundings};
+use crate::back::keep::table::KeptTable;
+use crate::back::{Back, Surroundings};
 use crate::config::isolation::Level;
 use crate::config::{Config, SMALLEST_BUDGET, Server, Source};
 use crate::front::auth::Auth;
@@ -133,7 +136,7 @@ impl App {
         let store = open_store(config, &config.jobs_dir)?;
         let ids = shared_ids(config, &store);
         let around = surroundings(config, store, ids, spawner.clone(), Arc::clone(&metrics))?;
-        let recovered = around.store.recover();
+        let recovered = around.machine.store.recover();
         if recovered > 0 {
             tracing::warn!(jobs = recovered, "closed the jobs of a bridge that ended early");
         }
@@ -151,14 +154,14 @@ impl App {
             sessions: Arc::new(Sessions::new(
                 entries,
                 admission,
-                Arc::clone(&around.held),
-                Arc::clone(&around.ids),
+                Arc::clone(&around.machine.held),
+                Arc::clone(&around.keep.ids),
                 config.ways_to_say_who(),
             )),
             streams: Default::default(),
             guard: Guard::new(&config.listen, &config.allowed_hosts, &config.allowed_origins),
             max_body: config.max_body,
-            held: Arc::clone(&around.held),
+            held: Arc::clone(&around.machine.held),
             started: Instant::now(),
             spawner,
             metrics,
@@ -172,11 +175,11 @@ impl App {
                     .map(|secret| Verifier { secret, max_age: config.owui_jwt_max_age }),
             ),
             origins: Origins::new(&config.base_url),
-            store: around.store.clone(),
+            store: around.machine.store.clone(),
             looking: Arc::default(),
             min_free_disk: config.min_free_disk,
             links: Arc::clone(&around.links),
-            budget: around.budget.clone(),
+            kept: Arc::clone(&around.keep.table),
             traces: Default::default(),
             leaving: CancellationToken::new(),
             proxied: TaskTracker::new(),
@@ -264,7 +267,7 @@ impl App {
         let Site { leaving, proxied, sessions, streams, .. } = &*self.site;
         leaving.cancel();
         // Before a proxy tries another replica: that one waits for us then.
-        self.around.store.leave();
+        self.around.machine.store.leave();
         sessions.end_feeds();
         streams.end();
         proxied.close();
@@ -280,7 +283,7 @@ impl App {
         self.keepers.spawn(until(stop, async move {
             if let Some(catalog) = entry.ready().await {
                 let era = catalog.child_era(pontoon_wire::Era::Modern);
-                Arc::clone(&entry.back).keep_spares(era).await;
+                entry.back.keep_spares(era).await;
             }
         }));
     }
@@ -306,11 +309,11 @@ impl App {
                     }
                     _ = records.tick() => around.writer.catch_up(),
                     _ = heartbeat.tick() => {
-                        let store = around.store.clone();
+                        let store = around.machine.store.clone();
                         drop(tokio::task::spawn_blocking(move || store.heartbeat()).await);
                     }
                     _ = collect.tick() => {
-                        let (store, metrics) = (around.store.clone(), Arc::clone(&around.metrics));
+                        let (store, metrics) = (around.machine.store.clone(), Arc::clone(&around.machine.metrics));
                         // A long pass must not hold up the heartbeat.
                         tokio::task::spawn_blocking(move || collect_garbage(&store, &metrics));
                     }
@@ -321,7 +324,7 @@ impl App {
 
     /// What is counted, for whoever reads the configuration again.
     pub fn metrics(&self) -> Arc<Metrics> {
-        Arc::clone(&self.around.metrics)
+        Arc::clone(&self.around.machine.metrics)
     }
 }
 
@@ -350,26 +353,32 @@ fn surroundings(
     metrics: Arc<Metrics>,
 ) -> Result<Surroundings, StartError> {
     let secret = config.link_secret.as_ref().map(|secret| secret.expose());
-    Ok(Surroundings {
+    let machine = Machine {
         spawner,
-        ids: Arc::new(ids),
         private: private_places(config, store.path(), store.scratch_place()),
         store,
-        writer: Writer::start().map_err(StartError::Thread)?,
-        links: Arc::new(Links::new(&config.base_url, secret, config.file_expiry)),
-        budget: Budget::new(config.max_total_processes),
-        warm_memory: WarmMemory::new(config.warm_memory),
-        spare_starts: Arc::new(Semaphore::new(2 * start_limit())),
         metrics,
         endings: TaskTracker::new(),
         // Each call leaves a child that takes its time to end, and on a busy machine longer.
         max_stopping: (2 * config.max_concurrent).max(64),
         max_message: config.max_message,
         held: HeldBytes::new(memory_budget(config)),
-        queue_wait: config.queue_wait,
         base_url: config.base_url.as_str().into(),
-        file_expiry: config.file_expiry,
         hearers: Hearers::Clients,
+    };
+    let keep = KeepLimits {
+        table: KeptTable::new(config.max_total_processes),
+        warm_memory: WarmMemory::new(config.warm_memory),
+        spare_starts: Arc::new(Semaphore::new(2 * start_limit())),
+        queue_wait: config.queue_wait,
+        ids: Arc::new(ids),
+    };
+    Ok(Surroundings {
+        machine,
+        keep,
+        writer: Writer::start().map_err(StartError::Thread)?,
+        links: Arc::new(Links::new(&config.base_url, secret, config.file_expiry)),
+        file_expiry: config.file_expiry,
     })
 }
 
@@ -422,8 +431,8 @@ fn private_places(config: &Config, jobs_dir: &Path, scratch: Option<&Path>) -> A
 
 /// Waits until the last children have left their last words to their jobs.
 async fn settle(around: &Surroundings) {
-    around.endings.close();
-    drop(tokio::time::timeout(LAST, around.endings.wait()).await);
+    around.machine.endings.close();
+    drop(tokio::time::timeout(LAST, around.machine.endings.wait()).await);
     drop(tokio::time::timeout(LAST, around.writer.flush()).await);
 }
 

@@ -8,6 +8,11 @@ use std::time::{Duration, Instant};
 
 use crate::call::CallError;
 
+/// The time as the runtime sees it, so that a test can stop it.
+pub fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
 /// What a call waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
@@ -77,7 +82,7 @@ impl Clock {
 
     /// Says what the call waits for from now on.
     pub fn enter(&self, stage: Stage) {
-        self.lock().enter(stage, Instant::now());
+        self.lock().enter(stage, now());
     }
 
     /// Says where the words of the process are that starts for it.
@@ -87,7 +92,7 @@ impl Clock {
 
     /// Begins anew, after a person has answered a question: how long that took is not the call's.
     pub fn restart(&self) {
-        self.restart_at(Instant::now());
+        self.restart_at(now());
     }
 
     /// Goes on as the clock of `other`, the request by which a person's answers came.
@@ -109,7 +114,7 @@ impl Clock {
 
     /// What a client hears whose time is over.
     pub fn timed_out(&self, server: &str) -> CallError {
-        let (seconds, note) = (self.timeout.as_secs(), self.note(Instant::now()));
+        let (seconds, note) = (self.timeout.as_secs(), self.note(now()));
         CallError::TimedOut { server: server.to_owned(), seconds, note }
     }
 

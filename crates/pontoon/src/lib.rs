@@ -21,6 +21,7 @@ pub mod app;
 pub mod call;
 pub mod client;
 pub mod clock;
+pub mod errors;
 pub mod held_bytes;
 pub mod ids;
 pub mod mac;

@@ -11,7 +11,7 @@ impl App {
     pub(super) fn reload(&self, config: &Config) {
         let before = self.site.sessions.entries();
         if has_users(config)
-            && let Err(error) = self.around.store.admit_other_users()
+            && let Err(error) = self.around.machine.store.admit_other_users()
         {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
@@ -54,6 +54,6 @@ impl App {
             entry.back.drain();
         }
         tracing::info!(?added, ?changed, ?removed, "configuration taken over");
-        self.around.metrics.reloaded(true);
+        self.around.machine.metrics.reloaded(true);
     }
 }

@@ -8,7 +8,8 @@ use pontoon_supervise::{Ladder, Spawner};
 use tokio_util::sync::CancellationToken;
 
 use super::{StartError, entry, open_store, settle, surroundings};
-use crate::back::{Hearers, Surroundings};
+use crate::back::Surroundings;
+use crate::back::child::told::Hearers;
 use crate::config::{Config, Files, Server};
 use crate::ids::Ids;
 use crate::session::catalog::Entry;
@@ -41,8 +42,8 @@ impl Single {
         let store = open_store(config, &scratch)?;
         // No client comes back with an id.
         let ids = Ids::new(uuid::Uuid::new_v4().as_bytes(), "", SystemTime::now());
-        let around = surroundings(config, store, ids, spawner.clone(), Arc::default())?;
-        let around = Surroundings { hearers: Hearers::Operator, ..around };
+        let mut around = surroundings(config, store, ids, spawner.clone(), Arc::default())?;
+        around.machine.hearers = Hearers::Operator;
         let stop = CancellationToken::new();
         let entry = entry(&server, &around, config.state_dir.as_deref(), &stop);
         Ok(Some(Self { entry, around, scratch }))
@@ -56,7 +57,7 @@ impl Single {
     /// Stops the server's children, and leaves nothing behind.
     pub async fn close(self) {
         self.entry.back.drain();
-        self.around.spawner.stop_all(&Ladder::default()).await;
+        self.around.machine.spawner.stop_all(&Ladder::default()).await;
         settle(&self.around).await;
     }
 }

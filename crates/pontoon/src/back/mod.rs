@@ -1,78 +1,52 @@
 //! The right side: calls become bytes to servers.
 //!
-//! A [`Back`] is one server of the configuration with the children that serve it. It takes calls by
-//! [`exchange`]; `children` starts what serves one, `pool` keeps what is kept, `spares` and `ahead` what waits
-//! to be used; `record` and `answer` see to the files; `link` moves the bytes.
+//! A [`Back`] is one server of the configuration. The rooms, each of which may name those behind it and none before:
+//! `call` takes one call to its answer, `keep` says which child it gets, `child` starts that, `conversation` moves
+//! the frames. A back stands between `call` and `keep`.
 
 pub mod call;
 pub mod child;
 pub mod conversation;
 pub mod keep;
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use pontoon_supervise::Spawner;
-use pontoon_wire::error::{ErrorObject, code};
-use pontoon_wire::heal::Heal;
-use pontoon_wire::{Message, Slot};
+use pontoon_wire::Era;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-pub use child::told::Hearers;
-
-use crate::config::{Server, proxy_secrets};
-use crate::held_bytes::HeldBytes;
-use crate::ids::Ids;
-use crate::jobs::{Links, Store, Writer};
+use self::child::isolation::Impossible;
+use self::child::launcher::{Launcher, StartError};
+use self::child::machine::Machine;
+use self::child::ready::ReadyChild;
+use self::conversation::list_changes::ListChanges;
+use self::keep::kept_child::KeptChild;
+use self::keep::suspended::MAX_SUSPENDED;
+use self::keep::{Keep, KeepLimits};
+use crate::client::{Client, Key, Person};
+use crate::config::Server;
+use crate::jobs::{Links, Writer};
 use crate::observe::heals::HealLog;
-use crate::observe::log::Hygiene;
-use crate::observe::metrics::{Metrics, ServerMetrics};
+use crate::observe::metrics::ServerMetrics;
+
+/// How long is waited for clients that are about to be served.
+const QUIET: Duration = Duration::from_secs(5);
 
 /// What the backs of all servers share.
 #[derive(Debug, Clone)]
 pub struct Surroundings {
-    /// Starts every child.
-    pub spawner: Spawner,
-    /// Where jobs and workspaces are.
-    pub store: Store,
+    /// What children run on.
+    pub machine: Machine,
+    /// What is kept, and how much of it may be.
+    pub keep: KeepLimits,
     /// Writes the records of jobs.
     pub writer: Writer,
     /// The addresses of files.
     pub links: Arc<Links>,
-    /// Makes the states of calls that wait.
-    pub ids: Arc<Ids>,
-    /// How many children may be kept in all.
-    pub budget: keep::kept_limit::Budget,
-    /// How much memory spares may take in all.
-    pub warm_memory: Arc<keep::spares::WarmMemory>,
-    /// How many spares may start at once.
-    pub spare_starts: Arc<Semaphore>,
-    /// Children on their way out, and what they leave to their jobs.
-    pub endings: TaskTracker,
-    /// What is counted.
-    pub metrics: Arc<Metrics>,
-    /// So many children of a server may still be on their way out when another is started.
-    pub max_stopping: usize,
-    /// The largest message of a server.
-    pub max_message: usize,
-    /// The bytes that are held for clients.
-    pub held: Arc<HeldBytes>,
-    /// How long a call may wait for its turn.
-    pub queue_wait: Duration,
-    /// What links to files begin with.
-    pub base_url: Arc<str>,
     /// How long files are kept.
     pub file_expiry: Duration,
-    /// Who hears of failures.
-    pub hearers: Hearers,
-    /// What is our own: jobs, state, logs and the configuration, by their real paths.
-    pub private: Arc<[PathBuf]>,
 }
 
 /// One server, and the children that serve it.
@@ -84,79 +58,36 @@ pub struct Back {
     pub heals: Arc<HealLog>,
     /// What is counted of this server.
     pub metrics: Arc<ServerMetrics>,
-    /// Children that were started ahead.
-    pub spares: keep::spares::Spares,
-    /// Those of clients that wait until the server is known.
-    ahead: keep::head_start::HeadStarts,
-    around: Surroundings,
-    walls: Arc<child::isolation::Walls>,
-    /// Those of a program that was found elsewhere later.
-    moved_walls: Mutex<Option<(PathBuf, Arc<child::isolation::Walls>)>>,
-    environment: Vec<(OsString, OsString)>,
-    /// Keeps what its children are told in confidence out of what they say last.
-    hygiene: Arc<Hygiene>,
-    pool: Arc<keep::kept::Pool>,
-    parking: keep::suspended::Parking,
-    /// Children that live, of every kind.
-    living: Arc<AtomicUsize>,
-    /// Those of them that are on their way out.
-    stopping: Arc<AtomicUsize>,
-    /// Whether a child has ever ended when its input did.
-    ends_by_itself: Arc<AtomicBool>,
-    /// Calls that wait for a person, whoever asks them.
-    waiting: Arc<Semaphore>,
-    /// What its children say of their lists.
-    pub changed: Arc<conversation::list_changes::ListChanges>,
-    /// Told when a child did not start, or ended in a call: perhaps the server is broken.
-    pub doubted: Notify,
     /// Fires when the server is no longer served so: subscriptions end then, calls do not.
     pub stop: CancellationToken,
     /// Fires when the bridge stops: calls that wait for a person end then.
     closing: CancellationToken,
+    launcher: Arc<Launcher>,
+    keep: Keep,
+    around: Surroundings,
+    /// The places for calls that wait for a person.
+    waiting: Arc<Semaphore>,
     running: AtomicUsize,
     /// Told when a call ends.
     call_ended: Notify,
-    /// Whether a child of this server was asked for a sign of life and gave none.
-    ignores_pings: AtomicBool,
 }
 
 impl Back {
     /// The back of `server`, with no child yet. `closing` fires when the bridge stops.
     pub fn new(server: Arc<Server>, around: Surroundings, closing: CancellationToken) -> Self {
-        let environment: Vec<_> = std::env::vars_os().collect();
-        let proxies = proxy_secrets(&environment);
-        let secrets = secrets_of(&server).chain(proxies.iter().map(String::as_bytes));
+        let launcher = Arc::new(Launcher::new(Arc::clone(&server), around.machine.clone()));
         Self {
-            hygiene: Arc::new(Hygiene::new(secrets)),
-            environment,
-            heals: Arc::new(HealLog::new(server.name.as_str())),
-            metrics: around.metrics.server(server.name.as_str()),
-            spares: keep::spares::Spares::new(
-                Arc::clone(&around.warm_memory),
-                Arc::clone(&around.spare_starts),
-            ),
-            ahead: keep::head_start::HeadStarts::default(),
-            walls: Arc::new(child::isolation::Walls::new(
-                &server,
-                around.spawner.support(),
-                &around.private,
-            )),
-            moved_walls: Mutex::default(),
-            pool: keep::kept::Pool::new(Arc::clone(&server), around.budget.clone()),
-            parking: keep::suspended::Parking::new(Arc::clone(&around.ids), server.name.clone()),
+            heals: Arc::clone(&launcher.heals),
+            metrics: Arc::clone(&launcher.metrics),
+            keep: Keep::new(Arc::clone(&launcher), &around.keep),
+            launcher,
             server,
             around,
-            living: Arc::default(),
-            stopping: Arc::default(),
-            ends_by_itself: Arc::default(),
-            waiting: Arc::new(Semaphore::new(keep::suspended::MAX_PARKED)),
-            changed: Arc::default(),
-            doubted: Notify::new(),
+            waiting: Arc::new(Semaphore::new(MAX_SUSPENDED)),
             stop: closing.child_token(),
             closing,
             running: AtomicUsize::new(0),
             call_ended: Notify::new(),
-            ignores_pings: AtomicBool::new(false),
         }
     }
 
@@ -167,7 +98,12 @@ impl Back {
 
     /// How many children live, of every kind.
     pub fn living(&self) -> usize {
-        self.living.load(Ordering::Relaxed)
+        self.launcher.living()
+    }
+
+    /// How many spares are ready.
+    pub fn spares(&self) -> usize {
+        self.keep.spares.ready()
     }
 
     /// Whether its children can be kept apart as its configuration asks.
@@ -175,52 +111,112 @@ impl Back {
     /// # Errors
     ///
     /// What this system cannot give.
-    pub fn check_isolation(&self) -> Result<(), child::isolation::Impossible> {
-        self.walls.check(&self.server, self.around.spawner.support())
-    }
-
-    /// What a child that runs this program is kept from.
-    fn walls_for(&self, program: &Path) -> Arc<child::isolation::Walls> {
-        if self.server.program.as_deref() == Ok(program) {
-            return Arc::clone(&self.walls);
-        }
-        let mut moved = self.moved_walls.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, walls)) = &*moved
-            && known == program
-        {
-            return Arc::clone(walls);
-        }
-        let server = Server { program: Ok(program.to_owned()), ..Server::clone(&self.server) };
-        let (support, private) = (self.around.spawner.support(), &self.around.private);
-        let walls = Arc::new(child::isolation::Walls::new(&server, support, private));
-        *moved = Some((program.to_owned(), Arc::clone(&walls)));
-        walls
+    pub fn check_isolation(&self) -> Result<(), Impossible> {
+        self.launcher.check_isolation()
     }
 
     /// The isolation of its children, in a word.
     pub fn isolation(&self) -> &'static str {
-        self.walls.reached(self.around.spawner.support())
+        self.launcher.isolation()
     }
 
-    /// Refuses a question that this client cannot be asked (H22).
-    fn refuse(&self, link: &conversation::link::Link, question: &Message, why: &str) {
-        self.heals.note(Heal::H22);
-        refuse(link, question, why);
+    /// What its children say of their lists.
+    pub fn changed(&self) -> &Arc<ListChanges> {
+        &self.launcher.changed
     }
-}
 
-/// What the configuration tells the children of this server in confidence: what it takes from
-/// variables, and variables it sets whose names say so.
-pub fn secrets_of(server: &Server) -> impl Iterator<Item = &[u8]> {
-    let named = server.env.iter().filter(|(name, _)| Hygiene::is_secret(name));
-    let named = named.flat_map(|(_, value)| value.texts());
-    let values = server.env.iter().map(|(_, value)| value);
-    let taken = server.args.iter().chain(values).flat_map(|template| template.variables());
-    named.chain(taken).map(str::as_bytes)
-}
+    /// Waits until a child did not start, or ended in a call: perhaps the server is broken. Cancel safe: what
+    /// happened while nothing waited is heard by the next.
+    pub async fn doubted(&self) {
+        self.launcher.doubted.notified().await;
+    }
 
-/// Answers a question of the server's with an error.
-pub fn refuse(link: &conversation::link::Link, question: &Message, why: &str) {
-    let id = String::from_utf8_lossy(question.raw(Slot::Id).unwrap_or(b"null")).into_owned();
-    link.say(Bytes::from(ErrorObject::new(code::METHOD_NOT_FOUND, why).answer(&id)));
+    /// Why the server did not start, as it may be told.
+    pub fn told_of_start(&self, why: &str) -> String {
+        self.launcher.told_of_start(why)
+    }
+
+    /// A hash of what the server's processes get from the person who calls; `None` if nothing.
+    pub fn person_hash(&self, person: &Person) -> Option<[u8; 32]> {
+        self.launcher.person_hash(person)
+    }
+
+    /// Starts a child to learn what the server offers this person. Nothing is said to it yet.
+    pub async fn start_to_learn(&self, person: &Person) -> Result<ReadyChild, StartError> {
+        self.launcher.start_to_learn(person).await
+    }
+
+    /// Shakes hands with such a child, for no client.
+    pub async fn greet(
+        &self,
+        child: &mut ReadyChild,
+        patience: Duration,
+    ) -> Result<(), StartError> {
+        self.launcher.greet(child, patience).await
+    }
+
+    /// Starts a child for a client that waits until the server is known.
+    pub fn start_ahead(&self, key: &Key, person: &Arc<Person>) {
+        self.keep.head_starts.start(key, person);
+    }
+
+    /// Says that the server is known now, or that it cannot be, so that the clients that waited go on.
+    pub fn settle_ahead(&self) {
+        self.keep.head_starts.settle();
+    }
+
+    /// The same of one person, where what a server offers differs by that.
+    pub fn settle_ahead_of(&self, person: &Person) {
+        self.keep.head_starts.settle_of(person);
+    }
+
+    /// Waits until the clients that waited for the server have used what was started for them and no call is
+    /// under way, for some seconds at most.
+    pub async fn until_quiet(&self) {
+        let quiet = async {
+            loop {
+                let ended = self.call_ended.notified();
+                if self.keep.head_starts.is_idle() && self.running() == 0 {
+                    return;
+                }
+                ended.await;
+            }
+        };
+        drop(tokio::time::timeout(QUIET, quiet).await);
+    }
+
+    /// Keeps spares ready until the server is no longer served so. `era` is the one that most calls will want.
+    pub async fn keep_spares(&self, era: Era) {
+        Arc::clone(&self.keep.spares).keep_ready(era, self.stop.clone()).await;
+    }
+
+    /// The child kept for this client, if it runs.
+    pub fn kept(&self, client: &Client, child_era: Era) -> Option<Arc<KeptChild>> {
+        self.keep.kept.find(client, child_era)
+    }
+
+    /// The kept children, each with its conversation's name.
+    pub fn kept_children(&self) -> Vec<(String, Arc<KeptChild>)> {
+        self.keep.kept.all()
+    }
+
+    /// Stops the children that a legacy session kept. A chat's child is not the session's.
+    pub fn end_session(&self, id: &str) {
+        self.keep.kept.end_session(id);
+    }
+
+    /// Stops the children that were idle for too long.
+    pub fn stop_idle(&self) {
+        self.keep.kept.stop_idle();
+    }
+
+    /// Lets go of what waited too long for a person, and of the places of what has ended.
+    pub fn sweep(&self) {
+        self.keep.sweep();
+    }
+
+    /// Lets go of everything that is kept.
+    pub fn drain(&self) {
+        self.keep.end();
+    }
 }

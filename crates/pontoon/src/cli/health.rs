@@ -40,7 +40,7 @@ pub fn run(url: Option<&str>, as_json: bool) -> ExitCode {
     });
     let (status, health) = match asked {
         Ok(answer) => answer,
-        Err(why) => return fail(&crate::back::child::launcher::chain(&why)),
+        Err(why) => return fail(&crate::errors::chain(&why)),
     };
     match as_json {
         true => say(&serde_json::to_string_pretty(&health).unwrap_or_default()),
@@ -309,7 +309,7 @@ mod tests {
         let target = Target { authority, path: "/health".to_owned() };
         let patience = Duration::from_millis(if answer.is_empty() { 50 } else { 5000 });
         let asked = ask(&target, Some("hunter22"), patience);
-        (asked.map_err(|why| crate::back::child::launcher::chain(&why)), server.join().unwrap())
+        (asked.map_err(|why| crate::errors::chain(&why)), server.join().unwrap())
     }
 
     #[test]

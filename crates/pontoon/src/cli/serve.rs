@@ -9,9 +9,9 @@ use super::ending;
 use super::reload::changes;
 use super::terminal::{begin, fail, learnt_with, source, tell, with_spawner};
 use crate::app::App;
-use crate::back::child::launcher::chain;
-use crate::back::secrets_of;
+use crate::back::child::launcher::secrets_of;
 use crate::config::{Config, Mode, Options, Secret, proxy_secrets};
+use crate::errors::chain;
 use crate::observe::log::{self, Hygiene, Settings};
 use crate::observe::metrics::Metrics;
 

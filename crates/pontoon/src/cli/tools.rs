@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::terminal::{Interruption, begin, fail, say, with_spawner};
 use crate::app::Single;
-use crate::back::child::launcher::chain;
 use crate::config::{Config, Options};
+use crate::errors::chain;
 use crate::session::catalog::{Catalog, Entry};
 
 /// Lists the tools of a server.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::body::ResponseBody;
 use super::http::Site;
 use super::respond::{Answer, empty, json};
-use crate::back::child::ready::Live;
+use crate::back::keep::kept_child::KeptChild;
 use crate::config::{Mode, note_on_people};
 use crate::observe::health::{self, Sight};
 use crate::observe::metrics;
@@ -72,7 +72,7 @@ fn scene(site: &Site) -> Scene {
         permits,
         kept_calls,
         kept_children: {
-            let (used, limit) = site.budget.used();
+            let (used, limit) = site.kept.used();
             Usage { used, limit }
         },
         held_bytes: {
@@ -166,14 +166,14 @@ async fn jobs_fault(site: &Site, max_age: Duration) -> Option<String> {
 /// The kept children of a server, by names that tell nobody whose they are.
 fn children(site: &Site, entry: &Entry) -> Vec<ChildScene> {
     let now = Instant::now();
-    let scene = |(key, live): (String, Arc<Live>)| {
-        let (age, idle) = live.usage.ages(now);
+    let scene = |(key, child): (String, Arc<KeptChild>)| {
+        let (age, idle) = child.ages(now);
         ChildScene {
             key_hash: site.metrics.pseudonym(&key),
             age,
             idle,
-            requests: live.usage.taken(),
-            pid: live.id(),
+            requests: child.taken(),
+            pid: child.id(),
         }
     };
     entry.back.kept_children().into_iter().map(scene).collect()
@@ -199,7 +199,7 @@ fn server(site: &Site, name: &str, entry: &Entry) -> ServerScene {
         },
         children: children(site, entry),
         living: entry.back.living(),
-        spares: entry.back.spares.ready(),
+        spares: entry.back.spares(),
         heals: heals.iter().map(|(heal, count)| (heal.code(), *count)).collect(),
         isolation: entry.back.isolation(),
     }

@@ -33,7 +33,7 @@ use super::origin::Origins;
 use super::respond::{Answer, Why, empty, error, retry_after};
 use super::sse::{self, Streams};
 use super::streamable;
-use crate::back::keep::kept_limit::Budget;
+use crate::back::keep::table::KeptTable;
 use crate::client::Principal;
 use crate::held_bytes::{Full, HeldBytes, Hold, RETRY_SECONDS};
 use crate::jobs::{Links, Store};
@@ -82,7 +82,7 @@ pub struct Site {
     /// The addresses of files.
     pub links: Arc<Links>,
     /// How many children are kept.
-    pub budget: Budget,
+    pub kept: Arc<KeptTable>,
     /// Makes trace ids.
     pub traces: Traces,
     /// Fires when the bridge leaves: each answer is then the last on its connection.

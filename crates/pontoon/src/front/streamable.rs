@@ -269,7 +269,7 @@ fn modern_client(entry: &Entry, request: &Message, caller: &Caller) -> Arc<Clien
         capabilities: copy(Slot::MetaCapabilities).unwrap_or_default(),
         info: copy(Slot::MetaClientInfo)
             .filter(|info| info.first() == Some(&b'{'))
-            .unwrap_or_else(crate::back::child::launcher::own_info),
+            .unwrap_or_else(crate::back::conversation::requests::own_info),
         log_level: copy(Slot::MetaLogLevel).filter(|level| level.first() == Some(&b'"')),
         key: caller.key(None, &entry.back.server),
         person: Arc::clone(&caller.person),

@@ -20,8 +20,8 @@ use super::learn::{Learnt, learn};
 use super::relearn::Relearning;
 use super::turns::Turns;
 use crate::back::Back;
-use crate::back::child::launcher::now;
 use crate::client::Person;
+use crate::clock::now;
 
 /// The pauses between tries grow up to this.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -395,7 +395,7 @@ impl Entry {
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 // Whether it works for nobody any more is for `/health` to tell.
-                () = self.back.doubted.notified() => tokio::time::sleep_until(learnt + DOUBT).await,
+                () = self.back.doubted() => tokio::time::sleep_until(learnt + DOUBT).await,
                 () = self.until_due_again(again, began) => doubtful = self.known_to(Era::Modern),
             }
         }
@@ -404,8 +404,8 @@ impl Entry {
     /// Waits until a child has said that its lists changed, and they are to be read again.
     async fn until_due_again(&self, again: Relearning, began: Instant) {
         loop {
-            self.back.changed.heard().await;
-            let said = self.back.changed.last();
+            self.back.changed().heard().await;
+            let said = self.back.changed().last();
             if let Some(due) = said.and_then(|said| again.due(began, said)) {
                 return tokio::time::sleep_until(due.into()).await;
             }

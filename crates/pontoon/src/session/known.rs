@@ -72,7 +72,7 @@ impl Sessions {
         name: &PersonName,
         method: &str,
     ) -> Result<Result<Arc<Catalog>, String>, CallError> {
-        let changed = || entry.back.changed.last();
+        let changed = || entry.back.changed().last();
         let mut look = self.personal.look(name, changed(), Instant::now());
         if let Look::Learn = look {
             // It starts processes for this person, and so counts as a call of theirs does.

@@ -16,10 +16,12 @@ use tokio_util::sync::CancellationToken;
 use super::catalog::{Catalog, Facts};
 use super::lists::{Trust, ask, learn_lists};
 use crate::back::Back;
-use crate::back::child::launcher::{HANDSHAKE, StartError, chain, now};
-use crate::back::child::ready::Live;
+use crate::back::child::launcher::{HANDSHAKE, StartError};
+use crate::back::child::ready::ReadyChild;
 use crate::back::conversation::handshake::HandshakeError;
 use crate::client::Person;
+use crate::clock::now;
+use crate::errors::chain;
 
 /// How long a child that runs may take to say whether it speaks an era.
 pub(super) const PROBE: Duration = Duration::from_secs(10);
@@ -251,7 +253,7 @@ async fn look_around(
 /// once, but not killed: it may be installing what it needs.
 struct Learner<'b> {
     back: &'b Back,
-    live: Live,
+    child: ReadyChild,
     began: Instant,
     is_asked: bool,
     trust: Trust,
@@ -260,7 +262,7 @@ struct Learner<'b> {
 impl Drop for Learner<'_> {
     fn drop(&mut self) {
         if self.is_asked {
-            self.live.end();
+            self.child.end();
         }
     }
 }
@@ -268,15 +270,15 @@ impl Drop for Learner<'_> {
 impl<'b> Learner<'b> {
     async fn start(back: &'b Back, person: &Arc<Person>) -> Result<Self, LearnError> {
         let began = now();
-        let live = back.start_to_learn(person).await;
-        let live = live.map_err(|error| LearnError::Failed(chain(&error)))?;
-        Ok(Self { back, live, began, is_asked: false, trust: Trust::Fresh })
+        let child = back.start_to_learn(person).await;
+        let child = child.map_err(|error| LearnError::Failed(chain(&error)))?;
+        Ok(Self { back, child, began, is_asked: false, trust: Trust::Fresh })
     }
 
     /// Opens it in this era, and asks it for all that it offers.
     async fn learn(&mut self, era: Era, took: &LegacyTook) -> Result<Facts, LearnError> {
         self.is_asked = true;
-        self.live.era = era;
+        self.child.conversation.era = era;
         let learnt = match era {
             Era::Legacy => {
                 let learnt = self.learn_legacy().await;
@@ -287,11 +289,11 @@ impl<'b> Learner<'b> {
         };
         self.is_asked = false;
         self.trust = Trust::Doubtful;
-        learnt.map(|facts| facts.without_paths(&self.live))
+        learnt.map(|facts| facts.without_paths(&self.child))
     }
 
     async fn learn_legacy(&mut self) -> Result<Facts, LearnError> {
-        let greeted = self.back.greet(&mut self.live, HANDSHAKE).await;
+        let greeted = self.back.greet(&mut self.child, HANDSHAKE).await;
         greeted.map_err(|error| match &error {
             StartError::Handshake { error: HandshakeError::Refused(_), .. } => {
                 LearnError::Refused(chain(&error))
@@ -302,9 +304,9 @@ impl<'b> Learner<'b> {
             _ => LearnError::Failed(chain(&error)),
         })?;
         let silent = || LearnError::Failed("it did not answer `initialize`".to_owned());
-        let hello = self.live.hello.clone().ok_or_else(silent)?;
+        let hello = self.child.hello.clone().ok_or_else(silent)?;
         let result = hello.raw(Slot::Result).unwrap_or(b"{}");
-        learn_lists(&self.live, result, json::find(result, "serverInfo"), self.trust).await
+        learn_lists(&self.child, result, json::find(result, "serverInfo"), self.trust).await
     }
 
     /// A server of the legacy era alone may never answer, so this waits not much longer than the other
@@ -317,7 +319,7 @@ impl<'b> Learner<'b> {
             tokio::time::sleep_until(until.into()).await;
         };
         let discovered = tokio::select! {
-            discovered = ask(&self.live, method::DISCOVER, "{}") => discovered?,
+            discovered = ask(&self.child, method::DISCOVER, "{}") => discovered?,
             () = late => {
                 let (seconds, method) = (PROBE.as_secs(), method::DISCOVER);
                 let text = format!("it did not answer `{method}` within {seconds} s of the other era");
@@ -334,6 +336,6 @@ impl<'b> Learner<'b> {
             return Err(LearnError::Refused(text));
         }
         let info = discovered.raw(Slot::ResultServerInfo);
-        learn_lists(&self.live, result, info, self.trust).await
+        learn_lists(&self.child, result, info, self.trust).await
     }
 }

@@ -12,9 +12,10 @@ use tokio_util::sync::CancellationToken;
 use super::memory::Memory;
 use super::stream::Stream;
 use crate::back::call::listen::MAX_URIS;
-use crate::back::child::launcher::{now, own_info};
+use crate::back::conversation::requests::own_info;
 use crate::call::{Feed, Questions};
 use crate::client::{Client, Key, Person, Principal};
+use crate::clock::now;
 use crate::config::ServerName;
 use crate::ids::{EventIds, Hello, Ids};
 

@@ -25,7 +25,7 @@ impl Sessions {
     ) {
         let Call { request, client, cancel, reply, .. } = call;
         let name = PersonName::new(&entry, &client.person, client.era());
-        let (mut changes, mut said) = (entry.changes(), entry.back.changed.subscribe());
+        let (mut changes, mut said) = (entry.changes(), entry.back.changed().subscribe());
         let mut known = Arc::clone(&catalog);
         let capabilities =
             catalog.facts(Era::Modern).map(|facts| facts.capabilities.get().to_owned());
@@ -82,7 +82,7 @@ impl Sessions {
                 let _ = outcome(learning).await;
                 continue;
             }
-            let Some(due) = self.personal.due(name, entry.back.changed.last()) else {
+            let Some(due) = self.personal.due(name, entry.back.changed().last()) else {
                 return self.personal.known(name);
             };
             tokio::time::sleep_until(due.into()).await;
@@ -90,7 +90,7 @@ impl Sessions {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };
-            let tried = self.personal.begin(name, entry.back.changed.last(), Instant::now());
+            let tried = self.personal.begin(name, entry.back.changed().last(), Instant::now());
             if let Ok(tried) = tried {
                 self.learn_for_person(tried, permit, entry, person);
             }

@@ -12,11 +12,13 @@ use serde_json::value::RawValue;
 
 use super::catalog::Facts;
 use super::learn::LearnError;
-use crate::back::child::launcher::{modern_request, now, own_request_with};
-use crate::back::child::ready::Live;
+use crate::back::child::ready::ReadyChild;
+use crate::back::conversation::incoming::refusal;
 use crate::back::conversation::link::Purpose;
-use crate::back::conversation::mailbox::Heard;
+use crate::back::conversation::mailbox::ServerEvent;
+use crate::back::conversation::requests::{modern_request, own_request_with};
 use crate::call::list_member;
+use crate::clock::now;
 
 /// How many pages of a list are read: a server that never ends one is wrong.
 const MAX_PAGES: usize = 1000;
@@ -24,9 +26,9 @@ const MAX_PAGES: usize = 1000;
 impl Facts {
     /// The same without the folders of the child that told them: they are gone by the time anyone
     /// reads them, and servers do like to tell where they work.
-    pub(super) fn without_paths(self, live: &Live) -> Self {
-        let temporary = live.temporary_directory();
-        self.without_path(live.directory(), ".").without_path(temporary, "/tmp")
+    pub(super) fn without_paths(self, child: &ReadyChild) -> Self {
+        let temporary = child.temporary_directory();
+        self.without_path(child.directory(), ".").without_path(temporary, "/tmp")
     }
 
     fn without_path(mut self, directory: Option<&Path>, instead: &str) -> Self {
@@ -57,7 +59,7 @@ pub(super) enum Trust {
 
 /// What a child offers that said this as it was opened.
 pub(super) async fn learn_lists(
-    live: &Live,
+    child: &ReadyChild,
     hello: &[u8],
     server_info: Option<&[u8]>,
     trust: Trust,
@@ -77,7 +79,7 @@ pub(super) async fn learn_lists(
         (method::LIST_TEMPLATES, "resources"),
     ] {
         if json::find(capabilities, capability).is_some() {
-            learn_list(live, list, trust, &mut facts).await?;
+            learn_list(child, list, trust, &mut facts).await?;
         }
     }
     Ok(facts)
@@ -85,7 +87,7 @@ pub(super) async fn learn_lists(
 
 /// Reads all pages of a list.
 async fn learn_list(
-    live: &Live,
+    child: &ReadyChild,
     list: &str,
     trust: Trust,
     facts: &mut Facts,
@@ -100,7 +102,7 @@ async fn learn_list(
             || "{}".to_owned(),
             |cursor| format!("{{\"cursor\":{}}}", String::from_utf8_lossy(cursor)),
         );
-        let page = match ask(live, list, &params).await {
+        let page = match ask(child, list, &params).await {
             Ok(page) => page,
             // A server may lack a list that its capabilities promise; then it is empty.
             Err(LearnError::Refused(_)) if cursor.is_none() && may_lack => break,
@@ -141,34 +143,45 @@ fn raw(text: &[u8]) -> Result<Box<RawValue>, LearnError> {
 }
 
 /// Asks a throw-away child, and gives its result or the reason why there is none.
-pub(super) async fn ask(live: &Live, method: &str, params: &str) -> Result<Message, LearnError> {
+pub(super) async fn ask(
+    child: &ReadyChild,
+    method: &str,
+    params: &str,
+) -> Result<Message, LearnError> {
     let request = own_request_with(method, params);
-    let request = match live.era {
+    let request = match child.era {
         Era::Legacy => Rewrite::new(request),
         Era::Modern => modern_request(request),
     };
     let patience = 60;
     let deadline = now() + Duration::from_secs(patience);
-    let mut asked = live.link.ask(request, Some(deadline), Purpose::Own);
+    let mut asked = child.link.ask(request, Some(deadline), Purpose::Own);
     loop {
-        match asked.heard().await {
-            Heard::Answer(answer) if answer.has(Slot::Error) => {
+        match asked.next_event().await {
+            ServerEvent::Answer(answer) if answer.has(Slot::Error) => {
                 let text = answer.string(Slot::ErrorMessage).unwrap_or_default();
                 let text = format!("it answered `{method}` with an error: {text}");
                 return Err(LearnError::Refused(text));
             }
-            Heard::Answer(answer) => return Ok(answer),
-            Heard::TimedOut(_) => {
+            ServerEvent::Answer(answer) => return Ok(answer),
+            ServerEvent::TimedOut(_) => {
                 let text = format!("it did not answer `{method}` within {patience} s");
                 return Err(LearnError::Slow(text));
             }
-            Heard::Gone | Heard::Unsent | Heard::Clogged | Heard::Ended | Heard::Lost(_) => {
-                return Err(LearnError::Failed(live.obituary().await));
+            ServerEvent::Gone
+            | ServerEvent::Unsent
+            | ServerEvent::Clogged
+            | ServerEvent::Ended
+            | ServerEvent::Lost(_) => {
+                return Err(LearnError::Failed(child.obituary().await));
             }
-            Heard::Question(question) => {
-                crate::back::refuse(&live.link, &question, "nobody is there to be asked");
+            ServerEvent::Question(question) => {
+                child.link.say(refusal(&question, "nobody is there to be asked"));
             }
-            Heard::Note(_) | Heard::Log(_) | Heard::Resumed(_) | Heard::Release => {}
+            ServerEvent::Note(_)
+            | ServerEvent::Log(_)
+            | ServerEvent::Resumed(_)
+            | ServerEvent::Release => {}
         }
     }
 }

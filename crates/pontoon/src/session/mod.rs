@@ -35,7 +35,7 @@ use self::ended::Ended;
 use self::legacy::Session;
 use self::memory::Memory;
 use self::personal::PersonalCatalogs;
-use crate::back::child::launcher::Use;
+use crate::back::keep::demand::Use;
 use crate::call::{Call, CallError};
 use crate::client::{Client, Key, Person, Principal};
 use crate::clock::Stage;

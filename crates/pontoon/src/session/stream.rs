@@ -12,8 +12,8 @@ use pontoon_wire::Text;
 use pontoon_wire::framing::events::Replay;
 
 use super::memory::Memory;
-use crate::back::child::launcher::now;
 use crate::call::Outcome;
+use crate::clock::now;
 use crate::outbox::{Next, Outbox};
 
 /// What a stream keeps for a connection that comes back.

@@ -11,8 +11,9 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use super::catalog::{Entry, Facts, State, Wanted};
 use super::learn::{Findings, Learnt, PROBE};
-use crate::back::child::launcher::{chain, now};
 use crate::client::Person;
+use crate::clock::now;
+use crate::errors::chain;
 
 /// How long a start counts among those at once. One that takes longer waits for something, and takes
 /// nothing from the others.

@@ -5,45 +5,20 @@
 //! call goes there after the answers.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use pontoon_wire::{Era, Message, Rewrite, Slot, method};
+use pontoon_wire::{Era, Message, Rewrite, Slot};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::exchange::Exchange;
-use super::questions::{NOT_OFFERED, Waiting, can_answer};
-use crate::back::Back;
-use crate::back::child::ready::Live;
-use crate::back::conversation::handshake::Opening;
+use super::questions::NOT_OFFERED;
+use super::waiting::Waiting;
 use crate::call::{CallError, Reply};
 
 /// How long a call of a legacy client waits for the client's own answer. One that comes later reaches
 /// the child all the same.
 const ANSWER: Duration = Duration::from_secs(5);
-
-/// How long a child may take to say that it has read what it was told.
-const SETTLE: Duration = Duration::from_secs(1);
-
-impl Back {
-    /// Waits until a new child has asked what it asks at its start, where a client could answer that:
-    /// what it says to a ping comes after it.
-    pub(crate) async fn hear_first_questions(&self, live: &Live, opening: &Opening, client: Era) {
-        let Opening::Legacy { capabilities, .. } = opening else { return };
-        if can_answer(capabilities, client, method::LIST_ROOTS) {
-            self.let_settle(live).await;
-        }
-    }
-
-    /// Waits until a child has read what it was told. One that does not answer pings is not asked
-    /// again.
-    async fn let_settle(&self, live: &Live) {
-        if !self.ignores_pings.load(Ordering::Relaxed) && !live.is_responsive_within(SETTLE).await {
-            self.ignores_pings.store(true, Ordering::Relaxed);
-        }
-    }
-}
 
 impl Exchange<'_> {
     /// Puts the questions that waited for this call to its client. `None` if the call ended with that.
@@ -55,13 +30,13 @@ impl Exchange<'_> {
         let held = self.lease.link.take_held();
         let (questions, others): (Vec<_>, Vec<_>) =
             held.into_iter().partition(|question| self.can_answer(question));
-        others.iter().for_each(|other| self.back.refuse(&self.lease.link, other, NOT_OFFERED));
+        others.iter().for_each(|other| self.refuse_question(other, NOT_OFFERED));
         if questions.is_empty() {
             return Some((cancel, reply));
         }
         let (cancel, reply) = match self.client.era() {
             Era::Modern => {
-                let _waits = self.lease.park();
+                let _waits = self.lease.wait_for_person();
                 self.ask_until_answered(questions, reply).await?
             }
             Era::Legacy => {
@@ -71,7 +46,7 @@ impl Exchange<'_> {
             }
         };
         // The child may still have to look at what it was told.
-        self.back.let_settle(&self.lease).await;
+        self.back.launcher.let_settle(&self.lease).await;
         Some((cancel, reply))
     }
 
@@ -97,7 +72,7 @@ impl Exchange<'_> {
             };
             match reply.question(question, Box::new(answerer)) {
                 true => open += 1,
-                false => self.back.refuse(&self.lease.link, question, NOT_OFFERED),
+                false => self.refuse_question(question, NOT_OFFERED),
             }
         }
         tokio::select! {

@@ -1,214 +1,24 @@
 //! One exchange: a call given to a child, and everything said until its answer goes home.
 //!
-//! It runs as one task from the lease to the answer; dropping it is cancelling the call. Between a
-//! client of one era and a child of the other it translates. A server's questions in the middle of a
-//! call are the business of `questions`.
+//! Between a client of one era and a child of the other it translates. What it does as events come is in `run`, a
+//! server's questions in the middle of it are the business of `questions`.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use pontoon_wire::error::{ErrorObject, code};
-use pontoon_wire::{Era, Message, Revision, Rewrite, Slot, era, json, method};
+use pontoon_wire::heal::Heal;
+use pontoon_wire::{Era, Message, Rewrite, Slot, era, json, method};
 use tokio_util::sync::CancellationToken;
 
 use super::disabled_tools;
-use super::questions::{Waiting, nobody_answered};
 use super::record::Record;
 use crate::back::Back;
-use crate::back::child::launcher::{Lease, Use, now};
-use crate::back::conversation::link::{Asked, Purpose};
-use crate::back::conversation::mailbox::Heard;
-use crate::back::keep::suspended::Found;
-use crate::call::{Call, CallError, Receipt, Reply};
+use crate::back::conversation::incoming::refusal;
+use crate::back::conversation::link::{PendingRequest, Purpose};
+use crate::back::keep::lease::Lease;
+use crate::call::{CallError, Receipt, Reply};
 use crate::client::Client;
 use crate::clock::{Clock, Stage};
 use crate::observe::metrics::Limit;
-
-impl Back {
-    /// Takes a call to its end: answered, failed or forgotten.
-    pub async fn take(&self, call: Call, child_era: Era) {
-        self.running.fetch_add(1, Ordering::Relaxed);
-        let _running = Running(self);
-        if call.request.method() == method::LISTEN {
-            return Box::pin(self.take_listen(call, child_era)).await;
-        }
-        let Some((call, parked)) = self.find_parked(call, child_era) else { return };
-        let Call { request, client, mut cancel, clock, reply } = call;
-        let lease = match parked {
-            Some(lease) => lease,
-            None => match self.lease_unless(&cancel, &clock, Use::Call, &client, child_era).await {
-                Some(Ok(lease)) => lease,
-                Some(Err(error)) => return refuse(reply, error, &request, client.era()),
-                None => return reply.forget(),
-            },
-        };
-        let begun = self.exchange(lease, request, client, clock, reply).await;
-        let Some((exchange, mut reply)) = begun else { return };
-        // A kept child or a spare may have died while nobody looked. If it never read the request,
-        // another may try, once: a new one.
-        let may_retry = matches!(exchange.lease, Lease::Kept(_)) || exchange.lease.has_waited;
-        let (client, request) = (Arc::clone(&exchange.client), exchange.request.clone());
-        let Some(unsent) = exchange.run(cancel, reply, may_retry).await else { return };
-        let clock;
-        (cancel, clock, reply) = unsent;
-        match self.lease_unless(&cancel, &clock, Use::Again, &client, child_era).await {
-            Some(Ok(lease)) => {
-                let begun = self.exchange(lease, request, client, clock, reply).await;
-                if let Some((exchange, reply)) = begun {
-                    exchange.run(cancel, reply, false).await;
-                }
-            }
-            Some(Err(error)) => refuse(reply, error, &request, client.era()),
-            None => reply.forget(),
-        }
-    }
-
-    /// The call and its child, with a record begun if it is a tool call; else it is refused.
-    async fn exchange(
-        &self,
-        lease: Lease,
-        request: Message,
-        client: Arc<Client>,
-        clock: Clock,
-        reply: Reply,
-    ) -> Option<(Exchange<'_>, Reply)> {
-        let record = match request.method() == method::CALL_TOOL {
-            true => clock.bound(self.begin_record(&lease, &request, reply.id())).await,
-            false => Some(Ok(None)),
-        };
-        match record.unwrap_or_else(|| Err(clock.timed_out(self.server.name.as_str()))) {
-            Ok(record) => {
-                Some((Exchange { back: self, lease, request, client, clock, record }, reply))
-            }
-            Err(error) => {
-                reply.fail(error);
-                None
-            }
-        }
-    }
-
-    /// A child for the call, or nothing if it is cancelled first. That takes no longer than the call may.
-    pub async fn lease_unless(
-        &self,
-        cancel: &CancellationToken,
-        clock: &Clock,
-        wanted_for: Use,
-        client: &Client,
-        child_era: Era,
-    ) -> Option<Result<Lease, CallError>> {
-        clock.enter(Stage::Starting);
-        let lease = tokio::select! {
-            biased;
-            () = cancel.cancelled() => return None,
-            lease = clock.bound(self.lease(wanted_for, client, child_era, clock)) => lease,
-        };
-        Some(lease.unwrap_or_else(|| {
-            let error = clock.timed_out(self.server.name.as_str());
-            if clock.stage() == Stage::Starting {
-                self.metrics.child_failed();
-                tracing::warn!(server = %self.server.name, error = &error as &dyn std::error::Error, "no child");
-                self.doubted.notify_one();
-            }
-            Err(error)
-        }))
-    }
-
-    /// The clock of a request that was accepted just now.
-    pub fn clock(&self, request: &Message) -> Clock {
-        let tool = request.string(Slot::Name);
-        let is_tool = request.method() == method::CALL_TOOL;
-        Clock::new(self.server.timeout_of(tool.as_deref().filter(|_| is_tool)), now())
-    }
-
-    /// What the call goes on with, by the state or task it names: `None` if that has taken it over.
-    fn find_parked(&self, call: Call, child_era: Era) -> Option<(Call, Option<Lease>)> {
-        let name = |slot| call.request.string(slot).map(|name| name.into_owned());
-        let (state, task) = (name(Slot::RequestState), name(Slot::TaskId));
-        let key = &call.client.key;
-        match state.iter().chain(&task).find_map(|name| self.parking.find(name, key)) {
-            Some(Found::Child(lease)) => Some((call, Some(lease))),
-            Some(Found::Exchange(exchange)) => {
-                // If the exchange ended meanwhile, dropping the call would report a fault of ours.
-                if let Err(call) = exchange.send(call) {
-                    call.reply.error(&unknown_state());
-                }
-                None
-            }
-            Some(Found::Ambiguous) => {
-                call.reply.error(&unknown_state());
-                None
-            }
-            Some(Found::Elsewhere) => {
-                call.reply.error(&lost_state());
-                None
-            }
-            // A legacy child never gave out a state, so this one is forged or out of date.
-            None if state.is_some() && child_era == Era::Legacy => {
-                call.reply.error(&unknown_state());
-                None
-            }
-            None => Some((call, None)),
-        }
-    }
-
-    /// Lets go of what waited too long for a person, and of the places of what has ended.
-    pub fn sweep(&self) {
-        self.parking.sweep();
-        self.pool.reclaim();
-        self.sweep_ahead();
-    }
-
-    /// Lets go of everything that is kept.
-    pub fn drain(&self) {
-        self.spares.end();
-        self.end_ahead();
-        self.parking.clear();
-        self.end_all();
-    }
-}
-
-/// Counts a call while it runs.
-struct Running<'b>(&'b Back);
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::Relaxed);
-        self.0.call_ended.notify_waiters();
-    }
-}
-
-/// Refuses a call. That state was lost is for the model to know, so a tool answers with it.
-fn refuse(reply: Reply, error: CallError, request: &Message, client: Era) {
-    match error {
-        CallError::StateLost(text) if request.method() == method::CALL_TOOL => {
-            let kind = match client {
-                Era::Modern => "\"resultType\":\"complete\",",
-                Era::Legacy => "",
-            };
-            let text = pontoon_wire::quoted(&text);
-            reply.result(&format!(
-                "{{{kind}\"content\":[{{\"type\":\"text\",\"text\":{text}}}],\"isError\":true}}"
-            ));
-        }
-        error => reply.fail(error),
-    }
-}
-
-fn lost_state() -> ErrorObject {
-    ErrorObject::new(
-        code::INVALID_PARAMS,
-        "the call that asked this was given up when its bridge was restarted, or it waits at another replica: begin \
-         anew without `requestState`",
-    )
-}
-
-fn unknown_state() -> ErrorObject {
-    ErrorObject::new(
-        code::INVALID_PARAMS,
-        "this `requestState` or `taskId` is unknown here, was used already, has expired, or was given \
-         out twice: begin anew without it",
-    )
-}
 
 /// A call, and the child it was given to.
 pub(crate) struct Exchange<'b> {
@@ -231,106 +41,8 @@ pub(crate) enum Step {
 }
 
 impl Exchange<'_> {
-    /// Runs to the end; gives the way home back if the child never read the request and another
-    /// may be tried.
-    async fn run(
-        self,
-        cancel: CancellationToken,
-        reply: Reply,
-        may_retry: bool,
-    ) -> Option<(CancellationToken, Clock, Reply)> {
-        let (mut cancel, mut reply) = (cancel, reply);
-        // Rare roads are boxed, so that the usual call stays small: it is moved more than once.
-        if self.lease.link.has_held() {
-            (cancel, reply) = Box::pin(self.ask_held(cancel, reply)).await?;
-        }
-        let request = self.translated_request();
-        let mut asked = self.ask(request.clone());
-        // Held while a legacy client is asked something: so many may wait and no more.
-        let mut waiting: Option<Waiting> = None;
-        loop {
-            let heard = tokio::select! {
-                () = self.back.closing.cancelled(), if waiting.is_some() => {
-                    self.fail(reply, CallError::Stopping);
-                    return None;
-                }
-                () = cancel.cancelled() => {
-                    reply.forget();
-                    return None;
-                }
-                heard = asked.heard() => heard,
-            };
-            let step = match heard {
-                Heard::Note(note) => {
-                    reply.note(note);
-                    Step::GoOn(cancel, reply)
-                }
-                Heard::Log(line) => {
-                    self.log(&reply, line);
-                    Step::GoOn(cancel, reply)
-                }
-                Heard::Question(question) => {
-                    Box::pin(self.handle_question(
-                        question,
-                        &mut asked,
-                        &mut waiting,
-                        cancel,
-                        reply,
-                    ))
-                    .await
-                }
-                Heard::Resumed(answer) => {
-                    self.resume(answer, &mut asked, &mut waiting, cancel, reply).await
-                }
-                Heard::Release => {
-                    // Older clients have no way to come back, and modern ones neither.
-                    if self.client.revision == Revision::V2025_11_25 {
-                        reply.release();
-                    }
-                    Step::GoOn(cancel, reply)
-                }
-                Heard::Answer(answer) if self.must_ask_legacy_client(&answer) => {
-                    Box::pin(self.ask_legacy_client(&request, answer, cancel, reply)).await;
-                    return None;
-                }
-                Heard::Answer(answer) => {
-                    self.lease.usage.note_answer();
-                    self.answer(reply, answer).await;
-                    return None;
-                }
-                Heard::TimedOut(_) if waiting.is_some() => {
-                    reply.error(&nobody_answered());
-                    Step::Over
-                }
-                Heard::TimedOut(note) => {
-                    Box::pin(self.time_out(reply, note)).await;
-                    Step::Over
-                }
-                Heard::Lost(why) => {
-                    self.fail(reply, self.lost(&why));
-                    Step::Over
-                }
-                Heard::Clogged => {
-                    self.fail(reply, self.clogged());
-                    Step::Over
-                }
-                Heard::Unsent if may_retry => {
-                    self.record.iter().for_each(|record| record.forget());
-                    return Some((cancel, self.clock, reply));
-                }
-                Heard::Unsent | Heard::Ended | Heard::Gone => {
-                    Box::pin(self.mourn(reply)).await;
-                    Step::Over
-                }
-            };
-            match step {
-                Step::GoOn(next_cancel, next_reply) => (cancel, reply) = (next_cancel, next_reply),
-                Step::Over => return None,
-            }
-        }
-    }
-
-    pub(crate) fn ask(&self, request: Rewrite) -> Asked {
+    /// Sends a request of this call to the server.
+    pub(crate) fn ask(&self, request: Rewrite) -> PendingRequest {
         self.clock.enter(Stage::Answering);
         self.lease.link.ask(request, Some(self.clock.deadline()), Purpose::Call)
     }
@@ -338,6 +50,12 @@ impl Exchange<'_> {
     /// The call's time is over before the server could work on it.
     pub(crate) fn too_late(&self) -> CallError {
         self.clock.timed_out(self.back.server.name.as_str())
+    }
+
+    /// Refuses a question that this client cannot be asked (H22).
+    pub(crate) fn refuse_question(&self, question: &Message, why: &str) {
+        self.back.heals.note(Heal::H22);
+        self.lease.link.say(refusal(question, why));
     }
 
     /// Fails the call, and says so in its record, which its client is told of.
@@ -349,7 +67,7 @@ impl Exchange<'_> {
     }
 
     /// The request as the child's era has it.
-    fn translated_request(&self) -> Rewrite {
+    pub(crate) fn translated_request(&self) -> Rewrite {
         let request = self.request.clone();
         match (self.client.era(), self.lease.era) {
             (Era::Legacy, Era::Modern) => {
@@ -384,7 +102,7 @@ impl Exchange<'_> {
     }
 
     async fn answer_recorded(self, record: Box<Record<'_>>, reply: Reply, answer: Message) {
-        let before = self.lease.before.as_ref();
+        let before = self.lease.child().before.as_ref();
         match record.complete(answer, before, &self.client).await {
             Ok((answer, receipt, made)) => {
                 let own = self.answer_with(reply, &answer, receipt);
@@ -431,19 +149,19 @@ impl Exchange<'_> {
     /// A child of one call is kept if only it can go on: it asked something and will recognise its
     /// own state, or it works on a task.
     fn keep_for_later(self, answer: &Message) -> Option<Lease> {
-        let parking = &self.back.parking;
+        let suspended = &self.back.keep.suspended;
         let (key, who) = (&self.client.key, &self.client.person.principal);
         match (self.lease, answer.string(Slot::ResultType).as_deref()) {
-            (Lease::Own(live), Some("task")) => {
+            (Lease::Own(child), Some("task")) => {
                 let task = json::find(answer.raw(Slot::Result).unwrap_or_default(), "taskId");
                 if let Some(task) = task.and_then(pontoon_wire::string_value) {
-                    parking.keep_task(&task, key, who, Arc::from(live));
+                    suspended.keep_task(&task, key, who, Arc::from(child));
                 }
                 None
             }
             (lease @ Lease::Own(_), Some("input_required")) => {
                 if let Some(state) = answer.string(Slot::ResultState) {
-                    parking.keep(&state, key, who, lease);
+                    suspended.keep(&state, key, who, lease);
                 }
                 None
             }
@@ -469,8 +187,8 @@ impl Exchange<'_> {
 
     /// The server said something that could not be read, and it may have been this call's answer.
     pub(crate) fn lost(&self, why: &str) -> CallError {
-        tracing::warn!(server = %self.back.server.name, pid = self.lease.id(), why, "an answer was lost");
-        self.back.around.metrics.refused(Limit::Message);
+        tracing::warn!(server = %self.back.server.name, pid = self.lease.child().id(), why, "an answer was lost");
+        self.back.around.machine.metrics.refused(Limit::Message);
         CallError::ServerFailed(format!(
             "an answer of the server `{}` was dropped because {why}; it may have been this call's, so its outcome is unknown",
             self.back.server.name,
@@ -478,8 +196,8 @@ impl Exchange<'_> {
     }
 
     pub(crate) fn clogged(&self) -> CallError {
-        self.back.around.metrics.refused(Limit::Unread);
-        tracing::warn!(server = %self.back.server.name, pid = self.lease.id(), "a child does not read");
+        self.back.around.machine.metrics.refused(Limit::Unread);
+        tracing::warn!(server = %self.back.server.name, pid = self.lease.child().id(), "a child does not read");
         let what = format!("the server `{}` does not read its input", self.back.server.name);
         CallError::Busy { what, retry_after_seconds: 5 }
     }
@@ -490,29 +208,28 @@ impl Exchange<'_> {
             *note += &format!("; it had said: {said}");
         }
         let server = &self.back.server.name;
-        tracing::warn!(%server, pid = self.lease.id(), %error, "a call timed out");
+        tracing::warn!(%server, pid = self.lease.child().id(), %error, "a call timed out");
         self.fail(reply, error);
         // A kept child may be well although one tool hung. One that answers nothing is ended.
-        if let Lease::Kept(using) = &self.lease {
-            using.end_if_it_hangs().await;
+        if let Lease::Kept(kept) = &self.lease {
+            kept.end_if_it_hangs().await;
         }
     }
 
     pub(crate) async fn mourn(&self, reply: Reply) {
         // With this the client knows, and its next call may begin anew. Nothing else need tell it meanwhile.
-        self.lease.is_told.store(true, Ordering::Release);
-        let how = self.lease.obituary().await;
-        let lost = match &self.lease {
-            Lease::Kept(using) if using.live.usage.has_answered() => {
+        let lost = match self.lease.note_loss_told() {
+            true => {
                 "; what it had in memory of this conversation is lost, so open or make again what you need"
             }
-            _ => "",
+            false => "",
         };
-        tracing::warn!(server = %self.back.server.name, pid = self.lease.id(), how, "a child ended early");
-        let how = self.back.told(&how);
+        let how = self.lease.child().obituary().await;
+        tracing::warn!(server = %self.back.server.name, pid = self.lease.child().id(), how, "a child ended early");
+        let how = self.back.launcher.told(&how);
         let text =
             format!("the server `{}` {how}, before it answered{lost}", self.back.server.name);
-        self.back.doubted.notify_one();
+        self.back.launcher.doubted.notify_one();
         self.fail(reply, CallError::ServerFailed(text));
     }
 }

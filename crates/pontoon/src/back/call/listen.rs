@@ -11,10 +11,10 @@ use pontoon_wire::{Era, Message, Rewrite, Slot, era, json, method, quoted};
 use tokio_util::sync::CancellationToken;
 
 use crate::back::Back;
-use crate::back::child::launcher::Use;
-use crate::back::child::ready::Live;
+use crate::back::conversation::Conversation;
 use crate::back::conversation::link::Purpose;
-use crate::back::conversation::mailbox::{Heard, Mailbox};
+use crate::back::conversation::mailbox::{Mailbox, ServerEvent};
+use crate::back::keep::demand::Use;
 use crate::call::{Call, Reply};
 
 /// How many resources one subscription may name.
@@ -126,46 +126,48 @@ impl Back {
 }
 
 /// A modern child's own subscription, passed through.
-async fn relay(live: &Live, call: Call, stop: &CancellationToken) {
+async fn relay(server: &Conversation, call: Call, stop: &CancellationToken) {
     let Call { request, cancel, reply, .. } = call;
-    let mut asked = live.link.ask(Rewrite::new(request), None, Purpose::Listen);
+    let mut asked = server.link.ask(Rewrite::new(request), None, Purpose::Listen);
     loop {
         let heard = tokio::select! {
             () = cancel.cancelled() => return reply.forget(),
             () = stop.cancelled() => return end(reply),
-            heard = asked.heard() => heard,
+            heard = asked.next_event() => heard,
         };
         match heard {
-            Heard::Note(note) => reply.note(note),
-            Heard::Answer(answer) => return reply.answer(&answer),
-            Heard::Log(_) | Heard::Question(_) | Heard::Resumed(_) | Heard::Release => {}
+            ServerEvent::Note(note) => reply.note(note),
+            ServerEvent::Answer(answer) => return reply.answer(&answer),
+            ServerEvent::Log(_)
+            | ServerEvent::Question(_)
+            | ServerEvent::Resumed(_)
+            | ServerEvent::Release => {}
             _ => return end(reply),
         }
     }
 }
 
 /// A subscription kept by the bridge over a legacy child's notifications.
-async fn translate(live: &Live, call: Call, stop: &CancellationToken) {
+async fn translate(server: &Conversation, call: Call, stop: &CancellationToken) {
     let Call { request, cancel, reply, .. } = call;
-    let hello = live.hello.as_ref().and_then(|hello| hello.raw(Slot::Result)).unwrap_or(b"{}");
-    let filter = Filter::of(&request).within(json::find(hello, "capabilities").unwrap_or(b"{}"));
+    let filter = Filter::of(&request).within(server.capabilities());
     let mailbox = Arc::new(Mailbox::default());
     let _listening = {
         let (filter, mailbox, id) = (filter.clone(), Arc::clone(&mailbox), reply.id().clone());
-        live.link.listen(Box::new(move |note| {
+        server.link.listen(Arc::new(move |note| {
             if filter.wants(note) {
-                mailbox.push(Heard::Note(era::to_modern_note(note, &id).into()));
+                mailbox.push(ServerEvent::Note(era::to_modern_note(note, &id).into()));
             }
         }))
     };
     reply.note(filter.acknowledgement(reply.id()).into());
-    filter.uris.iter().for_each(|uri| live.subscribe(uri));
+    filter.uris.iter().for_each(|uri| server.subscribe(uri));
     loop {
         tokio::select! {
             () = cancel.cancelled() => return reply.forget(),
             () = stop.cancelled() => return end(reply),
-            () = live.link.gone() => return end(reply),
-            heard = mailbox.next() => if let Heard::Note(note) = heard { reply.note(note) },
+            () = server.link.gone() => return end(reply),
+            heard = mailbox.next() => if let ServerEvent::Note(note) = heard { reply.note(note) },
         }
     }
 }

@@ -1,13 +1,204 @@
 //! One call to its answer: the exchange with a conversation, the questions in its middle, its record and its files.
 //!
-//! A call comes in with its [`Reply`](crate::call::Reply), the answer goes home through that. Children are leased
-//! from `keep`; no child is started and no frame is read here.
+//! A call comes in with its [`Reply`], and the answer goes home through that. Children are leased from `keep`; no
+//! child is started and no frame is read here. [`Back::take`] runs as one task from the lease to the answer;
+//! dropping it is cancelling the call.
 
 pub mod answer;
 pub(crate) mod disabled_tools;
 pub(crate) mod early_questions;
-pub mod exchange;
+pub(crate) mod exchange;
 pub mod listen;
 pub(crate) mod mentions;
 pub(crate) mod questions;
 pub(crate) mod record;
+pub(crate) mod run;
+pub(crate) mod waiting;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pontoon_wire::error::{ErrorObject, code};
+use pontoon_wire::{Era, Message, Slot, method};
+use tokio_util::sync::CancellationToken;
+
+use self::exchange::Exchange;
+use super::Back;
+use super::keep::demand::{Demand, Use};
+use super::keep::lease::Lease;
+use super::keep::suspended::Suspended;
+use crate::call::{Call, CallError, Reply};
+use crate::client::Client;
+use crate::clock::{Clock, Stage, now};
+
+impl Back {
+    /// Takes a call to its end: answered, failed or forgotten.
+    pub async fn take(&self, call: Call, child_era: Era) {
+        self.running.fetch_add(1, Ordering::Relaxed);
+        let _running = Running(self);
+        if call.request.method() == method::LISTEN {
+            return Box::pin(self.take_listen(call, child_era)).await;
+        }
+        let Some((call, suspended)) = self.find_suspended(call, child_era) else { return };
+        let Call { request, client, mut cancel, clock, reply } = call;
+        let lease = match suspended {
+            Some(lease) => lease,
+            None => match self.lease_unless(&cancel, &clock, Use::Call, &client, child_era).await {
+                Some(Ok(lease)) => lease,
+                Some(Err(error)) => return refuse(reply, error, &request, client.era()),
+                None => return reply.forget(),
+            },
+        };
+        let begun = self.exchange(lease, request, client, clock, reply).await;
+        let Some((exchange, mut reply)) = begun else { return };
+        // A kept child or a spare may have died while it waited. If it never read the request,
+        // another may try, once: a new one.
+        let may_retry = exchange.lease.may_be_stale();
+        let (client, request) = (Arc::clone(&exchange.client), exchange.request.clone());
+        let Some(unsent) = exchange.run(cancel, reply, may_retry).await else { return };
+        let clock;
+        (cancel, clock, reply) = unsent;
+        match self.lease_unless(&cancel, &clock, Use::Again, &client, child_era).await {
+            Some(Ok(lease)) => {
+                let begun = self.exchange(lease, request, client, clock, reply).await;
+                if let Some((exchange, reply)) = begun {
+                    exchange.run(cancel, reply, false).await;
+                }
+            }
+            Some(Err(error)) => refuse(reply, error, &request, client.era()),
+            None => reply.forget(),
+        }
+    }
+
+    /// The call and its child, with a record begun if it is a tool call; else it is refused.
+    async fn exchange(
+        &self,
+        lease: Lease,
+        request: Message,
+        client: Arc<Client>,
+        clock: Clock,
+        reply: Reply,
+    ) -> Option<(Exchange<'_>, Reply)> {
+        let record = match request.method() == method::CALL_TOOL {
+            true => clock.bound(self.begin_record(&lease, &request, reply.id())).await,
+            false => Some(Ok(None)),
+        };
+        match record.unwrap_or_else(|| Err(clock.timed_out(self.server.name.as_str()))) {
+            Ok(record) => {
+                Some((Exchange { back: self, lease, request, client, clock, record }, reply))
+            }
+            Err(error) => {
+                reply.fail(error);
+                None
+            }
+        }
+    }
+
+    /// A child for the call, or nothing if it is cancelled first. That takes no longer than the call may.
+    pub async fn lease_unless(
+        &self,
+        cancel: &CancellationToken,
+        clock: &Clock,
+        wanted_for: Use,
+        client: &Client,
+        child_era: Era,
+    ) -> Option<Result<Lease, CallError>> {
+        clock.enter(Stage::Starting);
+        let demand = Demand { wanted_for, client, child_era, clock };
+        let lease = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return None,
+            lease = clock.bound(self.keep.lease(&demand)) => lease,
+        };
+        Some(lease.unwrap_or_else(|| {
+            let error = clock.timed_out(self.server.name.as_str());
+            if clock.stage() == Stage::Starting {
+                self.metrics.child_failed();
+                tracing::warn!(server = %self.server.name, error = &error as &dyn std::error::Error, "no child");
+                self.launcher.doubted.notify_one();
+            }
+            Err(error)
+        }))
+    }
+
+    /// The clock of a request that was accepted just now.
+    pub fn clock(&self, request: &Message) -> Clock {
+        let tool = request.string(Slot::Name);
+        let is_tool = request.method() == method::CALL_TOOL;
+        Clock::new(self.server.timeout_of(tool.as_deref().filter(|_| is_tool)), now())
+    }
+
+    /// What the call goes on with, by the state or task it names: `None` if that has taken it over.
+    fn find_suspended(&self, call: Call, child_era: Era) -> Option<(Call, Option<Lease>)> {
+        let name = |slot| call.request.string(slot).map(|name| name.into_owned());
+        let (state, task) = (name(Slot::RequestState), name(Slot::TaskId));
+        let key = &call.client.key;
+        match state.iter().chain(&task).find_map(|name| self.keep.suspended.find(name, key)) {
+            Some(Suspended::Child(lease)) => Some((call, Some(lease))),
+            Some(Suspended::Exchange(exchange)) => {
+                // If the exchange ended meanwhile, dropping the call would report a fault of ours.
+                if let Err(call) = exchange.send(call) {
+                    call.reply.error(&unknown_state());
+                }
+                None
+            }
+            Some(Suspended::Ambiguous) => {
+                call.reply.error(&unknown_state());
+                None
+            }
+            Some(Suspended::Elsewhere) => {
+                call.reply.error(&lost_state());
+                None
+            }
+            // A legacy child never gave out a state, so this one is forged or out of date.
+            None if state.is_some() && child_era == Era::Legacy => {
+                call.reply.error(&unknown_state());
+                None
+            }
+            None => Some((call, None)),
+        }
+    }
+}
+
+/// Counts a call while it runs.
+struct Running<'b>(&'b Back);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+        self.0.call_ended.notify_waiters();
+    }
+}
+
+/// Refuses a call. That state was lost is for the model to know, so a tool answers with it.
+fn refuse(reply: Reply, error: CallError, request: &Message, client: Era) {
+    match error {
+        CallError::StateLost(text) if request.method() == method::CALL_TOOL => {
+            let kind = match client {
+                Era::Modern => "\"resultType\":\"complete\",",
+                Era::Legacy => "",
+            };
+            let text = pontoon_wire::quoted(&text);
+            reply.result(&format!(
+                "{{{kind}\"content\":[{{\"type\":\"text\",\"text\":{text}}}],\"isError\":true}}"
+            ));
+        }
+        error => reply.fail(error),
+    }
+}
+
+fn lost_state() -> ErrorObject {
+    ErrorObject::new(
+        code::INVALID_PARAMS,
+        "the call that asked this was given up when its bridge was restarted, or it waits at another replica: begin \
+         anew without `requestState`",
+    )
+}
+
+fn unknown_state() -> ErrorObject {
+    ErrorObject::new(
+        code::INVALID_PARAMS,
+        "this `requestState` or `taskId` is unknown here, was used already, has expired, or was given \
+         out twice: begin anew without it",
+    )
+}

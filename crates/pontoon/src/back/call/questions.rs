@@ -10,18 +10,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pontoon_wire::error::{ErrorObject, code};
-use pontoon_wire::{Era, Message, Rewrite, Slot, Text, era, json, method};
-use tokio::sync::OwnedSemaphorePermit;
+use pontoon_wire::{Era, Message, Rewrite, Slot, Text, era, json};
 use tokio_util::sync::CancellationToken;
 
 use super::exchange::{Exchange, Step};
-use crate::back::Back;
-use crate::back::child::launcher::now;
-use crate::back::conversation::link::{Asked, Purpose};
-use crate::back::conversation::mailbox::{Heard, Mailbox};
+use super::waiting::{Waiting, unanswered};
+use crate::back::conversation::abilities::can_answer;
+use crate::back::conversation::link::{PendingRequest, Purpose};
+use crate::back::conversation::mailbox::{Mailbox, ServerEvent};
 use crate::back::keep::suspended::PATIENCE;
 use crate::call::{Call, CallError, Reply};
-use crate::clock::Stage;
+use crate::clock::{Stage, now};
 use crate::observe::metrics::Limit;
 
 /// How long further questions of a legacy child are waited for, to put them together.
@@ -37,45 +36,21 @@ const MAX_ROUNDS: usize = 32;
 
 const TOO_MANY: &str = "too many questions wait for an answer";
 
-/// A call that waits for a legacy client to answer. So many may wait and no more.
-pub(crate) struct Waiting {
-    _place: OwnedSemaphorePermit,
-    /// The questions that are open.
-    questions: usize,
-}
-
-impl Waiting {
-    /// A place among those who wait, if one is free.
-    pub(crate) fn begin(back: &Back) -> Option<Self> {
-        match Arc::clone(&back.waiting).try_acquire_owned() {
-            Ok(place) => Some(Self { _place: place, questions: 0 }),
-            Err(_) => {
-                back.around.metrics.refused(Limit::Waiting);
-                None
-            }
-        }
-    }
-}
-
 impl Exchange<'_> {
     pub(crate) async fn handle_question(
         &self,
         question: Message,
-        asked: &mut Asked,
+        asked: &mut PendingRequest,
         waiting: &mut Option<Waiting>,
         cancel: CancellationToken,
         mut reply: Reply,
     ) -> Step {
         if self.lease.era == Era::Modern {
-            self.back.refuse(
-                &self.lease.link,
-                &question,
-                "servers of this revision ask no questions",
-            );
+            self.refuse_question(&question, "servers of this revision ask no questions");
             return Step::GoOn(cancel, reply);
         }
         if !self.can_answer(&question) {
-            self.back.refuse(&self.lease.link, &question, NOT_OFFERED);
+            self.refuse_question(&question, NOT_OFFERED);
             return Step::GoOn(cancel, reply);
         }
         if self.client.era() == Era::Modern {
@@ -89,7 +64,7 @@ impl Exchange<'_> {
         let answerer = move |answer: &Message| {
             let answer = Rewrite::new(answer.clone()).replace(Slot::Id, id).finish();
             // When the call is over, the child may wait for its answer still.
-            if !mailbox.offer(Heard::Resumed(answer.clone()))
+            if !mailbox.offer(ServerEvent::Resumed(answer.clone()))
                 && let Some(link) = link.upgrade()
             {
                 link.say(answer);
@@ -100,7 +75,7 @@ impl Exchange<'_> {
         else {
             // Without a question nobody waits.
             waiting.take_if(|waits| waits.questions == 0);
-            self.back.refuse(&self.lease.link, &question, TOO_MANY);
+            self.refuse_question(&question, TOO_MANY);
             return Step::GoOn(cancel, reply);
         };
         // While a person thinks, the call's clock stands still and its permit is free.
@@ -115,7 +90,7 @@ impl Exchange<'_> {
     pub(crate) async fn resume(
         &self,
         answer: Text,
-        asked: &mut Asked,
+        asked: &mut PendingRequest,
         waiting: &mut Option<Waiting>,
         cancel: CancellationToken,
         reply: Reply,
@@ -161,7 +136,7 @@ impl Exchange<'_> {
     async fn ask_modern_client(
         &self,
         question: Message,
-        asked: &mut Asked,
+        asked: &mut PendingRequest,
         cancel: CancellationToken,
         reply: Reply,
     ) -> Step {
@@ -170,7 +145,7 @@ impl Exchange<'_> {
             self.lease.link.hold(&questions);
             return Step::GoOn(cancel, reply);
         }
-        let _waits = self.lease.park();
+        let _waits = self.lease.wait_for_person();
         asked.set_deadline(None);
         asked.set_purpose(Purpose::Parked);
         let Some((cancel, reply)) = self.ask_until_answered(questions, reply).await else {
@@ -192,9 +167,9 @@ impl Exchange<'_> {
         let mut questions: Vec<_> = keys.zip(questions).collect();
         loop {
             let Some((state, ticket, retry)) =
-                self.back.parking.park(&self.client.key, &self.client.person.principal)
+                self.back.keep.suspended.park(&self.client.key, &self.client.person.principal)
             else {
-                self.back.around.metrics.refused(Limit::Waiting);
+                self.back.around.machine.metrics.refused(Limit::Waiting);
                 let what = "too many calls wait for an answer of a person".to_owned();
                 reply.fail(CallError::Busy { what, retry_after_seconds: 30 });
                 return None;
@@ -233,21 +208,26 @@ impl Exchange<'_> {
 
     /// Waits a moment for further questions, so that the client hears them together. True if the
     /// server went on without an answer.
-    async fn gather(&self, questions: &mut Vec<Message>, asked: &mut Asked, reply: &Reply) -> bool {
+    async fn gather(
+        &self,
+        questions: &mut Vec<Message>,
+        asked: &mut PendingRequest,
+        reply: &Reply,
+    ) -> bool {
         let until = tokio::time::Instant::now() + GATHER;
-        while let Ok(heard) = tokio::time::timeout_at(until, asked.heard()).await {
+        while let Ok(heard) = tokio::time::timeout_at(until, asked.next_event()).await {
             match heard {
-                Heard::Question(question)
+                ServerEvent::Question(question)
                     if self.can_answer(&question) && questions.len() < MAX_GATHERED =>
                 {
                     questions.push(question);
                 }
-                Heard::Question(question) => {
-                    self.back.refuse(&self.lease.link, &question, NOT_OFFERED);
+                ServerEvent::Question(question) => {
+                    self.refuse_question(&question, NOT_OFFERED);
                 }
-                Heard::Note(note) => reply.note(note),
-                Heard::Log(line) => self.log(reply, line),
-                Heard::Resumed(_) | Heard::Release => {}
+                ServerEvent::Note(note) => reply.note(note),
+                ServerEvent::Log(line) => self.log(reply, line),
+                ServerEvent::Resumed(_) | ServerEvent::Release => {}
                 end => {
                     asked.put_back(end);
                     return true;
@@ -309,24 +289,25 @@ impl Exchange<'_> {
             answer = loop {
                 let heard = tokio::select! {
                     () = cancel.cancelled() => return reply.forget(),
-                    heard = asked.heard() => heard,
+                    heard = asked.next_event() => heard,
                 };
                 match heard {
-                    Heard::Note(note) => reply.note(note),
-                    Heard::Log(line) => self.log(&reply, line),
-                    Heard::Answer(answer) => break answer,
-                    Heard::TimedOut(note) => return self.time_out(reply, note).await,
-                    Heard::Lost(why) => return self.fail(reply, self.lost(&why)),
-                    Heard::Clogged => return self.fail(reply, self.clogged()),
-                    Heard::Gone | Heard::Unsent | Heard::Ended => return self.mourn(reply).await,
-                    Heard::Question(question) => {
-                        self.back.refuse(
-                            &self.lease.link,
+                    ServerEvent::Note(note) => reply.note(note),
+                    ServerEvent::Log(line) => self.log(&reply, line),
+                    ServerEvent::Answer(answer) => break answer,
+                    ServerEvent::TimedOut(note) => return self.time_out(reply, note).await,
+                    ServerEvent::Lost(why) => return self.fail(reply, self.lost(&why)),
+                    ServerEvent::Clogged => return self.fail(reply, self.clogged()),
+                    ServerEvent::Gone | ServerEvent::Unsent | ServerEvent::Ended => {
+                        return self.mourn(reply).await;
+                    }
+                    ServerEvent::Question(question) => {
+                        self.refuse_question(
                             &question,
                             "servers of this revision ask no questions",
                         );
                     }
-                    Heard::Resumed(_) | Heard::Release => {}
+                    ServerEvent::Resumed(_) | ServerEvent::Release => {}
                 }
             };
             if !self.must_ask_legacy_client(&answer) {
@@ -355,13 +336,13 @@ impl Exchange<'_> {
             }
             let mailbox = Arc::new(Mailbox::default());
             let home = Arc::clone(&mailbox);
-            let answerer = move |answer: &Message| home.push(Heard::Answer(answer.clone()));
+            let answerer = move |answer: &Message| home.push(ServerEvent::Answer(answer.clone()));
             if !reply.question(&question, Box::new(answerer)) {
                 return Err(ErrorObject::new(code::BUSY, TOO_MANY));
             }
             let heard = tokio::time::timeout(PATIENCE, mailbox.next()).await;
-            let Ok(Heard::Answer(response)) = heard else {
-                return Err(nobody_answered());
+            let Ok(ServerEvent::Answer(response)) = heard else {
+                return Err(unanswered());
             };
             match response.raw(Slot::Result) {
                 Some(result) => responses.push((key, String::from_utf8_lossy(result).into_owned())),
@@ -378,22 +359,4 @@ impl Exchange<'_> {
         }
         Ok(responses)
     }
-}
-
-/// Nobody answered a question in time.
-pub(crate) fn nobody_answered() -> ErrorObject {
-    let text = format!("nobody answered the server's question within {} s", PATIENCE.as_secs());
-    ErrorObject::new(code::TIMED_OUT, text)
-}
-
-/// Whether a client with these capabilities offered to answer questions of this kind.
-pub(crate) fn can_answer(capabilities: &[u8], era: Era, method: &str) -> bool {
-    let capability = match method {
-        method::ELICIT => "elicitation",
-        method::SAMPLE => "sampling",
-        method::LIST_ROOTS => "roots",
-        // An unknown question may be one the client understands.
-        _ => return era == Era::Legacy,
-    };
-    json::find(capabilities, capability).is_some()
 }

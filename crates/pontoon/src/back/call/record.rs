@@ -16,8 +16,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::answer::{self, Offer};
 use super::mentions::with_mentions;
 use crate::back::Back;
-use crate::back::child::launcher::Lease;
-use crate::back::child::workspace::{OwnJob, Place, blocking};
+use crate::back::child::workspace::{OwnJob, Workspace, blocking};
+use crate::back::keep::lease::Lease;
 use crate::call::{CallError, Receipt};
 use crate::client::Client;
 use crate::config::{Files, Mode};
@@ -64,26 +64,26 @@ impl Back {
         request: &Message,
         id: &Bytes,
     ) -> Result<Option<Box<Record<'_>>>, CallError> {
-        let Some(place) = lease.place.clone() else { return Ok(None) };
+        let Some(place) = lease.child().workspace.clone() else { return Ok(None) };
         let slot = self.around.writer.slot().ok_or_else(|| {
-            self.around.metrics.refused(Limit::Records);
+            self.around.machine.metrics.refused(Limit::Records);
             let what = "busy: the disk does not keep up with the records of calls".to_owned();
             CallError::Busy { what, retry_after_seconds: 5 }
         })?;
         let job = match (&place, self.server.mode) {
-            (Place::Job(own), _) => {
+            (Workspace::Job(own), _) => {
                 own.keep();
                 Some(Arc::clone(&own.job))
             }
-            (Place::Space(_), Mode::Stateless) => {
-                let job = self.around.new_job().await;
-                Some(job.map_err(|error| self.around.no_place(&error))?)
+            (Workspace::Session(_), Mode::Stateless) => {
+                let job = self.around.machine.new_job().await;
+                Some(job.map_err(|error| self.around.machine.no_workspace(&error))?)
             }
-            (Place::Space(_), Mode::Stateful { .. }) => None,
+            (Workspace::Session(_), Mode::Stateful { .. }) => None,
         };
         let site = match place {
-            Place::Job(own) => Site::Job(own),
-            Place::Space(space) => Site::Space(Arc::new(space.visit())),
+            Workspace::Job(own) => Site::Job(own),
+            Workspace::Session(space) => Site::Space(Arc::new(space.visit())),
         };
         // In a box, so that the call stays small: it is moved more than once.
         let record = Box::new(Record {
@@ -104,7 +104,7 @@ impl Back {
 impl Record<'_> {
     fn begin_job(&self, job: Arc<Job>) {
         let own = Arc::clone(&job);
-        self.back.around.metrics.jobs.bump();
+        self.back.around.machine.metrics.jobs.bump();
         let (server, request, began) =
             (Arc::clone(&self.back.server), self.request.clone(), self.began);
         let begin = move || job.begin(server.name.as_str(), request.text(), began);
@@ -131,8 +131,13 @@ impl Record<'_> {
         if let Some(job) = self.job() {
             return Ok(job);
         }
-        let job =
-            self.back.around.new_job().await.map_err(|error| self.back.around.not_kept(&error))?;
+        let job = self
+            .back
+            .around
+            .machine
+            .new_job()
+            .await
+            .map_err(|error| self.back.around.machine.not_kept(&error))?;
         self.begin_job(Arc::clone(&job));
         Ok(job)
     }
@@ -190,7 +195,7 @@ impl Record<'_> {
     fn newest(&self, path: &str, client: &Client, now: SystemTime) -> Option<String> {
         let Site::Space(visit) = &self.site else { return None };
         let around = &self.back.around;
-        let id = around.store.newest(visit.space(), path).ok()?;
+        let id = around.machine.store.newest(visit.space(), path).ok()?;
         Some(around.links.url(client.person.origin.base(), &id, path, now))
     }
 
@@ -217,16 +222,17 @@ impl Record<'_> {
                         }
                     }
                 });
-                let made = found.await.map_err(|error| self.back.around.not_kept(&error))?;
+                let made =
+                    found.await.map_err(|error| self.back.around.machine.not_kept(&error))?;
                 Ok(Adopted { made, ..Adopted::default() })
             }
             Site::Space(visit) => {
                 if hints.is_empty() && visit.is_surely_idle() {
                     return Ok(Adopted::default());
                 }
-                let (store, looking) = (self.back.around.store.clone(), Arc::clone(visit));
+                let (store, looking) = (self.back.around.machine.store.clone(), Arc::clone(visit));
                 let found = blocking(move || store.made(&looking, &hints)).await;
-                let found = found.map_err(|error| self.back.around.not_kept(&error))?;
+                let found = found.map_err(|error| self.back.around.machine.not_kept(&error))?;
                 if found.is_empty() {
                     return Ok(Adopted::default());
                 }
@@ -244,7 +250,7 @@ impl Record<'_> {
     async fn adopt(&self, visit: &Arc<Visit>, found: Vec<Made>) -> Result<Adopted, CallError> {
         let (job, visit) = (self.job_made().await?, Arc::clone(visit));
         let adopted = blocking(move || job.adopt(visit.space(), &found)).await;
-        adopted.map_err(|error| self.back.around.not_kept(&error))
+        adopted.map_err(|error| self.back.around.machine.not_kept(&error))
     }
 
     /// What arguments and answer say of where files are, as paths inside the workspace.
@@ -281,7 +287,7 @@ impl Record<'_> {
             }
             Ok(made)
         });
-        put.await.map_err(|error| self.back.around.not_kept(&error))
+        put.await.map_err(|error| self.back.around.machine.not_kept(&error))
     }
 
     /// Writes that the call was answered like this.
@@ -341,8 +347,8 @@ impl Record<'_> {
             error,
         };
         let around = &self.back.around;
-        if around.store.journal(&entry) {
-            let store = around.store.clone();
+        if around.machine.store.journal(&entry) {
+            let store = around.machine.store.clone();
             around.writer.write(0, move || {
                 store.write_journal();
                 Ok(())

@@ -1,32 +1,32 @@
-//! What is run for a person: the program with the values they bring, in its place and within its walls.
+//! What is run for a person: the program with the values they bring, in its workspace and within its walls.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use pontoon_supervise::Command;
 
-use super::launcher::StartError;
-use super::workspace::Place;
-use crate::back::{Back, secrets_of};
+use super::isolation::Walls;
+use super::launcher::{Launcher, StartError, secrets_of};
+use super::workspace::Workspace;
 use crate::client::Person;
-use crate::config::{SHORTEST_SECRET, Start, certificates, proxy_secrets};
+use crate::config::{SHORTEST_SECRET, Server, Start, certificates, proxy_secrets};
 use crate::observe::log::Hygiene;
 
-impl Back {
+impl Launcher {
     /// What is run for this person, and where.
     pub(crate) fn command(
         &self,
         person: &Person,
-        place: &Place,
+        workspace: &Workspace,
         tmpdir: &Path,
     ) -> Result<Command, StartError> {
-        let directory = place.directory();
-        let name = place.name();
+        let directory = workspace.directory();
+        let name = workspace.name();
         let start = Start {
             workdir: &directory.to_string_lossy(),
             job_id: &name,
             tmpdir: &tmpdir.to_string_lossy(),
-            base_url: &self.around.base_url,
+            base_url: &self.machine.base_url,
             user: &|fact| person.fact(fact).map(str::to_owned),
             header: &|header| person.header(header).map(str::to_owned),
         };
@@ -41,16 +41,34 @@ impl Back {
         if let Some(files) = &mut command.confinement.files {
             files.write.push(tmpdir.to_owned());
             let is_private =
-                |path: &PathBuf| self.around.private.iter().any(|it| path.starts_with(it));
+                |path: &PathBuf| self.machine.private.iter().any(|it| path.starts_with(it));
             let mut certificates = certificates(&self.environment);
             certificates.retain(|path| path.canonicalize().is_ok_and(|real| !is_private(&real)));
             files.read.extend(certificates);
         }
-        let less = self.walls.soften(&mut command, self.around.spawner.support());
+        let less = self.walls.soften(&mut command, self.machine.spawner.support());
         if !less.is_empty() {
             tracing::debug!(server = %self.server.name, ?less, "less isolation than asked for");
         }
         Ok(command)
+    }
+
+    /// What a child that runs this program is kept from.
+    fn walls_for(&self, program: &Path) -> Arc<Walls> {
+        if self.server.program.as_deref() == Ok(program) {
+            return Arc::clone(&self.walls);
+        }
+        let mut moved = self.moved_walls.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, walls)) = &*moved
+            && known == program
+        {
+            return Arc::clone(walls);
+        }
+        let server = Server { program: Ok(program.to_owned()), ..Server::clone(&self.server) };
+        let (support, private) = (self.machine.spawner.support(), &self.machine.private);
+        let walls = Arc::new(Walls::new(&server, support, private));
+        *moved = Some((program.to_owned(), Arc::clone(&walls)));
+        walls
     }
 
     /// A hash of what the server's processes get from the person who calls; `None` if nothing.

@@ -1,39 +1,45 @@
-//! Children: which child process serves a call, and for how long it lives.
+//! The launcher of one server: from its entry in the configuration to a child that is ready for calls.
 //!
-//! A call takes a [`Lease`]. Dropping it stops the child, or hands it back to its client. This file
-//! decides; the `supervise` crate acts.
+//! It says what is run, where and within which walls; the `supervise` crate runs it. Which call the child is for, and
+//! how long it is kept, is for `keep` to say.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use pontoon_supervise::{Child, SpawnError};
-use pontoon_wire::{Era, Message, Revision, Rewrite, era, quoted};
+use pontoon_wire::method;
+use tokio::sync::Notify;
 use tracing::{Instrument, Span};
-use uuid::Uuid;
 
-use super::ready::{Counted, Live, Waits};
-use super::usage::Usage;
-use super::workspace::{Place, Reserved, WHAT_TO_DO, blocking};
-use crate::back::Back;
+use super::isolation::{Impossible, Walls};
+use super::last_words::{self, ChildWords};
+use super::machine::{Machine, WHAT_TO_DO};
+use super::population::{Living, Population};
+use super::ready::ReadyChild;
+use super::workspace::{OwnJob, Temporary, Workspace, blocking};
+use crate::back::conversation::Conversation;
+use crate::back::conversation::abilities::can_answer;
 use crate::back::conversation::handshake::{HandshakeError, Opening, shake_hands};
 use crate::back::conversation::link::{Link, LinkOptions};
-use crate::back::keep::head_start::HeadStart;
-use crate::back::keep::kept::{Slot, Using};
+use crate::back::conversation::list_changes::ListChanges;
 use crate::call::CallError;
 use crate::client::{Client, Key, Person};
-use crate::clock::Clock;
-use crate::config::{Files, Mode, ProgramError};
-use crate::jobs::{Claim, Held, JobError};
-use crate::observe::metrics::Limit;
+use crate::clock::{Clock, now};
+use crate::config::{Files, Mode, ProgramError, Server, proxy_secrets};
+use crate::errors::chain;
+use crate::jobs::{JobError, SessionSpace};
+use crate::observe::heals::HealLog;
+use crate::observe::log::Hygiene;
+use crate::observe::metrics::{Limit, ServerMetrics};
 
 /// How long a child may take for its handshake, if the call itself has longer.
 pub const HANDSHAKE: Duration = Duration::from_secs(60);
 
-/// How long a replica that is about to end may still be asked for the state of a conversation: as
-/// long as proxies may use their connections to it, and a second more.
-const HANDOVER: Duration = Duration::from_secs(4);
+/// How long a child may take to say that it has read what it was told.
+const SETTLE: Duration = Duration::from_secs(1);
 
 /// Why a child could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -46,9 +52,9 @@ pub enum StartError {
     Spawn(#[from] SpawnError),
     /// There is no place for it to work in.
     #[error("there is no place for the server to work in: {0}")]
-    Place(String),
+    Workspace(String),
     /// It started, but the handshake failed.
-    #[error("{error}{how}{}", said(.complaints))]
+    #[error("{error}{how}{}", last_words::told(.complaints))]
     Handshake {
         /// What failed.
         error: HandshakeError,
@@ -57,25 +63,6 @@ pub enum StartError {
         /// The last lines of its standard error.
         complaints: Vec<String>,
     },
-}
-
-/// What a child is wanted for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Use {
-    /// A call.
-    Call,
-    /// A call that a dead child never read. Where one died unseen, others may have: no spare gets it.
-    Again,
-    /// A subscription: it gives the child nothing to do, so it waits for no call and no call for it.
-    Listen,
-}
-
-impl Use {
-    /// Whether it is told that the state of its conversation was lost. Client libraries open subscriptions
-    /// by themselves, and the word would be lost with them.
-    pub(crate) fn hears_of_loss(self) -> bool {
-        self != Self::Listen
-    }
 }
 
 /// Who is there to be asked by a child.
@@ -89,191 +76,159 @@ pub(crate) enum Audience<'c> {
 
 /// A process that was started, and to which nothing was said yet.
 #[derive(Debug)]
-pub(crate) struct Unopened(pub(crate) Live);
+pub(crate) struct Unopened(pub(crate) ReadyChild);
 
-/// A child for one call.
+/// Starts the children of one server.
 #[derive(Debug)]
-pub enum Lease {
-    /// Started for this call alone, and stopped after it.
-    Own(Box<Live>),
-    /// Kept for the conversation.
-    Kept(Using),
-    /// Started for one call, and kept because it works on a task the client will ask about.
-    Task(Arc<Live>),
+pub struct Launcher {
+    /// The server's entry in the configuration.
+    pub server: Arc<Server>,
+    /// What the launchers of all servers share.
+    pub machine: Machine,
+    /// What was healed.
+    pub heals: Arc<HealLog>,
+    /// What is counted of this server.
+    pub metrics: Arc<ServerMetrics>,
+    /// What its children say of their lists.
+    pub changed: Arc<ListChanges>,
+    /// Told when a child did not start, or ended in a call: perhaps the server is broken.
+    pub doubted: Notify,
+    pub(super) walls: Arc<Walls>,
+    /// Those of a program that was found elsewhere later.
+    pub(super) moved_walls: Mutex<Option<(PathBuf, Arc<Walls>)>>,
+    pub(super) environment: Vec<(OsString, OsString)>,
+    /// Keeps what its children are told in confidence out of what they say last.
+    pub(super) hygiene: Arc<Hygiene>,
+    population: Arc<Population>,
+    /// Whether a child of this server was asked for a sign of life and gave none.
+    ignores_pings: AtomicBool,
 }
 
-impl std::ops::Deref for Lease {
-    type Target = Live;
-
-    fn deref(&self) -> &Live {
-        match self {
-            Self::Own(live) => live,
-            Self::Kept(using) => &using.live,
-            Self::Task(live) => live,
+impl Launcher {
+    /// The launcher of `server`, with no child yet.
+    pub fn new(server: Arc<Server>, machine: Machine) -> Self {
+        let environment: Vec<_> = std::env::vars_os().collect();
+        let proxies = proxy_secrets(&environment);
+        let secrets = secrets_of(&server).chain(proxies.iter().map(String::as_bytes));
+        let heals = Arc::new(HealLog::new(server.name.as_str()));
+        let metrics = machine.metrics.server(server.name.as_str());
+        let population =
+            Population::new(Arc::clone(&heals), Arc::clone(&metrics), machine.endings.clone());
+        let walls = Walls::new(&server, machine.spawner.support(), &machine.private);
+        Self {
+            hygiene: Arc::new(Hygiene::new(secrets)),
+            environment,
+            walls: Arc::new(walls),
+            moved_walls: Mutex::default(),
+            population: Arc::new(population),
+            changed: Arc::default(),
+            doubted: Notify::new(),
+            ignores_pings: AtomicBool::new(false),
+            server,
+            machine,
+            heals,
+            metrics,
         }
     }
-}
 
-impl Lease {
-    /// Says that its call waits for a person until the guard is dropped. Meanwhile the child gets no
-    /// other client's calls: what it says could not be told apart.
-    pub(crate) fn park(&self) -> Waits<'_> {
-        match self {
-            Self::Kept(using) => using.park(),
-            Self::Own(live) => live.park(),
-            Self::Task(live) => live.park(),
-        }
+    /// How many children live, of every kind.
+    pub fn living(&self) -> usize {
+        self.population.living()
     }
-}
 
-impl Back {
-    /// A child for this client, started if need be.
-    pub async fn lease(
-        &self,
-        wanted_for: Use,
-        client: &Client,
-        child_era: Era,
-        clock: &Clock,
-    ) -> Result<Lease, CallError> {
-        match self.server.mode {
-            Mode::Stateful { .. } if client.key.can_return() => {
-                self.lease_kept(wanted_for, client, child_era, clock).await
-            }
-            // A client that cannot be recognised again shares nothing, and keeps nothing.
-            Mode::Stateless | Mode::Stateful { .. } => {
-                self.check_stopping()?;
-                let opening = opening_for(client, child_era);
-                if wanted_for != Use::Again
-                    && let Some(live) = self.take_spare(&opening)
-                {
-                    self.begin(&live, client);
-                    return Ok(Lease::Own(Box::new(live)));
-                }
-                let ahead = match wanted_for {
-                    Use::Again => None,
-                    Use::Call | Use::Listen => self.take_ahead(client).await,
-                };
-                let opened = self.open_ahead(ahead, &opening, client, clock);
-                if let Some(live) = Box::pin(opened).await {
-                    return Ok(Lease::Own(Box::new(live)));
-                }
-                let live = Box::pin(self.start_for(&opening, client, clock)).await?;
-                self.spares.encourage();
-                Ok(Lease::Own(Box::new(live)))
-            }
-        }
+    /// Whether its children can be kept apart as its configuration asks.
+    ///
+    /// # Errors
+    ///
+    /// What this system cannot give.
+    pub fn check_isolation(&self) -> Result<(), Impossible> {
+        self.walls.check(&self.server, self.machine.spawner.support())
+    }
+
+    /// The isolation of its children, in a word.
+    pub fn isolation(&self) -> &'static str {
+        self.walls.reached(self.machine.spawner.support())
     }
 
     /// Refuses another child while too many old ones will not end.
     pub(crate) fn check_stopping(&self) -> Result<(), CallError> {
-        let limit = self.around.max_stopping;
-        if self.stopping.load(Ordering::Acquire) < limit {
+        let limit = self.machine.max_stopping;
+        if self.population.stopping() < limit {
             return Ok(());
         }
-        self.around.metrics.refused(Limit::Leaving);
+        self.machine.metrics.refused(Limit::Leaving);
         let what = format!("{limit} processes of the server `{}` will not end", self.server.name);
         Err(CallError::Busy { what, retry_after_seconds: 10 })
     }
 
-    /// Starts a child that will be kept for this client, and lets its session hear what it says.
-    pub(crate) async fn start_kept(
-        &self,
-        opening: &Opening,
-        client: &Client,
-        wanted_for: Use,
-        slot: &Slot,
-        clock: &Clock,
-    ) -> Result<Live, CallError> {
-        let ahead = self.take_ahead(client).await;
-        let place = match ahead.as_ref().and_then(HeadStart::place) {
-            Some(place) => place,
-            None => self.place_for(client).await?,
+    /// A workspace for a child of this client.
+    pub(crate) async fn workspace_for(&self, client: &Client) -> Result<Workspace, CallError> {
+        let workspace = match self.keeps_files_of(&client.key) {
+            true => self.session_of(&client.key, &client.person).await.map(Workspace::Session),
+            false => self.own_workspace().await,
         };
-        let held = self.hold_state(&place, wanted_for, slot).await?;
-        let reserved = Reserved::new(held, &self.around.endings);
-        let mut live = match Box::pin(self.open_ahead(ahead, opening, client, clock)).await {
-            Some(live) => live,
-            None => Box::pin(self.start_at(place, opening, client, clock)).await?,
-        };
-        live.held = reserved.take();
-        live.feed(client);
-        Ok(live)
+        workspace.map_err(|error| self.machine.no_workspace(&error))
     }
 
-    /// Says that a process keeps state in this place from now on. If one did that ended with its bridge,
-    /// or that another replica has, a call fails with that; anything else goes on.
-    async fn hold_state(
+    /// Whether a conversation finds its files again.
+    pub(crate) fn keeps_files_of(&self, key: &Key) -> bool {
+        self.server.has_sessions() && key.can_return()
+    }
+
+    /// Where a conversation of this person keeps its files.
+    pub(crate) async fn session_of(
         &self,
-        place: &Place,
-        wanted_for: Use,
-        slot: &Slot,
-    ) -> Result<Option<Held>, CallError> {
-        let Place::Space(space) = place else { return Ok(None) };
-        let give_up = now() + HANDOVER;
-        loop {
-            let (space, is_patient) = (Arc::clone(space), now() < give_up);
-            let claim = blocking(move || {
-                let claim = space.hold(is_patient);
-                claim.map_err(|source| JobError::Io { what: "open a session", source })
-            });
-            match claim.await.map_err(|error| self.around.no_place(&error))? {
-                Claim::Held(held) => return Ok(Some(held)),
-                Claim::Elsewhere => return Err(CallError::Stopping),
-                Claim::Leaving => tokio::time::sleep(Duration::from_millis(50)).await,
-                Claim::Lost => {
-                    let how = "its bridge was restarted, or another replica has it";
-                    if wanted_for.hears_of_loss() {
-                        return Err(self.state_lost(how));
-                    }
-                    // Noted before anything else can fail.
-                    slot.lose(how.to_owned());
-                }
-            }
+        key: &Key,
+        person: &Person,
+    ) -> Result<Arc<SessionSpace>, JobError> {
+        let (store, server) = (self.machine.store.clone(), self.server.name.to_string());
+        let mut name = key.to_string();
+        // Several people may have one address. What tells their processes apart tells their files.
+        if let (true, Some(hash)) = (key.is_shared(), self.person_hash(person)) {
+            hash.iter().for_each(|byte| name += &format!("{byte:02x}"));
         }
+        blocking(move || store.session_space(&server, &name)).await
     }
 
-    async fn start_for(
+    /// A workspace for a child that belongs to no conversation.
+    pub(crate) async fn own_workspace(&self) -> Result<Workspace, JobError> {
+        let made = OwnJob::make(&self.machine.store, &self.machine.endings).await?;
+        Ok(Workspace::Job(Arc::new(made)))
+    }
+
+    /// Starts a child in this workspace for a client whose call waits.
+    pub(crate) async fn start_for(
         &self,
+        workspace: Workspace,
         opening: &Opening,
         client: &Client,
         clock: &Clock,
-    ) -> Result<Live, CallError> {
-        let place = self.place_for(client).await?;
-        self.start_at(place, opening, client, clock).await
-    }
-
-    async fn start_at(
-        &self,
-        place: Place,
-        opening: &Opening,
-        client: &Client,
-        clock: &Clock,
-    ) -> Result<Live, CallError> {
+    ) -> Result<ReadyChild, CallError> {
         // Kept until it was looked at: with its last user a job goes.
-        let mut kept = place.clone();
-        let mut started = self.start(opening, client, place, Audience::Client(clock)).await;
-        // The place was removed or moved away meanwhile, which is no fault of the server.
-        if started.is_err() && self.around.is_gone(kept.directory().to_owned()).await? {
-            let place = self.place_for(client).await?;
-            kept = place.clone();
-            started = self.start(opening, client, place, Audience::Client(clock)).await;
+        let mut kept = workspace.clone();
+        let mut started = self.start(opening, client, workspace, Audience::Client(clock)).await;
+        // The workspace was removed or moved away meanwhile, which is no fault of the server.
+        if started.is_err() && self.machine.is_gone(kept.directory().to_owned()).await? {
+            let workspace = self.workspace_for(client).await?;
+            kept = workspace.clone();
+            started = self.start(opening, client, workspace, Audience::Client(clock)).await;
             // It is still being removed.
-            if started.is_err() && self.around.is_gone(kept.directory().to_owned()).await? {
-                return Err(self.around.no_place(&JobError::Unusable));
+            if started.is_err() && self.machine.is_gone(kept.directory().to_owned()).await? {
+                return Err(self.machine.no_workspace(&JobError::Unusable));
             }
         }
         drop(kept);
-        let live = started.map_err(|error| self.tell(&error))?;
-        self.begin(&live, client);
-        Ok(live)
+        let child = started.map_err(|error| self.tell(&error))?;
+        self.begin(&child, client);
+        Ok(child)
     }
 
     /// Makes a child ready for the calls of this client. The time it may run counts from now: what a
     /// spare has waited is not its client's.
-    pub(crate) fn begin(&self, live: &Live, client: &Client) {
-        live.begin_for(client);
-        if let (Some(life), Some(child)) = (self.server.isolation.run_time, &live.child) {
-            child.limit_life(life);
+    pub(crate) fn begin(&self, child: &ReadyChild, client: &Client) {
+        child.begin_for(client);
+        if let (Some(life), Some(process)) = (self.server.isolation.run_time, &child.process) {
+            process.limit_life(life);
         }
     }
 
@@ -282,26 +237,31 @@ impl Back {
         &self,
         opening: &Opening,
         client: &Client,
-        place: Place,
+        workspace: Workspace,
         audience: Audience<'_>,
-    ) -> Result<Live, StartError> {
+    ) -> Result<ReadyChild, StartError> {
         let began = now();
-        let is_one_client = !client.key.is_shared() || self.server.mode == Mode::Stateless;
+        let is_one_client = self.is_of_one_client(&client.key);
         let started = async {
-            let unopened = self.spawn(&client.person, place, is_one_client).await?;
+            let unopened = self.spawn(&client.person, workspace, is_one_client).await?;
             self.open(unopened, opening, client, audience).await
         };
         self.counted(started.await, began)
     }
 
+    /// Whether only one client will use a child that serves this conversation.
+    pub(crate) fn is_of_one_client(&self, key: &Key) -> bool {
+        !key.is_shared() || self.server.mode == Mode::Stateless
+    }
+
     /// Counts a start that began then.
     pub(crate) fn counted(
         &self,
-        started: Result<Live, StartError>,
+        started: Result<ReadyChild, StartError>,
         began: Instant,
-    ) -> Result<Live, StartError> {
+    ) -> Result<ReadyChild, StartError> {
         match &started {
-            Ok(_) => self.metrics.child_started(began.elapsed()),
+            Ok(_) => self.metrics.child_started(now().duration_since(began)),
             // It only does not speak this era.
             Err(StartError::Handshake { error: HandshakeError::Refused(_), .. }) => {}
             Err(_) => self.metrics.child_failed(),
@@ -313,120 +273,110 @@ impl Back {
     pub(crate) async fn spawn(
         &self,
         person: &Person,
-        place: Place,
+        workspace: Workspace,
         is_one_client: bool,
     ) -> Result<Unopened, StartError> {
-        let no_place =
-            |what: &str, error: std::io::Error| StartError::Place(format!("{what}: {error}"));
-        let temporary = self.around.new_temporary().await;
-        let temporary = temporary.map_err(|error| no_place("no temporary files", error))?;
-        let command = self.command(person, &place, temporary.directory())?;
-        let given = place.hand_over(command.confinement.user, &temporary).await;
-        given.map_err(|error| no_place("its user cannot have it", error))?;
+        let no_workspace =
+            |what: &str, error: std::io::Error| StartError::Workspace(format!("{what}: {error}"));
+        let temporary = Temporary::make(&self.machine.store, &self.machine.endings).await;
+        let temporary = temporary.map_err(|error| no_workspace("no temporary files", error))?;
+        let command = self.command(person, &workspace, temporary.directory())?;
+        let given = workspace.hand_over(command.confinement.user, &temporary).await;
+        given.map_err(|error| no_workspace("its user cannot have it", error))?;
         let is_walled = command.confinement.files.is_some();
-        let mut child = self.around.spawner.spawn(&command).await?;
-        // Whatever a child of one call says is about that call; of others it cannot be known.
+        let mut process = self.machine.spawner.spawn(&command).await?;
+        // What a child of one call says is about that call; of others it cannot be known.
         let span = match self.server.mode {
             Mode::Stateless => Span::current(),
             Mode::Stateful { .. } => Span::none(),
         };
-        self.log_complaints(&child, &span);
-        let (input, output) = child.take_streams().expect("a new child still has its streams");
+        self.log_complaints(&process, &span);
+        let (input, output) = process.take_streams().expect("a new child still has its streams");
         let options = LinkOptions {
             heal: self.server.heal,
-            max_message: self.around.max_message,
-            held: Arc::clone(&self.around.held),
+            max_message: self.machine.max_message,
+            held: Arc::clone(&self.machine.held),
             one_client: is_one_client,
             heals: Arc::clone(&self.heals),
             span,
         };
-        let complaints = child.complaints();
-        Ok(Unopened(Live {
-            link: Link::start(input, output, &options),
-            // Until it is opened, this means nothing.
-            era: Era::Modern,
-            hello: None,
-            pid: child.id(),
-            child: Some(child),
-            heals: Arc::clone(&self.heals),
-            metrics: Arc::clone(&self.metrics),
+        let words = ChildWords {
+            complaints: process.complaints(),
             hygiene: self.hygiene_for(person),
-            endings: self.around.endings.clone(),
-            living: Some(Counted::new(&self.living)),
-            stopping: Arc::clone(&self.stopping),
-            ends_by_itself: Arc::clone(&self.ends_by_itself),
             is_walled,
-            parked: AtomicUsize::new(0),
-            _watching: None,
-            complaints,
-            feeding: Mutex::new(None),
-            log_level: Mutex::new(None),
-            usage: Usage::new(now()),
+        };
+        Ok(Unopened(ReadyChild {
+            conversation: Conversation::new(Link::start(input, output, &options), &self.changed),
+            pid: process.id(),
+            process: Some(process),
+            words,
             has_waited: false,
-            is_told: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
             before: None,
-            place: Some(place),
+            living: Some(Living::new(&self.population)),
+            workspace: Some(workspace),
             temporary: Some(temporary),
-            held: None,
+            state: None,
         }))
     }
 
     /// Opens a process that was started, so that it is ready for calls.
     pub(crate) async fn open(
         &self,
-        Unopened(mut live): Unopened,
+        Unopened(mut child): Unopened,
         opening: &Opening,
         client: &Client,
         audience: Audience<'_>,
-    ) -> Result<Live, StartError> {
-        live.era = opening.era();
+    ) -> Result<ReadyChild, StartError> {
+        child.conversation.era = opening.era();
         if let Opening::Legacy { revision, capabilities, info } = opening {
-            live.link.hold_for(capabilities.clone(), client.era());
+            child.link.hold_for(capabilities.clone(), client.era());
             let patience = match audience {
                 // The clock of the call ends it sooner, if need be.
                 Audience::Client(clock) => {
-                    let words = live.words();
-                    clock.listen_to(Box::new(move || said(&words.last())));
+                    let words = child.words.clone();
+                    clock.listen_to(Box::new(move || words.told()));
                     HANDSHAKE
                 }
                 Audience::Later => HANDSHAKE.min(self.server.timeout),
             };
             let deadline = now() + patience;
             let shaken =
-                shake_hands(&live.link, *revision, capabilities, info, deadline, &self.heals).await;
-            match shaken {
-                Ok(hello) => live.hello = Some(hello),
-                Err(error) => return Err(failed_handshake(&live, error).await),
+                shake_hands(&child.link, *revision, capabilities, info, deadline, &self.heals);
+            match shaken.await {
+                Ok(hello) => child.conversation.hello = Some(hello),
+                Err(error) => return Err(failed_handshake(&child, error).await),
             }
-            self.hear_first_questions(&live, opening, client.era()).await;
+            // It may ask for roots as soon as it is open, and its answer to a ping comes after that.
+            if can_answer(capabilities, client.era(), method::LIST_ROOTS) {
+                self.let_settle(&child).await;
+            }
         }
-        self.watch_lists(&mut live);
         // What a server writes as it starts was made by no call.
         if self.server.files != Files::Off {
-            live.before = live.scan().await;
+            child.before = child.scan().await;
         }
-        Ok(live)
+        Ok(child)
     }
 
-    /// Lets the catalogue hear when the child says that one of its lists changed.
-    pub(crate) fn watch_lists(&self, live: &mut Live) {
-        let changed = Arc::clone(&self.changed);
-        live._watching = Some(live.link.listen(Box::new(move |note| {
-            if note.method().ends_with("/list_changed") {
-                changed.note(now());
-            }
-        })));
+    /// Waits until a server has read what it was told. One that does not answer pings is not asked
+    /// again.
+    pub(crate) async fn let_settle(&self, conversation: &Conversation) {
+        if !self.ignores_pings.load(Ordering::Relaxed)
+            && !conversation.is_responsive_within(SETTLE).await
+        {
+            self.ignores_pings.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Logs what the child writes to its standard error.
-    fn log_complaints(&self, child: &Child, span: &Span) {
+    fn log_complaints(&self, process: &Child, span: &Span) {
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return;
         }
         let (sender, mut lines) = tokio::sync::mpsc::channel(64);
-        child.complaints().set_listener(sender);
-        let (server, pid) = (self.server.name.to_string(), child.id());
+        process.complaints().set_listener(sender);
+        let (server, pid) = (self.server.name.to_string(), process.id());
         let logging = async move {
             while let Some(line) = lines.recv().await {
                 tracing::debug!(%server, pid, line, "stderr");
@@ -438,7 +388,7 @@ impl Back {
     /// The error a client hears when no child could be started.
     pub fn tell(&self, error: &StartError) -> CallError {
         tracing::warn!(server = %self.server.name, error = error as &dyn std::error::Error, "no child");
-        if let StartError::Place(_) = error {
+        if let StartError::Workspace(_) = error {
             // Which says nothing of the server.
             let so = "so the call was not made";
             return CallError::NoStorage(format!("{error}, {so}: {WHAT_TO_DO}"));
@@ -450,106 +400,37 @@ impl Back {
             self.told_of_start(&chain(error))
         ))
     }
+
+    /// Why the server did not start, as it may be told.
+    pub fn told_of_start(&self, why: &str) -> String {
+        let program = self.server.find_program().err();
+        let told = program.and_then(|error| self.machine.hearers.told_of_program(&error));
+        told.unwrap_or_else(|| self.told(why))
+    }
+
+    /// What happened, as it may be told.
+    pub(crate) fn told(&self, what: &str) -> String {
+        self.machine.hearers.told(what, self.machine.store.path())
+    }
 }
 
-pub(crate) async fn failed_handshake(live: &Live, error: HandshakeError) -> StartError {
+pub(crate) async fn failed_handshake(child: &ReadyChild, error: HandshakeError) -> StartError {
     let how = match error {
         HandshakeError::Gone => {
-            let exit = live.exit_within(Duration::from_secs(1)).await;
+            let exit = child.exit_within(Duration::from_secs(1)).await;
             exit.map(|exit| format!(": it {exit}")).unwrap_or_default()
         }
         _ => String::new(),
     };
-    StartError::Handshake { error, how, complaints: live.last_words() }
+    StartError::Handshake { error, how, complaints: child.words.last() }
 }
 
-/// How a child is opened for this client.
-pub(crate) fn opening_for(client: &Client, child_era: Era) -> Opening {
-    match child_era {
-        Era::Modern => Opening::Modern,
-        Era::Legacy => Opening::Legacy {
-            revision: match client.era() {
-                Era::Legacy => client.revision,
-                Era::Modern => Revision::NEWEST_LEGACY,
-            },
-            capabilities: client.capabilities.clone(),
-            // Modern clients of one conversation share a child, whatever they call themselves.
-            info: match client.era() {
-                Era::Legacy => client.info.clone(),
-                Era::Modern => own_info(),
-            },
-        },
-    }
-}
-
-/// The client of a child that is started for nobody in particular.
-pub(crate) fn nobody(opening: &Opening) -> Client {
-    let (revision, capabilities) = match opening {
-        Opening::Legacy { revision, capabilities, .. } => (*revision, capabilities.clone()),
-        Opening::Modern => (Revision::NEWEST_MODERN, Bytes::from_static(b"{}")),
-    };
-    Client {
-        revision,
-        capabilities,
-        info: own_info(),
-        log_level: None,
-        key: Key::Once(Uuid::nil()),
-        person: Person::local(),
-        feed: None,
-        subscriptions: Vec::new(),
-    }
-}
-
-/// An error and its causes, in one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text += &format!(": {cause}");
-        source = cause.source();
-    }
-    text
-}
-
-pub(crate) fn said(complaints: &[String]) -> String {
-    match complaints {
-        [] => String::new(),
-        lines => format!("; its last words: {}", lines.join(" | ")),
-    }
-}
-
-/// A request of the bridge's own, without parameters.
-pub fn own_request(method: &str) -> Message {
-    own_request_with(method, "{}")
-}
-
-/// A request of the bridge's own; `params` is a JSON object.
-pub fn own_request_with(method: &str, params: &str) -> Message {
-    let method = quoted(method);
-    Message::own(format!(
-        "{{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":{method},\"params\":{params}}}"
-    ))
-}
-
-/// The same request, described as the modern era wants it.
-pub fn modern_request(request: Message) -> Rewrite {
-    let client = era::ClientFacts {
-        capabilities: Bytes::from_static(b"{\"elicitation\":{},\"sampling\":{},\"roots\":{}}"),
-        info: own_info(),
-        log_level: None,
-    };
-    era::to_modern_request(request, &client)
-}
-
-/// How the bridge names itself to servers.
-pub fn own_info() -> Bytes {
-    Bytes::from_static(
-        concat!("{\"name\":\"pontoon\",\"version\":\"", env!("CARGO_PKG_VERSION"), "\"}")
-            .as_bytes(),
-    )
-}
-
-/// The time; idle clocks and deadlines begin here.
-pub fn now() -> Instant {
-    Instant::now()
+/// What the configuration tells the children of this server in confidence: what it takes from
+/// variables, and variables it sets whose names say so.
+pub fn secrets_of(server: &Server) -> impl Iterator<Item = &[u8]> {
+    let named = server.env.iter().filter(|(name, _)| Hygiene::is_secret(name));
+    let named = named.flat_map(|(_, value)| value.texts());
+    let values = server.env.iter().map(|(_, value)| value);
+    let taken = server.args.iter().chain(values).flat_map(|template| template.variables());
+    named.chain(taken).map(str::as_bytes)
 }

@@ -1,12 +1,16 @@
-//! A server's entry becomes a child process that is ready for calls, and stops in order.
+//! A server's entry becomes a child process that is ready for calls, and that stops in order.
 //!
-//! Nothing here knows which call a child is for, or how long it is kept.
+//! A [`launcher::Launcher`] comes from the configuration, [`ready::ReadyChild`]ren come out of it. Which call a child is
+//! for, and how long it is kept, is not known here.
 
 pub(crate) mod command;
+pub(crate) mod ending;
 pub mod isolation;
+pub(crate) mod last_words;
 pub mod launcher;
+pub mod machine;
+pub(crate) mod population;
 pub(crate) mod probe;
 pub mod ready;
 pub mod told;
-pub mod usage;
 pub mod workspace;

@@ -3,34 +3,32 @@
 //! The log, `/health` with the key, and `pontoon call` at a terminal have the paths; a client has no use for
 //! them, and they tell of users, folders and versions.
 
-use crate::back::Back;
+use std::path::Path;
+
 use crate::config::ProgramError;
 
 /// Who hears of failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hearers {
-    /// Clients, who may be anybody.
+    /// Clients of any kind.
     Clients,
     /// The person who runs this program.
     Operator,
 }
 
-impl Back {
-    /// Why a server did not start, as it may be told.
-    pub fn told_of_start(&self, why: &str) -> String {
-        match (self.around.hearers, self.server.find_program()) {
-            (Hearers::Clients, Err(error)) => of_program(&error),
-            _ => self.told(why),
-        }
+impl Hearers {
+    /// Why the program of a server cannot be run, as it may be told.
+    pub(crate) fn told_of_program(self, error: &ProgramError) -> Option<String> {
+        (self == Self::Clients).then(|| of_program(error))
     }
 
-    /// What happened, as it may be told.
-    pub(crate) fn told(&self, what: &str) -> String {
-        match self.around.hearers {
-            Hearers::Operator => what.to_owned(),
-            Hearers::Clients => {
+    /// What happened, as it may be told; `jobs` is where jobs and workspaces are.
+    pub(crate) fn told(self, what: &str, jobs: &Path) -> String {
+        match self {
+            Self::Operator => what.to_owned(),
+            Self::Clients => {
                 // Wherever it stands, also in the middle of a word.
-                let jobs = format!("{}/", self.around.store.path().display());
+                let jobs = format!("{}/", jobs.display());
                 without_folders(&what.replace(&jobs, "/"))
             }
         }

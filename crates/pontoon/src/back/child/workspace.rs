@@ -1,4 +1,4 @@
-//! Where a child works: in a job made for one request, or in the workspace of its conversation, and
+//! Workspaces: where a child works, in a job made for one request, or in the workspace of its conversation, and
 //! with temporary files of its own elsewhere.
 
 use std::os::unix::fs::MetadataExt;
@@ -10,23 +10,15 @@ use pontoon_supervise::User;
 use rustix::process::{getegid, geteuid};
 use tokio_util::task::TaskTracker;
 
-use super::launcher::chain;
-use crate::back::{Back, Surroundings};
-use crate::call::CallError;
-use crate::client::{Client, Key, Person};
-use crate::jobs::{Bounds, Held, Job, JobError, Scratch, SessionSpace, Snapshot};
-use crate::observe::metrics::Limit;
-
-/// What a client hears, who cannot mend the jobs directory and may not know where it is.
-pub(crate) const WHAT_TO_DO: &str = "whoever runs the bridge finds in `/health` what to do";
+use crate::jobs::{Bounds, Held, Job, JobError, Scratch, SessionSpace, Snapshot, Store};
 
 /// Where a child works.
 #[derive(Debug, Clone)]
-pub enum Place {
+pub enum Workspace {
     /// In a job of its own.
     Job(Arc<OwnJob>),
     /// Where its conversation keeps its files.
-    Space(Arc<SessionSpace>),
+    Session(Arc<SessionSpace>),
 }
 
 /// A job that a child works in. Unless a call is recorded in it, it goes with the child, or with the
@@ -119,28 +111,28 @@ impl Drop for Reserved {
     }
 }
 
-/// Which directory a place was when it was looked at: it may be removed, and made again, behind a process that
+/// Which directory a workspace was when it was looked at: it may be removed, and made again, behind a process that
 /// works there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Spot {
+pub(crate) struct DirectoryId {
     device: u64,
     inode: u64,
 }
 
-impl Place {
+impl Workspace {
     /// Which directory it is now; `None` if there is none.
-    pub(crate) async fn spot(&self) -> Option<Spot> {
+    pub(crate) async fn directory_id(&self) -> Option<DirectoryId> {
         let directory = self.directory().to_owned();
         let looked = tokio::task::spawn_blocking(move || std::fs::metadata(directory));
         let there = looked.await.ok()?.ok()?;
-        Some(Spot { device: there.dev(), inode: there.ino() })
+        Some(DirectoryId { device: there.dev(), inode: there.ino() })
     }
 
     /// The directory.
     pub fn directory(&self) -> &Path {
         match self {
             Self::Job(own) => own.job.files(),
-            Self::Space(space) => space.files(),
+            Self::Session(space) => space.files(),
         }
     }
 
@@ -148,7 +140,7 @@ impl Place {
     pub fn name(&self) -> String {
         match self {
             Self::Job(own) => own.job.id().to_string(),
-            Self::Space(space) => space.name().to_owned(),
+            Self::Session(space) => space.name().to_owned(),
         }
     }
 
@@ -159,7 +151,7 @@ impl Place {
             Self::Job(_) => user,
             // A child before may have been another user. A confined one of ours has no rights to
             // what is not its own, not even if we are root.
-            Self::Space(_) => user.or_else(|| geteuid().is_root().then(ours)),
+            Self::Session(_) => user.or_else(|| geteuid().is_root().then(ours)),
         }
     }
 
@@ -167,7 +159,7 @@ impl Place {
     fn give_to(&self, user: User) -> std::io::Result<()> {
         match self {
             Self::Job(own) => own.job.give_to(user.uid, user.gid),
-            Self::Space(space) => space.give_to(user.uid, user.gid),
+            Self::Session(space) => space.give_to(user.uid, user.gid),
         }
     }
 
@@ -179,10 +171,10 @@ impl Place {
         temporary: &Temporary,
     ) -> std::io::Result<()> {
         let Some(owner) = self.next_owner(user) else { return Ok(()) };
-        let (place, scratch) = (self.clone(), temporary.scratch.clone());
+        let (workspace, scratch) = (self.clone(), temporary.scratch.clone());
         let given = tokio::task::spawn_blocking(move || {
             scratch.map_or(Ok(()), |scratch| scratch.give_to(owner.uid, owner.gid))?;
-            place.give_to(owner)
+            workspace.give_to(owner)
         });
         given.await.unwrap_or_else(|panic| Err(std::io::Error::other(panic)))
     }
@@ -200,112 +192,29 @@ impl Place {
     }
 }
 
-impl Back {
-    /// A place for a child of this client.
-    pub(crate) async fn place_for(&self, client: &Client) -> Result<Place, CallError> {
-        let place = match self.keeps_files_of(&client.key) {
-            true => self.space_of(&client.key, &client.person).await.map(Place::Space),
-            false => self.own_place().await,
-        };
-        place.map_err(|error| self.around.no_place(&error))
-    }
-
-    /// Whether a conversation finds its files again.
-    pub(crate) fn keeps_files_of(&self, key: &Key) -> bool {
-        self.server.has_sessions() && key.can_return()
-    }
-
-    /// Where a conversation of this person keeps its files.
-    pub(crate) async fn space_of(
-        &self,
-        key: &Key,
-        person: &Person,
-    ) -> Result<Arc<SessionSpace>, JobError> {
-        let (store, server) = (self.around.store.clone(), self.server.name.to_string());
-        let mut name = key.to_string();
-        // Several people may have one address. What tells their processes apart tells their files.
-        if let (true, Some(hash)) = (key.is_shared(), self.person_hash(person)) {
-            hash.iter().for_each(|byte| name += &format!("{byte:02x}"));
-        }
-        blocking(move || store.session_space(&server, &name)).await
-    }
-
-    /// A place for a child that belongs to nobody yet.
-    pub(crate) async fn own_place(&self) -> Result<Place, JobError> {
-        let (store, endings) = (self.around.store.clone(), self.around.endings.clone());
-        // Made whole on that thread, so that it goes again if nobody waits for it any more.
-        let made = blocking(move || {
+impl OwnJob {
+    /// A new job for a child. It is made where that may wait for the disk.
+    pub(crate) async fn make(store: &Store, endings: &TaskTracker) -> Result<Self, JobError> {
+        let (store, endings) = (store.clone(), endings.clone());
+        // Made whole on that thread, so that it goes again if its caller is gone by then.
+        blocking(move || {
             let (job, is_recorded) = (Arc::new(store.new_job()?), AtomicBool::new(false));
-            Ok(OwnJob { job, is_recorded, endings })
-        });
-        Ok(Place::Job(Arc::new(made.await?)))
+            Ok(Self { job, is_recorded, endings })
+        })
+        .await
     }
 }
 
-impl Surroundings {
+impl Temporary {
     /// A folder for the temporary files of a child.
-    pub(crate) async fn new_temporary(&self) -> std::io::Result<Temporary> {
-        let (store, endings) = (self.store.clone(), self.endings.clone());
+    pub(crate) async fn make(store: &Store, endings: &TaskTracker) -> std::io::Result<Self> {
+        let (store, endings) = (store.clone(), endings.clone());
         let made = tokio::task::spawn_blocking(move || {
             let scratch = store.new_scratch()?;
             let directory = scratch.path().to_owned();
-            Ok(Temporary { scratch: Some(Arc::new(scratch)), endings, directory })
+            Ok(Self { scratch: Some(Arc::new(scratch)), endings, directory })
         });
         made.await.unwrap_or_else(|panic| Err(std::io::Error::other(panic)))
-    }
-
-    /// A new job.
-    pub(crate) async fn new_job(&self) -> Result<Arc<Job>, JobError> {
-        let store = self.store.clone();
-        blocking(move || store.new_job()).await.map(Arc::new)
-    }
-
-    /// What a client hears when its call has no place to work in.
-    pub(crate) fn no_place(&self, error: &JobError) -> CallError {
-        self.tell(error, "so the call was not made")
-    }
-
-    /// What a client hears when what its call made cannot be kept.
-    pub(crate) fn not_kept(&self, error: &JobError) -> CallError {
-        self.tell(error, "so the files of this call cannot be fetched; the call itself was made")
-    }
-
-    fn tell(&self, error: &JobError, so: &str) -> CallError {
-        let why = chain(error);
-        tracing::warn!(error = error as &dyn std::error::Error, "no room for what a call makes");
-        match error {
-            JobError::Full { .. } => {
-                self.metrics.refused(Limit::Disk);
-                CallError::DiskFull(format!(
-                    "{why}, {so}: whoever runs the bridge has to make room"
-                ))
-            }
-            JobError::Unusable => CallError::NoStorage(format!("{why}, {so}: {WHAT_TO_DO}")),
-            JobError::Io { .. } => {
-                self.mend_soon();
-                CallError::NoStorage(format!("{why}, {so}: {WHAT_TO_DO}"))
-            }
-        }
-    }
-
-    /// Whether a place is gone, and another can be had.
-    pub(crate) async fn is_gone(&self, directory: PathBuf) -> Result<bool, CallError> {
-        let store = self.store.clone();
-        let looked = tokio::task::spawn_blocking(move || match directory.exists() {
-            true => Ok(false),
-            false => store.mend().map(|()| true),
-        });
-        let looked = looked.await.unwrap_or(Ok(false));
-        looked.map_err(|_| self.no_place(&JobError::Unusable))
-    }
-
-    /// Sees to the jobs directory, so that the next call finds it mended if it can be.
-    fn mend_soon(&self) {
-        let store = self.store.clone();
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            // What is still wrong is logged by the store.
-            self.endings.spawn_blocking_on(move || drop(store.mend()), &runtime);
-        }
     }
 }
 

@@ -8,9 +8,12 @@ use bytes::Bytes;
 use pontoon_wire::heal::Heal;
 use pontoon_wire::{Era, Message, Revision, Rewrite, Slot, json, method};
 
+use super::incoming::refusal;
 use super::link::{Link, Purpose};
-use super::mailbox::Heard;
+use super::mailbox::ServerEvent;
+use super::requests::own_info;
 use crate::call::plain_notification;
+use crate::client::Client;
 use crate::observe::heals::HealLog;
 
 /// How a child is opened.
@@ -30,6 +33,25 @@ pub enum Opening {
 }
 
 impl Opening {
+    /// How a server of this era is opened for this client.
+    pub(crate) fn for_client(client: &Client, era: Era) -> Self {
+        match era {
+            Era::Modern => Self::Modern,
+            Era::Legacy => Self::Legacy {
+                revision: match client.era() {
+                    Era::Legacy => client.revision,
+                    Era::Modern => Revision::NEWEST_LEGACY,
+                },
+                capabilities: client.capabilities.clone(),
+                // Modern clients of one conversation share a child, whatever they call themselves.
+                info: match client.era() {
+                    Era::Legacy => client.info.clone(),
+                    Era::Modern => own_info(),
+                },
+            },
+        }
+    }
+
     /// The era it opens.
     pub fn era(&self) -> Era {
         match self {
@@ -104,22 +126,29 @@ async fn initialize(
     ));
     let mut asked = link.ask(Rewrite::new(request), Some(deadline), Purpose::Own);
     loop {
-        match asked.heard().await {
-            Heard::Answer(answer) if answer.has(Slot::Error) => return Ok(Err(answer)),
-            Heard::Answer(answer) => return Ok(Ok(answer)),
-            Heard::Question(question) => {
-                crate::back::refuse(link, &question, "the handshake is not over")
+        match asked.next_event().await {
+            ServerEvent::Answer(answer) if answer.has(Slot::Error) => return Ok(Err(answer)),
+            ServerEvent::Answer(answer) => return Ok(Ok(answer)),
+            ServerEvent::Question(question) => {
+                link.say(refusal(&question, "the handshake is not over"))
             }
-            Heard::TimedOut(_) => return Err(HandshakeError::Silent),
-            Heard::Gone | Heard::Unsent | Heard::Clogged | Heard::Ended | Heard::Lost(_) => {
+            ServerEvent::TimedOut(_) => return Err(HandshakeError::Silent),
+            ServerEvent::Gone
+            | ServerEvent::Unsent
+            | ServerEvent::Clogged
+            | ServerEvent::Ended
+            | ServerEvent::Lost(_) => {
                 return Err(HandshakeError::Gone);
             }
-            Heard::Note(_) | Heard::Log(_) | Heard::Resumed(_) | Heard::Release => {}
+            ServerEvent::Note(_)
+            | ServerEvent::Log(_)
+            | ServerEvent::Resumed(_)
+            | ServerEvent::Release => {}
         }
     }
 }
 
-/// A server may answer with an older revision; one that nobody knows is noted and taken as ours.
+/// A server may answer with an older revision; an unknown one is noted and taken as ours.
 fn check_version(answer: &Message, asked: Revision, heals: &HealLog) {
     let result = answer.raw(Slot::Result).unwrap_or_default();
     let version = json::find(result, "protocolVersion").and_then(pontoon_wire::string_value);

@@ -1,35 +1,29 @@
 //! A link drives one conversation with one server over its input and output.
 //!
-//! [`Link::ask`] sends a request and gives an [`Asked`], which hears everything that belongs to it;
-//! dropped early, it cancels the request. Whoever asks writes at once if the pipe has room; the rest
+//! [`Link::ask`] sends a request and gives a [`PendingRequest`], which hears everything that belongs to it;
+//! dropped early, it cancels the request. The caller of `ask` writes at once if the pipe has room; the rest
 //! is done by one task, in `reader`. What messages mean is decided by [`pontoon_wire::Peer`].
 
-use std::collections::VecDeque;
-use std::io::{self, IoSlice};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use pontoon_supervise::{ChildInput, ChildOutput};
 use pontoon_wire::heal::HealMode;
 use pontoon_wire::peer::OurId;
-use pontoon_wire::{Era, Message, Peer, Rewrite, Text};
-use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
+use pontoon_wire::{Era, Message, Rewrite, Text};
 use tracing::{Instrument, Span};
 
-use super::mailbox::{Heard, Mailbox};
-use super::reader::Reader;
+use super::mailbox::{Mailbox, ServerEvent};
+use super::reader::LinkReader;
+use super::state::{Asker, Awaited, Listener, SharedLink};
 use crate::held_bytes::HeldBytes;
 use crate::observe::heals::HealLog;
 
-/// How much may wait to be written to a server that does not read: calls, and everything else.
-const MAX_CALL_BYTES: usize = 32 * 1024 * 1024;
-const MAX_OTHER_BYTES: usize = 1024 * 1024;
+pub use super::state::Purpose;
 
-/// A call that was cancelled may still be at work in the server for a while. So long nothing that
-/// the server says can be taken for another call's, on a child that several clients share.
-pub(crate) const GHOST: Duration = Duration::from_secs(10);
+/// How much may wait to be written to a server that does not read, until no more calls are taken.
+const MAX_CALL_BYTES: usize = 32 * 1024 * 1024;
 
 /// How a link behaves.
 #[derive(Debug, Clone)]
@@ -52,139 +46,58 @@ pub struct LinkOptions {
 /// One conversation with one server.
 #[derive(Debug, Clone)]
 pub struct Link {
-    shared: Arc<Shared>,
+    shared: Arc<SharedLink>,
 }
-
-#[derive(Debug)]
-pub(crate) struct Shared {
-    inner: Mutex<Inner>,
-    /// Tells the task that there is something to write, an earlier deadline, or nothing more to say.
-    pub(crate) wake: Notify,
-    pub(crate) gone: CancellationToken,
-    pub(crate) one_client: bool,
-    pub(crate) heals: Arc<HealLog>,
-}
-
-pub(crate) struct Inner {
-    pub(crate) peer: Peer<Waiting>,
-    pub(crate) outgoing: VecDeque<Bytes>,
-    outgoing_bytes: usize,
-    /// How many bytes the pipe has taken.
-    written: u64,
-    /// Until when a cancelled call may still be at work.
-    pub(crate) ghost_until: Option<Instant>,
-    pub(crate) input: Option<Arc<ChildInput>>,
-    pub(crate) listeners: Vec<(u64, Listener)>,
-    next_listener: u64,
-    pub(crate) asker: Option<Asker>,
-    /// Who will be asked with the next call, if anybody: capabilities and era.
-    pub(crate) audience: Option<(Bytes, Era)>,
-    /// Questions for then.
-    pub(crate) held: Vec<Message>,
-    /// Whether a call was ever made.
-    pub(crate) has_served: bool,
-    /// When the task will look at the deadlines next.
-    pub(crate) armed: Option<Instant>,
-    pub(crate) lists_changed: bool,
-    pub(crate) is_gone: bool,
-}
-
-/// Hears what belongs to no request.
-pub type Listener = Box<dyn Fn(&Message) + Send>;
-
-/// Takes a question that belongs to no call. False if nobody can be asked.
-pub type Asker = Box<dyn Fn(&Message) -> bool + Send>;
-
-/// Who waits for an answer.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    pub(crate) mailbox: Arc<Mailbox>,
-    purpose: Purpose,
-    /// How many bytes go to the server before the request.
-    begins_at: u64,
-}
-
-/// What a request is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// A client's call.
-    Call,
-    /// A subscription, which stays open and asks nothing.
-    Listen,
-    /// Something the bridge wants to know.
-    Own,
-    /// A call that waits for a person, and asks nothing meanwhile.
-    Parked,
-}
-
-/// A server says by this notification that the client of its only call may hang up and come back:
-/// over stdio the protocol has no word for it.
-pub const RELEASE_STREAM: &str = "notifications/pontoon/release_stream";
 
 impl Link {
     /// Begins a conversation. The returned link is the only thing that keeps the input open.
     pub fn start(input: ChildInput, output: ChildOutput, options: &LinkOptions) -> Self {
-        let inner = Inner {
-            peer: Peer::starting_at(options.heal, first_id()),
-            outgoing: VecDeque::new(),
-            outgoing_bytes: 0,
-            written: 0,
-            ghost_until: None,
-            input: Some(Arc::new(input)),
-            listeners: Vec::new(),
-            next_listener: 0,
-            asker: None,
-            audience: None,
-            held: Vec::new(),
-            has_served: false,
-            armed: None,
-            lists_changed: false,
-            is_gone: false,
-        };
-        let shared = Arc::new(Shared {
-            inner: Mutex::new(inner),
-            wake: Notify::new(),
-            gone: CancellationToken::new(),
-            one_client: options.one_client,
-            heals: Arc::clone(&options.heals),
-        });
-        let reading = Reader::new(Arc::clone(&shared), output, options).run();
-        tokio::spawn(reading.instrument(options.span.clone()));
+        let (heal, one_client) = (options.heal, options.one_client);
+        let shared = SharedLink::new(input, heal, one_client, Arc::clone(&options.heals));
+        let shared = Arc::new(shared);
+        let hold = options.held.hold(None);
+        let reader = LinkReader::new(Arc::clone(&shared), output, heal, options.max_message, hold);
+        tokio::spawn(reader.run().instrument(options.span.clone()));
         Self { shared }
     }
 
-    /// Sends a request. A server that is gone is heard of as [`Heard::Gone`].
-    pub fn ask(&self, request: Rewrite, deadline: Option<Instant>, purpose: Purpose) -> Asked {
+    /// Sends a request. A server that is gone is heard of as [`ServerEvent::Gone`].
+    pub fn ask(
+        &self,
+        request: Rewrite,
+        deadline: Option<Instant>,
+        purpose: Purpose,
+    ) -> PendingRequest {
         let mailbox = Arc::new(Mailbox::default());
-        let mut inner = self.shared.lock();
-        if inner.is_gone {
-            mailbox.push(Heard::Unsent);
-            return Asked { link: self.clone(), id: None, mailbox };
+        let mut state = self.shared.lock();
+        if state.is_gone {
+            mailbox.push(ServerEvent::Unsent);
+            return PendingRequest { link: self.clone(), id: None, mailbox };
         }
-        if inner.outgoing_bytes > MAX_CALL_BYTES {
-            mailbox.push(Heard::Clogged);
-            return Asked { link: self.clone(), id: None, mailbox };
+        if state.outgoing_bytes > MAX_CALL_BYTES {
+            mailbox.push(ServerEvent::Clogged);
+            return PendingRequest { link: self.clone(), id: None, mailbox };
         }
-        inner.has_served |= purpose == Purpose::Call;
-        let begins_at = inner.written + inner.outgoing_bytes as u64;
-        let waiting = Waiting { mailbox: Arc::clone(&mailbox), purpose, begins_at };
-        let id = inner.peer.request(request, deadline, waiting);
-        inner.write();
-        if inner.input.is_none() {
+        state.has_served |= purpose == Purpose::Call;
+        let begins_at = state.written + state.outgoing_bytes as u64;
+        let awaited = Awaited { mailbox: Arc::clone(&mailbox), purpose, begins_at };
+        let id = state.peer.request(request, deadline, awaited);
+        state.write();
+        if state.input.is_none() {
             // The pipe broke, so at least the end of this request was never read.
-            inner.peer.cancel(id, "never sent");
-            mailbox.push(Heard::Unsent);
-            return Asked { link: self.clone(), id: None, mailbox };
+            state.peer.cancel(id, "never sent");
+            mailbox.push(ServerEvent::Unsent);
+            return PendingRequest { link: self.clone(), id: None, mailbox };
         }
-        self.shared.flush(inner);
-        Asked { link: self.clone(), id: Some(id), mailbox }
+        self.shared.flush(state);
+        PendingRequest { link: self.clone(), id: Some(id), mailbox }
     }
 
     /// Sends a notification, or the answer to a question. Dropped if the server reads nothing.
     pub fn say(&self, message: impl Into<Text>) {
-        let mut inner = self.shared.lock();
-        inner.say(message.into());
-        self.shared.flush(inner);
+        let mut state = self.shared.lock();
+        state.say(message.into());
+        self.shared.flush(state);
     }
 
     /// Whether everything asked here comes from one client.
@@ -194,10 +107,9 @@ impl Link {
 
     /// Calls `listener` for what belongs to no request, until the guard is dropped.
     pub fn listen(&self, listener: Listener) -> Listening {
-        let mut inner = self.shared.lock();
-        inner.next_listener += 1;
-        let id = inner.next_listener;
-        inner.listeners.push((id, listener));
+        let mut state = self.shared.lock();
+        let id = state.add_listener(listener);
+        drop(state);
         Listening { link: self.clone(), id }
     }
 
@@ -214,9 +126,9 @@ impl Link {
 
     /// Lets these questions wait for the next call.
     pub fn hold(&self, questions: &[Message]) {
-        let mut inner = self.shared.lock();
-        questions.iter().for_each(|question| self.shared.hold_or_refuse(&mut inner, question));
-        self.shared.flush(inner);
+        let mut state = self.shared.lock();
+        questions.iter().for_each(|question| self.shared.hold_or_refuse(&mut state, question));
+        self.shared.flush(state);
     }
 
     /// Whether questions wait for the next call.
@@ -259,25 +171,21 @@ impl Link {
 impl Link {
     /// Sees to what a call left unread: a client's answer goes to the server that waits for it, and a
     /// question waits for another call.
-    fn pass_on(&self, unread: impl IntoIterator<Item = Heard>) {
-        let mut inner = self.shared.lock();
-        for heard in unread {
-            match heard {
-                Heard::Resumed(answer) => inner.say(answer),
-                Heard::Question(question) => {
-                    self.shared.handle_loose_question(&mut inner, &question)
-                }
+    fn pass_on(&self, unread: impl IntoIterator<Item = ServerEvent>) {
+        for event in unread {
+            match event {
+                ServerEvent::Resumed(answer) => self.say(answer),
+                ServerEvent::Question(question) => self.shared.handle_loose_question(&question),
                 _ => {}
             }
         }
-        self.shared.flush(inner);
     }
 }
 
 /// A link that may be gone.
 #[derive(Debug, Clone)]
 pub struct WeakLink {
-    shared: Weak<Shared>,
+    shared: Weak<SharedLink>,
 }
 
 impl WeakLink {
@@ -289,33 +197,33 @@ impl WeakLink {
 
 /// A request that was sent. Dropped before its end, it is cancelled at the server.
 #[derive(Debug)]
-pub struct Asked {
+pub struct PendingRequest {
     link: Link,
     id: Option<OurId>,
     mailbox: Arc<Mailbox>,
 }
 
-impl Asked {
+impl PendingRequest {
     /// The next thing the server says about this request. Cancel safe, like the mailbox.
-    pub async fn heard(&mut self) -> Heard {
-        let heard = self.mailbox.next().await;
-        if heard.is_end() {
+    pub async fn next_event(&mut self) -> ServerEvent {
+        let event = self.mailbox.next().await;
+        if event.is_end() {
             self.id = None;
         }
-        heard
+        event
     }
 
     /// Says what the request is for from now on.
     pub fn set_purpose(&self, purpose: Purpose) {
         let Some(id) = self.id else { return };
-        if let Some(waiting) = self.link.shared.lock().peer.waiting(id) {
-            waiting.purpose = purpose;
+        if let Some(awaited) = self.link.shared.lock().peer.waiting(id) {
+            awaited.purpose = purpose;
         }
     }
 
-    /// Puts back what was heard, to hear it again next.
-    pub fn put_back(&self, heard: Heard) {
-        self.mailbox.put_back(heard);
+    /// Puts an event back, to hear it again next.
+    pub fn put_back(&self, event: ServerEvent) {
+        self.mailbox.put_back(event);
     }
 
     /// Where the server's messages arrive, for a question that is answered later.
@@ -326,27 +234,27 @@ impl Asked {
     /// Moves the deadline; `None` stops the clock.
     pub fn set_deadline(&self, deadline: Option<Instant>) {
         let Some(id) = self.id else { return };
-        let mut inner = self.link.shared.lock();
-        inner.peer.set_deadline(id, deadline);
-        self.link.shared.flush(inner);
+        let mut state = self.link.shared.lock();
+        state.peer.set_deadline(id, deadline);
+        self.link.shared.flush(state);
     }
 }
 
-impl Drop for Asked {
+impl Drop for PendingRequest {
     fn drop(&mut self) {
         let unread = self.mailbox.close();
         if !unread.is_empty() {
             self.link.pass_on(unread);
         }
         if let Some(id) = self.id {
-            let mut inner = self.link.shared.lock();
+            let mut state = self.link.shared.lock();
             // A subscription that is given up leaves nothing at work.
-            let haunts = inner.peer.waiting(id).is_some_and(|it| it.purpose != Purpose::Listen);
-            inner.peer.cancel(id, "the client no longer wants the answer");
+            let haunts = state.peer.waiting(id).is_some_and(|it| it.purpose != Purpose::Listen);
+            state.peer.cancel(id, "the client no longer wants the answer");
             if haunts {
-                inner.ghost_until = Some(Instant::now() + GHOST);
+                state.haunt();
             }
-            self.link.shared.flush(inner);
+            self.link.shared.flush(state);
         }
     }
 }
@@ -361,124 +269,6 @@ pub struct Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         self.link.shared.lock().listeners.retain(|(id, _)| *id != self.id);
-    }
-}
-
-impl Shared {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Writes what fits into the pipe, and wakes the task for what does not.
-    fn flush(&self, mut inner: MutexGuard<'_, Inner>) {
-        inner.write();
-        let deadline = inner.peer.poll_timeout();
-        let is_earlier = deadline.is_some() && (inner.armed.is_none() || inner.armed > deadline);
-        if !inner.outgoing.is_empty() || is_earlier {
-            drop(inner);
-            self.wake.notify_one();
-        }
-    }
-}
-
-impl Inner {
-    /// The mailbox of the only open call, or of the newest when they are all one client's. What
-    /// could also be about a call that waits or was cancelled belongs to nobody.
-    pub(crate) fn only_call(&mut self, one_client: bool) -> Option<Arc<Mailbox>> {
-        let is_haunted = self.ghost_until.is_some_and(|until| until > Instant::now());
-        let mut only: Option<Arc<Mailbox>> = None;
-        for (_, waiting) in self.peer.all_waiting() {
-            match waiting.purpose {
-                Purpose::Listen => {}
-                Purpose::Parked if one_client => {}
-                Purpose::Parked => return None,
-                Purpose::Call | Purpose::Own if only.is_some() && !one_client => return None,
-                Purpose::Call | Purpose::Own => only = Some(Arc::clone(&waiting.mailbox)),
-            }
-        }
-        only.filter(|_| one_client || !is_haunted)
-    }
-
-    /// Tells everyone who waits that the server is gone, or that it was before it could read them.
-    pub(crate) fn abandon(&mut self) {
-        for waiting in self.peer.close() {
-            let is_unsent = waiting.begins_at >= self.written;
-            waiting.mailbox.push(if is_unsent { Heard::Unsent } else { Heard::Gone });
-        }
-    }
-
-    /// A message of the server cannot be taken. Whose answer it was cannot be known: all who wait hear
-    /// that it may be lost, and the child is replaced.
-    pub(crate) fn lose(&mut self, why: &str) {
-        for waiting in self.peer.close() {
-            waiting.mailbox.push(Heard::Lost(why.to_owned()));
-        }
-        self.input = None;
-    }
-
-    /// Queues something that is no call, unless the server reads nothing.
-    pub(crate) fn say(&mut self, message: Text) {
-        if self.outgoing_bytes <= MAX_OTHER_BYTES {
-            self.peer.say(message);
-        }
-    }
-
-    /// Writes until everything is written or the pipe is full.
-    pub(crate) fn write(&mut self) {
-        while let Some(text) = self.peer.poll_write() {
-            self.outgoing_bytes += text.len() + 1;
-            self.outgoing.extend(text.pieces().iter().cloned());
-            self.outgoing.push_back(Bytes::from_static(b"\n"));
-        }
-        let Some(input) = &self.input else { return self.drop_outgoing() };
-        while !self.outgoing.is_empty() {
-            const NOTHING: &[u8] = &[];
-            let mut slices = [IoSlice::new(NOTHING); 16];
-            for (slice, piece) in slices.iter_mut().zip(&self.outgoing) {
-                *slice = IoSlice::new(piece);
-            }
-            let used = self.outgoing.len().min(slices.len());
-            match input.try_write_vectored(&slices[..used]) {
-                Ok(written) => {
-                    self.outgoing_bytes -= written;
-                    self.written += written as u64;
-                    advance(&mut self.outgoing, written);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The server closed its input. Its output tells how it ends.
-                Err(_) => {
-                    self.input = None;
-                    return self.drop_outgoing();
-                }
-            }
-        }
-    }
-
-    fn drop_outgoing(&mut self) {
-        self.outgoing.clear();
-        self.outgoing_bytes = 0;
-    }
-}
-
-/// An id to begin with that no client can guess, and that leaves room for every call to come.
-fn first_id() -> u64 {
-    uuid::Uuid::new_v4().as_u64_pair().0 >> 16
-}
-
-fn advance(outgoing: &mut VecDeque<Bytes>, mut written: usize) {
-    while let Some(first) = outgoing.front_mut() {
-        if written < first.len() {
-            return first.advance(written);
-        }
-        written -= first.len();
-        outgoing.pop_front();
-    }
-}
-
-impl std::fmt::Debug for Inner {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Inner").field("open", &self.peer.open_requests()).finish_non_exhaustive()
     }
 }
 
@@ -510,8 +300,8 @@ mod tests {
         unread.readable().await.unwrap();
         let mut waiting = ask("y");
         drop((silent, unread));
-        assert!(matches!(begun.heard().await, Heard::Gone));
-        assert!(matches!(waiting.heard().await, Heard::Unsent));
-        assert!(matches!(ask("z").heard().await, Heard::Unsent));
+        assert!(matches!(begun.next_event().await, ServerEvent::Gone));
+        assert!(matches!(waiting.next_event().await, ServerEvent::Unsent));
+        assert!(matches!(ask("z").next_event().await, ServerEvent::Unsent));
     }
 }

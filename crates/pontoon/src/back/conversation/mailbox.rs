@@ -16,7 +16,7 @@ const MAX_QUESTIONS: usize = 64;
 
 /// Something a server said that belongs to one request.
 #[derive(Debug)]
-pub enum Heard {
+pub enum ServerEvent {
     /// Progress or a change on a subscription, ready for the client.
     Note(Text),
     /// A log line.
@@ -43,7 +43,7 @@ pub enum Heard {
     Gone,
 }
 
-impl Heard {
+impl ServerEvent {
     /// Whether nothing comes after it.
     pub fn is_end(&self) -> bool {
         !matches!(
@@ -61,7 +61,7 @@ pub struct Mailbox {
 
 #[derive(Debug, Default)]
 struct State {
-    heard: VecDeque<Heard>,
+    heard: VecDeque<ServerEvent>,
     note_bytes: usize,
     waker: Option<Waker>,
     /// Whether the one who read it is gone.
@@ -70,12 +70,12 @@ struct State {
 
 impl Mailbox {
     /// Adds what was heard, if there is room for it; for answers and ends there always is.
-    pub fn push(&self, heard: Heard) {
+    pub fn push(&self, heard: ServerEvent) {
         self.offer(heard);
     }
 
     /// The same; false if there was no room, or its call is over.
-    pub fn offer(&self, heard: Heard) -> bool {
+    pub fn offer(&self, heard: ServerEvent) -> bool {
         let waker = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             if state.is_closed {
@@ -84,12 +84,13 @@ impl Mailbox {
             let bytes = note_bytes(&heard);
             let waiting = state.heard.len();
             let has_room = match &heard {
-                Heard::Note(_) | Heard::Log(_) => {
+                ServerEvent::Note(_) | ServerEvent::Log(_) => {
                     waiting < MAX_NOTES && state.note_bytes + bytes <= MAX_NOTE_BYTES
                 }
-                Heard::Release => !matches!(state.heard.back(), Some(Heard::Release)),
-                Heard::Question(_) => {
-                    let is_question = |heard: &&Heard| matches!(heard, Heard::Question(_));
+                ServerEvent::Release => !matches!(state.heard.back(), Some(ServerEvent::Release)),
+                ServerEvent::Question(_) => {
+                    let is_question =
+                        |heard: &&ServerEvent| matches!(heard, ServerEvent::Question(_));
                     state.heard.iter().filter(is_question).count() < MAX_QUESTIONS
                 }
                 _ => true,
@@ -106,7 +107,7 @@ impl Mailbox {
     }
 
     /// Takes nothing more, and gives what was not read.
-    pub fn close(&self) -> VecDeque<Heard> {
+    pub fn close(&self) -> VecDeque<ServerEvent> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.is_closed = true;
         state.note_bytes = 0;
@@ -114,14 +115,14 @@ impl Mailbox {
     }
 
     /// Puts something back to the front.
-    pub fn put_back(&self, heard: Heard) {
+    pub fn put_back(&self, heard: ServerEvent) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.note_bytes += note_bytes(&heard);
         state.heard.push_front(heard);
     }
 
     /// The next thing heard. Cancel safe: it leaves the queue only as it is returned.
-    pub async fn next(&self) -> Heard {
+    pub async fn next(&self) -> ServerEvent {
         std::future::poll_fn(|context| {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             match state.heard.pop_front() {
@@ -139,10 +140,10 @@ impl Mailbox {
     }
 }
 
-fn note_bytes(heard: &Heard) -> usize {
+fn note_bytes(heard: &ServerEvent) -> usize {
     match heard {
-        Heard::Note(text) => text.len(),
-        Heard::Log(message) => message.text().len(),
+        ServerEvent::Note(text) => text.len(),
+        ServerEvent::Log(message) => message.text().len(),
         _ => 0,
     }
 }
@@ -155,11 +156,11 @@ mod tests {
     #[tokio::test]
     async fn notes_are_bounded_by_their_bytes_and_an_answer_always_fits() {
         let mailbox = Mailbox::default();
-        let large = || Heard::Note(Bytes::from(vec![b'x'; MAX_NOTE_BYTES / 2 + 1]).into());
+        let large = || ServerEvent::Note(Bytes::from(vec![b'x'; MAX_NOTE_BYTES / 2 + 1]).into());
         assert!(mailbox.offer(large()));
         assert!(!mailbox.offer(large()));
-        assert!(mailbox.offer(Heard::Gone));
-        assert!(matches!(mailbox.next().await, Heard::Note(_)));
+        assert!(mailbox.offer(ServerEvent::Gone));
+        assert!(matches!(mailbox.next().await, ServerEvent::Note(_)));
         assert!(mailbox.offer(large()), "what was read makes room");
     }
 }

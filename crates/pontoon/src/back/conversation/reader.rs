@@ -1,7 +1,7 @@
 //! The task of a link: it reads what the server says, finishes writes, and watches deadlines.
 //!
 //! Reading and writing share one loop, so a server that fills its output before it reads its input
-//! blocks nobody.
+//! blocks no other.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,13 +10,14 @@ use bytes::BytesMut;
 use pontoon_supervise::{ChildInput, ChildOutput};
 use pontoon_wire::Message;
 use pontoon_wire::framing::lines::Lines;
-use pontoon_wire::heal::Heal;
 use pontoon_wire::heal::lines::{Found, LineDoctor};
+use pontoon_wire::heal::{Heal, HealMode};
 use pontoon_wire::peer::Event;
 use tokio::io::AsyncReadExt;
 
-use super::link::{GHOST, Inner, LinkOptions, Shared};
-use super::mailbox::Heard;
+use super::mailbox::ServerEvent;
+use super::state::{Deliveries, LinkState, SharedLink};
+use crate::clock::now;
 use crate::held_bytes::{Full, Hold, SMALL};
 
 /// From this length on a line is worth a wider pipe.
@@ -27,8 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The task of a link.
-pub(crate) struct Reader {
-    shared: Arc<Shared>,
+pub(crate) struct LinkReader {
+    shared: Arc<SharedLink>,
     output: ChildOutput,
     lines: Lines,
     doctor: LineDoctor,
@@ -37,14 +38,29 @@ pub(crate) struct Reader {
     hold: Hold,
     /// Since when there is no room for more of it.
     full_since: Option<Instant>,
+    /// What is to be handed over when the link is not locked any more.
+    deliveries: Deliveries,
 }
 
-impl Reader {
-    pub(crate) fn new(shared: Arc<Shared>, output: ChildOutput, options: &LinkOptions) -> Self {
-        let lines = Lines::new(options.max_message);
-        let doctor = LineDoctor::new(options.heal, options.max_message);
-        let hold = options.held.hold(None);
-        Self { shared, output, lines, doctor, has_wide_pipe: false, hold, full_since: None }
+impl LinkReader {
+    /// Reads messages up to this length; long ones are counted by `hold`.
+    pub(crate) fn new(
+        shared: Arc<SharedLink>,
+        output: ChildOutput,
+        heal: HealMode,
+        max_message: usize,
+        hold: Hold,
+    ) -> Self {
+        Self {
+            shared,
+            output,
+            lines: Lines::new(max_message),
+            doctor: LineDoctor::new(heal, max_message),
+            has_wide_pipe: false,
+            hold,
+            full_since: None,
+            deliveries: Deliveries::default(),
+        }
     }
 
     pub(crate) async fn run(mut self) {
@@ -76,13 +92,13 @@ impl Reader {
 
     /// What to wait for besides input: the pipe, if it was full, and a new earliest deadline.
     fn next_wait(&self) -> (Option<Arc<ChildInput>>, Option<Instant>) {
-        let mut inner = self.shared.lock();
-        inner.write();
-        let blocked = inner.input.clone().filter(|_| !inner.outgoing.is_empty());
-        let earliest = inner.peer.poll_timeout();
-        let is_new = earliest.is_some() && (inner.armed.is_none() || inner.armed > earliest);
+        let mut state = self.shared.lock();
+        state.write();
+        let blocked = state.input.clone().filter(|_| !state.outgoing.is_empty());
+        let earliest = state.peer.poll_timeout();
+        let is_new = earliest.is_some() && (state.armed.is_none() || state.armed > earliest);
         if is_new {
-            inner.armed = earliest;
+            state.armed = earliest;
         }
         (blocked, earliest.filter(|_| is_new))
     }
@@ -107,41 +123,49 @@ impl Reader {
     }
 
     fn wait_for_room(&mut self, full: Full) -> bool {
-        let since = *self.full_since.get_or_insert_with(Instant::now);
-        if since.elapsed() < PATIENCE {
+        let since = *self.full_since.get_or_insert_with(now);
+        if now().duration_since(since) < PATIENCE {
             return false;
         }
         self.full_since = None;
         tracing::warn!(server = %self.shared.heals.server(), why = %full, "message dropped");
         self.lines.drop_line();
         self.hold = self.hold.none();
-        self.shared.lock().lose(&full.to_string());
+        self.shared.lock().lose(&full.to_string(), &mut self.deliveries);
+        self.deliver();
         true
     }
 
     fn handle_lines(&mut self) {
         let shared = Arc::clone(&self.shared);
-        let mut inner = shared.lock();
+        let mut state = shared.lock();
         while let Some(line) = self.lines.next_line() {
             if self.lines.take_return() {
-                inner.peer.heals().note(Heal::H04);
+                state.peer.heals().note(Heal::H04);
             }
             match line {
                 // What is short must not keep the memory of the long line before it.
                 Ok(line) if line.len() <= SMALL && !self.hold.is_empty() => {
-                    self.doctor.take(BytesMut::from(&line[..]), inner.peer.heals());
+                    self.doctor.take(BytesMut::from(&line[..]), state.peer.heals());
                 }
-                Ok(line) => self.doctor.take(line, inner.peer.heals()),
+                Ok(line) => self.doctor.take(line, state.peer.heals()),
                 Err(too_long) => {
                     tracing::warn!(server = %self.shared.heals.server(), %too_long, "message dropped");
-                    inner.lose(&format!("{too_long} (MCPO_MAX_MESSAGE)"));
+                    let why = format!("{too_long} (MCPO_MAX_MESSAGE)");
+                    state.lose(&why, &mut self.deliveries);
                 }
             }
-            self.handle_found(&mut inner);
+            self.handle_found(&mut state);
         }
-        inner.write();
-        self.shared.heals.add(inner.peer.heals());
+        state.write();
+        self.shared.heals.add(state.peer.heals());
+        drop(state);
+        self.deliver();
         self.shrink();
+    }
+
+    fn deliver(&mut self) {
+        self.shared.deliver(&mut self.deliveries);
     }
 
     /// Lets go of the memory of a long line that is over: the next one may be small, or never come.
@@ -153,28 +177,28 @@ impl Reader {
         }
     }
 
-    fn handle_found(&mut self, inner: &mut Inner) {
+    fn handle_found(&mut self, state: &mut LinkState) {
         while let Some(found) = self.doctor.next_found() {
             match found {
-                Found::Message(message) => self.handle_message(inner, message),
+                Found::Message(message) => self.handle_message(state, message),
                 Found::Noise(noise) => {
                     self.log_noise(&noise);
-                    inner.lose_answer_in(&noise);
+                    state.lose_answer_in(&noise, &mut self.deliveries);
                 }
             }
         }
     }
 
-    fn handle_message(&mut self, inner: &mut Inner, message: Message) {
+    fn handle_message(&mut self, state: &mut LinkState, message: Message) {
         let size = message.text().len();
         if size <= SMALL {
-            return self.shared.handle(inner, message);
+            return self.shared.handle(state, message, &mut self.deliveries);
         }
         // From now on the message itself says how long its memory is needed.
         let mut hold = self.hold.split(size);
         // One that was joined from short lines was not counted yet, and is there already.
         let _ = hold.grow_to(size);
-        self.shared.handle(inner, hold.ride_with(message));
+        self.shared.handle(state, hold.ride_with(message), &mut self.deliveries);
     }
 
     fn log_noise(&self, noise: &BytesMut) {
@@ -183,38 +207,45 @@ impl Reader {
     }
 
     fn handle_timeout(&mut self) {
-        let mut inner = self.shared.lock();
-        inner.armed = None;
-        for event in inner.peer.handle_timeout(Instant::now()) {
-            if let Event::TimedOut(waiting, note) = event {
-                waiting.mailbox.push(Heard::TimedOut(note));
-                inner.ghost_until = Some(Instant::now() + GHOST);
+        let mut state = self.shared.lock();
+        state.armed = None;
+        for event in state.peer.handle_timeout(now()) {
+            if let Event::TimedOut(awaited, note) = event {
+                self.deliveries.event(awaited.mailbox, ServerEvent::TimedOut(note));
+                state.haunt();
             }
         }
-        inner.write();
+        state.write();
+        drop(state);
+        self.deliver();
     }
 }
 
-impl Drop for Reader {
-    /// The output ended: the last line may lack its newline, and nobody may wait any longer.
+impl Drop for LinkReader {
+    /// The output ended: the last line may lack its newline, and no request may wait any longer.
     fn drop(&mut self) {
         let shared = Arc::clone(&self.shared);
-        let mut inner = shared.lock();
-        self.doctor.finish(self.lines.finish(), inner.peer.heals());
+        let mut state = shared.lock();
+        self.doctor.finish(self.lines.finish(), state.peer.heals());
         while let Some(found) = self.doctor.next_found() {
             match found {
-                Found::Message(message) => self.handle_message(&mut inner, message),
+                Found::Message(message) => self.handle_message(&mut state, message),
                 // Half a message says less than how the server ended, which its calls are told.
                 Found::Noise(noise) => self.log_noise(&noise),
             }
         }
-        self.shared.heals.add(inner.peer.heals());
-        inner.is_gone = true;
-        inner.input = None;
-        inner.abandon();
-        inner.listeners.clear();
-        inner.asker = None;
-        drop(inner);
+        self.shared.heals.add(state.peer.heals());
+        drop(state);
+        // What was said comes before the end.
+        self.deliver();
+        let mut state = shared.lock();
+        state.is_gone = true;
+        state.input = None;
+        state.abandon(&mut self.deliveries);
+        state.listeners.clear();
+        state.asker = None;
+        drop(state);
+        self.deliver();
         self.shared.gone.cancel();
     }
 }

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use tracing::Instrument;
 
-use crate::back::Back;
-use crate::back::child::launcher::{Audience, Unopened, chain, now};
-use crate::back::child::ready::Live;
-use crate::back::child::workspace::{Place, Spot};
+use crate::back::child::launcher::{Audience, Launcher, Unopened};
+use crate::back::child::ready::ReadyChild;
+use crate::back::child::workspace::{DirectoryId, Workspace};
 use crate::back::conversation::handshake::Opening;
 use crate::client::{Client, Key, Person};
-use crate::clock::Clock;
+use crate::clock::{Clock, now};
 use crate::config::Mode;
+use crate::errors::chain;
 use crate::jobs::SessionSpace;
 
 /// The most head starts that a server has at once; learning it takes one or two more processes.
@@ -28,17 +28,15 @@ const LONGEST: Duration = Duration::from_secs(90);
 /// How long one is kept after its server was learnt: a client calls soon, or not at all.
 const UNUSED: Duration = Duration::from_secs(10);
 
-/// How long is waited for clients that are about to be served.
-const QUIET: Duration = Duration::from_secs(5);
-
 /// The head starts of one server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct HeadStarts {
-    table: Mutex<Table>,
+    launcher: Arc<Launcher>,
+    all: Mutex<AllHeadStarts>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct AllHeadStarts {
     ready: Vec<HeadStart>,
     /// Of these conversations one is starting.
     starting: Vec<Key>,
@@ -52,7 +50,7 @@ struct Table {
 pub(crate) struct HeadStart {
     unopened: Unopened,
     /// The directory it works in, as it was when it started.
-    spot: Option<Spot>,
+    directory: Option<DirectoryId>,
     /// The conversation in whose folder it works; `None` if it works in a job of its own.
     key: Option<Key>,
     /// A hash of what it got from its person.
@@ -64,189 +62,156 @@ pub(crate) struct HeadStart {
 
 impl HeadStart {
     /// Where it works.
-    pub(crate) fn place(&self) -> Option<Place> {
-        self.unopened.0.place.clone()
+    pub(crate) fn workspace(&self) -> Option<Workspace> {
+        self.unopened.0.workspace.clone()
     }
 
     /// Whether the directory it works in is still there, and no other is in its place.
     async fn is_in_place(&self) -> bool {
-        match self.place() {
-            Some(place) => self.spot.is_some() && place.spot().await == self.spot,
+        match self.workspace() {
+            Some(it) => self.directory.is_some() && it.directory_id().await == self.directory,
             None => false,
         }
     }
 }
 
 impl HeadStarts {
-    /// Those that no client came for.
-    fn take_old(&self, now: Instant) -> Vec<HeadStart> {
-        let mut table = self.lock();
-        let (kept, old) =
-            std::mem::take(&mut table.ready).into_iter().partition(|it| it.until > now);
-        table.ready = kept;
-        old
+    /// None yet.
+    pub(crate) fn new(launcher: Arc<Launcher>) -> Self {
+        Self { launcher, all: Mutex::default() }
     }
 
-    /// All of them; there will be no more.
-    fn take_all(&self) -> Vec<HeadStart> {
-        let mut table = self.lock();
-        table.is_over = true;
-        std::mem::take(&mut table.ready)
-    }
-
-    fn take(&self, key: Option<&Key>, person: Option<[u8; 32]>) -> Option<HeadStart> {
-        let mut table = self.lock();
-        let fits = |it: &HeadStart| it.key.as_ref() == key && it.person == person;
-        let at = table.ready.iter().position(|it| fits(it) && it.unopened.0.is_fit())?;
-        Some(table.ready.swap_remove(at))
-    }
-
-    fn is_empty(&self) -> bool {
-        self.lock().ready.is_empty()
-    }
-
-    /// Whether there is none, and none on its way.
-    fn is_idle(&self) -> bool {
-        let table = self.lock();
-        table.ready.is_empty() && table.starting.is_empty()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Back {
     /// Starts a child for a client that waits until the server is known.
-    pub fn start_ahead(self: &Arc<Self>, key: &Key, person: &Arc<Person>) {
+    pub(crate) fn start(self: &Arc<Self>, key: &Key, person: &Arc<Person>) {
         // What cannot be told from others will be refused, or gets a process that is made when it is used.
-        if self.server.has_sessions() && !key.can_return() {
+        if self.launcher.server.has_sessions() && !key.can_return() {
             return;
         }
-        let mut table = self.ahead.lock();
-        if table.is_over || table.ready.len() + table.starting.len() >= MOST {
+        let mut all = self.lock();
+        if all.is_over || all.ready.len() + all.starting.len() >= MOST {
             return;
         }
         // A conversation has one folder, in which only one of them may work.
         let has_one = || {
-            let ready = table.ready.iter().filter_map(|it| it.key.as_ref());
-            ready.chain(&table.starting).any(|known| known == key)
+            let ready = all.ready.iter().filter_map(|it| it.key.as_ref());
+            ready.chain(&all.starting).any(|known| known == key)
         };
-        if self.keeps_files_of(key) && has_one() {
+        if self.launcher.keeps_files_of(key) && has_one() {
             return;
         }
-        table.starting.push(key.clone());
-        drop(table);
-        let (back, key, person) = (Arc::clone(self), key.clone(), Arc::clone(person));
-        let starting = async move {
-            let began = now();
-            let started = back.spawn_ahead(&key, &person).await;
-            let hash = back.person_hash(&person);
-            let mut table = back.ahead.lock();
-            if let Some(at) = table.starting.iter().position(|it| *it == key) {
-                table.starting.swap_remove(at);
+        all.starting.push(key.clone());
+        drop(all);
+        let (starts, key, person) = (Arc::clone(self), key.clone(), Arc::clone(person));
+        tokio::spawn(async move { starts.start_now(key, &person).await }.in_current_span());
+    }
+
+    async fn start_now(&self, key: Key, person: &Person) {
+        let began = now();
+        let started = self.spawn(&key, person).await;
+        let hash = self.launcher.person_hash(person);
+        let mut all = self.lock();
+        if let Some(at) = all.starting.iter().position(|it| *it == key) {
+            all.starting.swap_remove(at);
+        }
+        let key = Some(key).filter(|key| self.launcher.keeps_files_of(key));
+        match started {
+            Ok((unopened, directory)) if !all.is_over => {
+                // A person's own catalogue is learnt whether or not the server is known.
+                let is_settled = all.is_settled && hash.is_none();
+                let patience = if is_settled { UNUSED } else { LONGEST };
+                let (took, until) = (now().duration_since(began), now() + patience);
+                all.ready.push(HeadStart { unopened, directory, key, person: hash, took, until });
             }
-            let key = Some(key).filter(|key| back.keeps_files_of(key));
-            match started {
-                Ok((unopened, spot)) if !table.is_over => {
-                    // A person's own catalogue is learnt whether or not the server is known.
-                    let is_settled = table.is_settled && hash.is_none();
-                    let patience = if is_settled { UNUSED } else { LONGEST };
-                    let (took, until) = (began.elapsed(), now() + patience);
-                    table.ready.push(HeadStart { unopened, spot, key, person: hash, took, until });
-                }
-                Ok(unused) => {
-                    drop(table);
-                    drop(unused);
-                }
+            Ok(unused) => {
+                drop(all);
+                drop(unused);
+            }
+            Err(why) => {
                 // Its client hears of it: the server cannot be learnt, or its own start fails, too.
-                Err(why) => tracing::debug!(server = %back.server.name, why, "no head start"),
+                tracing::debug!(server = %self.launcher.server.name, why, "no head start");
             }
-        };
-        tokio::spawn(starting.in_current_span());
+        }
     }
 
     /// Starts a process where it will work for this conversation, or says why not. Gives the directory as
     /// well.
-    async fn spawn_ahead(
+    async fn spawn(
         &self,
         key: &Key,
         person: &Person,
-    ) -> Result<(Unopened, Option<Spot>), String> {
-        let place = match self.keeps_files_of(key) {
+    ) -> Result<(Unopened, Option<DirectoryId>), String> {
+        let launcher = &self.launcher;
+        let workspace = match launcher.keeps_files_of(key) {
             true => {
-                let space = self.space_of(key, person).await.map_err(|error| chain(&error))?;
-                let is_kept = self.server.mode != Mode::Stateless;
+                let space = launcher.session_of(key, person).await;
+                let space = space.map_err(|error| chain(&error))?;
+                let is_kept = launcher.server.mode != Mode::Stateless;
                 // Another replica may have its process, or its loss is still to be told.
                 if is_kept && !is_free(&space).await {
                     return Err("the conversation has state elsewhere".to_owned());
                 }
-                Place::Space(space)
+                Workspace::Session(space)
             }
-            false => self.own_place().await.map_err(|error| chain(&error))?,
+            false => launcher.own_workspace().await.map_err(|error| chain(&error))?,
         };
-        let spot = place.spot().await;
-        let is_one_client = !key.is_shared() || self.server.mode == Mode::Stateless;
-        let spawned = self.spawn(person, place, is_one_client).await;
-        Ok((spawned.map_err(|error| chain(&error))?, spot))
+        let directory = workspace.directory_id().await;
+        let spawned = launcher.spawn(person, workspace, launcher.is_of_one_client(key)).await;
+        Ok((spawned.map_err(|error| chain(&error))?, directory))
     }
 
     /// Says that the server is known now, or that it cannot be, so that the clients that waited go on.
-    pub fn settle_ahead(&self) {
-        self.ahead.lock().is_settled = true;
-        self.shorten_ahead(|_| true);
+    pub(crate) fn settle(&self) {
+        self.lock().is_settled = true;
+        self.shorten(|_| true);
     }
 
     /// The same of one person, where what a server offers differs by that.
-    pub fn settle_ahead_of(&self, person: &Person) {
-        let hash = self.person_hash(person);
-        self.shorten_ahead(|of| of == hash);
+    pub(crate) fn settle_of(&self, person: &Person) {
+        let hash = self.launcher.person_hash(person);
+        self.shorten(|of| of == hash);
     }
 
-    fn shorten_ahead(&self, is_settled: impl Fn(Option<[u8; 32]>) -> bool) {
+    fn shorten(&self, is_settled: impl Fn(Option<[u8; 32]>) -> bool) {
         let until = now() + UNUSED;
-        let mut table = self.ahead.lock();
-        let settled = table.ready.iter_mut().filter(|it| is_settled(it.person));
+        let mut all = self.lock();
+        let settled = all.ready.iter_mut().filter(|it| is_settled(it.person));
         settled.for_each(|it| it.until = it.until.min(until));
     }
 
-    /// Waits until the clients that waited for the server have used what was started for them and no call is
-    /// under way, for some seconds at most.
-    pub async fn until_quiet(&self) {
-        let quiet = async {
-            loop {
-                let ended = self.call_ended.notified();
-                if self.ahead.is_idle() && self.running() == 0 {
-                    return;
-                }
-                ended.await;
-            }
-        };
-        drop(tokio::time::timeout(QUIET, quiet).await);
+    /// Whether there is none, and none on its way.
+    pub(crate) fn is_idle(&self) -> bool {
+        let all = self.lock();
+        all.ready.is_empty() && all.starting.is_empty()
     }
 
     /// Lets go of those that no client came for.
-    pub(crate) fn sweep_ahead(&self) {
-        self.count_unused(&self.ahead.take_old(now()));
+    pub(crate) fn sweep(&self) {
+        let now = now();
+        let old: Vec<_> = self.lock().ready.extract_if(.., |it| it.until <= now).collect();
+        self.count_unused(&old);
     }
 
     /// Lets go of all of them, for good.
-    pub(crate) fn end_ahead(&self) {
-        self.count_unused(&self.ahead.take_all());
+    pub(crate) fn end(&self) {
+        let mut all = self.lock();
+        all.is_over = true;
+        let ready = std::mem::take(&mut all.ready);
+        drop(all);
+        self.count_unused(&ready);
     }
 
     /// Counts what was started for no use; it ends with what holds it.
     fn count_unused(&self, unused: &[HeadStart]) {
-        unused.iter().for_each(|it| self.metrics.child_started(it.took));
+        unused.iter().for_each(|it| self.launcher.metrics.child_started(it.took));
     }
 
     /// A child that was started ahead for such a client, and that still is where it should work.
-    pub(crate) async fn take_ahead(&self, client: &Client) -> Option<HeadStart> {
-        if self.ahead.is_empty() {
+    pub(crate) async fn take(&self, client: &Client) -> Option<HeadStart> {
+        if self.lock().ready.is_empty() {
             return None;
         }
-        let key = Some(&client.key).filter(|key| self.keeps_files_of(key));
-        let found = self.ahead.take(key, self.person_hash(&client.person))?;
+        let key = Some(&client.key).filter(|key| self.launcher.keeps_files_of(key));
+        let found = self.take_fit(key, self.launcher.person_hash(&client.person))?;
         let is_in_place = found.is_in_place().await;
         if !is_in_place {
             self.count_unused(std::slice::from_ref(&found));
@@ -254,22 +219,33 @@ impl Back {
         is_in_place.then_some(found)
     }
 
+    fn take_fit(&self, key: Option<&Key>, person: Option<[u8; 32]>) -> Option<HeadStart> {
+        let mut all = self.lock();
+        let fits = |it: &HeadStart| it.key.as_ref() == key && it.person == person;
+        let at = all.ready.iter().position(|it| fits(it) && it.unopened.0.is_fit())?;
+        Some(all.ready.swap_remove(at))
+    }
+
     /// The same, opened for that client.
-    pub(crate) async fn open_ahead(
+    pub(crate) async fn open(
         &self,
         found: Option<HeadStart>,
         opening: &Opening,
         client: &Client,
         clock: &Clock,
-    ) -> Option<Live> {
+    ) -> Option<ReadyChild> {
         let found = found?;
         let began = now().checked_sub(found.took).unwrap_or_else(now);
-        let opened = self.open(found.unopened, opening, client, Audience::Client(clock)).await;
+        let opened = self.launcher.open(found.unopened, opening, client, Audience::Client(clock));
         // It may have tired of waiting. A new one shows whether the server works.
-        let mut live = self.counted(Ok(opened.ok()?), began).ok()?;
-        live.has_waited = true;
-        self.begin(&live, client);
-        Some(live)
+        let mut child = self.launcher.counted(Ok(opened.await.ok()?), began).ok()?;
+        child.has_waited = true;
+        self.launcher.begin(&child, client);
+        Some(child)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, AllHeadStarts> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

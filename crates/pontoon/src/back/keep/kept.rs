@@ -1,108 +1,82 @@
-//! The children that are kept for conversations: one for each key, found again, let go in time.
+//! The children of one server that are kept for conversations: which of them takes a call.
 //!
 //! An anonymous address may have several, as `max_processes_per_ip` says. A client that begins too
-//! many conversations loses the one it left alone longest; one whose are all at work is told to wait. One
-//! that lost its child to another client's is told so.
+//! many conversations loses the one it left alone longest; one whose are all at work has to wait.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use pontoon_wire::Era;
-use tokio::sync::Notify;
+use pontoon_wire::heal::Heal;
 
-use super::kept_key::{Answers, PoolKey};
-use super::kept_limit::Budget;
-use crate::back::Back;
-use crate::back::child::launcher::{Lease, Use, now, opening_for};
-use crate::back::child::ready::{Live, Waits};
+use super::demand::{Demand, Use};
+use super::head_start::HeadStarts;
+use super::kept_child::KeptChild;
+use super::kept_key::{KeptKey, ServerNumber};
+use super::table::{KeptTable, Slot, SlotInUse};
+use crate::back::child::launcher::Launcher;
+use crate::back::child::ready::ReadyChild;
+use crate::back::child::workspace::{Reserved, Workspace, blocking};
+use crate::back::conversation::WaitsForPerson;
+use crate::back::conversation::abilities::Abilities;
+use crate::back::conversation::handshake::Opening;
 use crate::call::CallError;
 use crate::client::{Client, Key, Principal};
-use crate::clock::{Clock, Stage};
-use crate::config::{Mode, Server};
-use crate::jobs::Held;
+use crate::clock::{Stage, now};
+use crate::config::Mode;
+use crate::jobs::{Claim, Held, JobError};
 use crate::observe::metrics::Limit;
 use crate::permits::Permit;
-
-/// Up to this many conversations are remembered that have yet to hear that their child had to go.
-const MAX_UNTOLD: usize = 4096;
-
-/// How a process ended that was let go of for another client's.
-const EVICTED: &str = "it had to make room for those of others, MCPO_STATEFUL_MAX_TOTAL_PROCESSES";
 
 /// A conversation that comes back sooner has not been at another replica.
 const LEFT_ALONE: Duration = Duration::from_millis(50);
 
+/// How long a replica that is about to end may still be asked for the state of a conversation: as
+/// long as proxies may use their connections to it, and a second more.
+const HANDOVER: Duration = Duration::from_secs(4);
+
 /// The kept children of one server.
 #[derive(Debug)]
-pub struct Pool {
-    server: Arc<Server>,
-    slots: Mutex<HashMap<PoolKey, Arc<Slot>>>,
-    /// Conversations whose child had to go for another client's, the oldest first.
-    untold: Mutex<VecDeque<PoolKey>>,
-    budget: Budget,
+pub struct KeptChildren {
+    launcher: Arc<Launcher>,
+    head_starts: Arc<HeadStarts>,
+    table: Arc<KeptTable>,
+    number: ServerNumber,
+    queue_wait: Duration,
 }
 
-/// The children of one conversation.
+/// A kept child in use.
 #[derive(Debug)]
-pub struct Slot {
-    owner: Principal,
-    /// Held while a child starts, so that a client's first two calls start only one.
-    children: tokio::sync::Mutex<Vec<Arc<Live>>>,
-    /// Calls that use it or are about to.
-    users: AtomicUsize,
-    last_used: Mutex<Instant>,
-    /// How the state of the conversation was lost, until a call hears of it.
-    lost: Mutex<Option<String>>,
-    /// Told when a call ends or begins to wait for a person: there may be a child for another.
-    freed: Notify,
-}
-
-/// Says that a slot is in use.
-#[derive(Debug)]
-struct InUse(Arc<Slot>);
-
-impl Drop for InUse {
-    fn drop(&mut self) {
-        *self.0.last_used.lock().unwrap_or_else(PoisonError::into_inner) = now();
-        self.0.users.fetch_sub(1, Ordering::AcqRel);
-        self.0.freed.notify_waiters();
-    }
-}
-
-/// A kept child in use; its idle clock starts when this is dropped.
-#[derive(Debug)]
-pub struct Using {
+pub struct KeptLease {
     /// The child.
-    pub live: Arc<Live>,
-    slot: InUse,
+    pub child: Arc<KeptChild>,
+    slot: SlotInUse,
     wanted_for: Use,
 }
 
-impl Using {
+impl KeptLease {
     /// Says that its call waits for a person until the guard is dropped. Others may want a child of
     /// their own meanwhile.
-    pub(crate) fn park(&self) -> Waits<'_> {
-        let waits = self.live.park();
-        self.slot.0.freed.notify_waiters();
+    pub(crate) fn wait_for_person(&self) -> WaitsForPerson<'_> {
+        let waits = self.child.wait_for_person();
+        self.slot.freed.notify_waiters();
         waits
     }
 
     /// Ends the child if it answers nothing any more. Calls that come meanwhile wait for what is
     /// found: one that hangs gets none of them.
     pub(crate) async fn end_if_it_hangs(&self) {
-        let _others_wait = self.slot.0.children.lock().await;
-        if !self.live.is_responsive().await {
-            self.live.end();
+        let _others_wait = self.slot.children.lock().await;
+        if !self.child.is_responsive().await {
+            self.child.end();
         }
     }
 }
 
-impl Drop for Using {
+impl Drop for KeptLease {
     fn drop(&mut self) {
         if self.wanted_for != Use::Listen {
-            self.live.usage.end(now());
+            self.child.end_call();
         }
     }
 }
@@ -135,15 +109,15 @@ fn choose(calls: &[Option<usize>], max_children: usize, max_in_flight: usize) ->
 
 /// Lets go of children whose conversation has gone on at another replica since their last call: what
 /// they have in memory is not how it stands.
-async fn forget_outdated(children: &mut Vec<Arc<Live>>) {
+async fn forget_outdated(children: &mut Vec<Arc<KeptChild>>) {
     let now = now();
-    let was_left_alone = |live: &Arc<Live>| {
-        live.usage.in_flight() == 0 && live.usage.ages(now).1 >= LEFT_ALONE && live.held.is_some()
+    let was_left_alone = |child: &Arc<KeptChild>| {
+        child.in_flight() == 0 && child.ages(now).1 >= LEFT_ALONE && child.state.is_some()
     };
     // They have one folder, and all of them are outdated or none is.
-    let Some(live) = children.iter().find(|live| was_left_alone(live)).cloned() else { return };
+    let Some(child) = children.iter().find(|child| was_left_alone(child)).cloned() else { return };
     let looking =
-        tokio::task::spawn_blocking(move || live.held.as_ref().is_some_and(Held::is_outdated));
+        tokio::task::spawn_blocking(move || child.state.as_ref().is_some_and(Held::is_outdated));
     if looking.await.unwrap_or(false) {
         children.clear();
     }
@@ -151,139 +125,45 @@ async fn forget_outdated(children: &mut Vec<Arc<Live>>) {
 
 /// Lets go of the newest idle children that are more than there may be: those that were started
 /// while others waited for a person.
-fn trim(children: &mut Vec<Arc<Live>>, client: &Client, max_children: usize) {
-    let mut extra = children.iter().filter(|live| !live.is_waiting(client)).count();
+fn trim(children: &mut Vec<Arc<KeptChild>>, client: &Client, max_children: usize) {
+    let mut extra = children.iter().filter(|child| !child.is_waiting(client)).count();
     for at in (0..children.len()).rev() {
         if extra <= max_children {
             return;
         }
-        if children[at].usage.in_flight() == 0 && !children[at].is_waiting(client) {
+        if children[at].in_flight() == 0 && !children[at].is_waiting(client) {
             children.remove(at);
             extra -= 1;
         }
     }
 }
 
-impl Pool {
-    /// No child yet.
-    pub fn new(server: Arc<Server>, budget: Budget) -> Arc<Self> {
-        let (slots, untold) = Default::default();
-        let pool = Arc::new(Self { server, slots, untold, budget });
-        pool.budget.include(&pool);
-        pool
+impl KeptChildren {
+    /// None yet. A call waits for its turn on a child at most `queue_wait`.
+    pub(crate) fn new(
+        launcher: Arc<Launcher>,
+        head_starts: Arc<HeadStarts>,
+        table: Arc<KeptTable>,
+        queue_wait: Duration,
+    ) -> Self {
+        let number = table.add_server();
+        Self { launcher, head_starts, table, number, queue_wait }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<PoolKey, Arc<Slot>>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes back the places of children that have ended by themselves: of these only the news is
-    /// kept, for their clients.
-    pub(crate) fn reclaim(&self) {
-        for slot in self.lock().values() {
-            // One that is in use just now is looked at by whoever uses it.
-            let Ok(children) = slot.children.try_lock() else { continue };
-            for live in children.iter().filter(|live| !live.is_fit()) {
-                if !live.is_ending() {
-                    live.kill();
-                }
-                live.usage.give_back();
-            }
-        }
-    }
-
-    /// Since when such an owner has left alone what was left alone longest; `None` if all is in use.
-    pub(crate) fn idle_since(&self, may_go: impl Fn(&Principal) -> bool) -> Option<Instant> {
-        let slots = self.lock();
-        oldest_idle(&slots, |_, owner| may_go(owner)).map(|(_, slot)| slot.last_used())
-    }
-
-    /// Lets go of that. False if it is in use by now. `is_told`: its client is to hear of it.
-    pub(crate) fn evict_oldest(&self, may_go: impl Fn(&Principal) -> bool, is_told: bool) -> bool {
-        // Held until it is noted, so that no call of its client comes between.
-        let mut slots = self.lock();
-        let Some((key, has_state)) = self.evict(&mut slots, |_, owner| may_go(owner)) else {
-            return false;
-        };
-        if is_told && has_state {
-            let mut untold = self.untold();
-            untold.push_back(key);
-            if untold.len() > MAX_UNTOLD {
-                untold.pop_front();
-            }
-        }
-        true
-    }
-
-    /// Lets go of what was left alone longest of what may go; `None` if all of it is in use. Says whether
-    /// there was state that its client may rely on.
-    fn evict(
-        &self,
-        slots: &mut HashMap<PoolKey, Arc<Slot>>,
-        may_go: impl Fn(&PoolKey, &Principal) -> bool,
-    ) -> Option<(PoolKey, bool)> {
-        let oldest = oldest_idle(slots, may_go).map(|(key, _)| key.clone())?;
-        tracing::info!(server = %self.server.name, "let go of a client's oldest idle child");
-        let slot = slots.remove(&oldest)?;
-        // Its place is free also while its children are still looked at.
-        let Ok(children) = slot.children.try_lock() else { return Some((oldest, true)) };
-        children.iter().for_each(|live| live.usage.give_back());
-        let has_state = children.iter().any(|live| live.usage.has_answered());
-        Some((oldest, has_state || slot.is_loss_untold()))
-    }
-
-    /// Whether this conversation has yet to hear that its child had to go.
-    fn was_evicted(&self, key: &PoolKey) -> bool {
-        let mut untold = self.untold();
-        let place = untold.iter().position(|gone| gone == key);
-        place.is_some_and(|place| untold.remove(place).is_some())
-    }
-
-    fn untold(&self) -> MutexGuard<'_, VecDeque<PoolKey>> {
-        self.untold.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What was left alone longest of what may go.
-fn oldest_idle(
-    slots: &HashMap<PoolKey, Arc<Slot>>,
-    may_go: impl Fn(&PoolKey, &Principal) -> bool,
-) -> Option<(&PoolKey, &Arc<Slot>)> {
-    let idle = slots
-        .iter()
-        .filter(|(key, slot)| slot.users.load(Ordering::Acquire) == 0 && may_go(key, &slot.owner));
-    idle.min_by_key(|(_, slot)| slot.last_used())
-}
-
-/// Who wants a child, what for, and how many the conversation may have.
-struct Wanted<'c> {
-    wanted_for: Use,
-    client: &'c Client,
-    child_era: Era,
-    max_children: usize,
-}
-
-impl Back {
     /// A kept child for this client, started if need be.
-    pub(crate) async fn lease_kept(
-        &self,
-        wanted_for: Use,
-        client: &Client,
-        child_era: Era,
-        clock: &Clock,
-    ) -> Result<Lease, CallError> {
-        let key = self.pool_key(client, child_era);
-        let max_children = match (wanted_for, key.is_conversation(), self.server.mode) {
+    pub(crate) async fn lease(&self, demand: &Demand<'_>) -> Result<KeptLease, CallError> {
+        let Demand { wanted_for, client, child_era, .. } = *demand;
+        let key = self.key(client, child_era);
+        let max_children = match (wanted_for, key.is_conversation(), self.launcher.server.mode) {
             (Use::Call | Use::Again, false, Mode::Stateful { per_address, .. }) => per_address,
             _ => 1,
         };
-        let slot = self.slot(key.clone(), &client.person.principal)?;
-        let wanted = Wanted { wanted_for, client, child_era, max_children };
-        match self.lease_in(&slot.0, &wanted, clock).await {
-            Ok(live) => Ok(Lease::Kept(Using { live, slot, wanted_for })),
+        let slot = self.enter(key.clone(), &client.person.principal)?;
+        match self.lease_in(&slot, demand, max_children).await {
+            Ok(child) => Ok(KeptLease { child, slot, wanted_for }),
             Err(error) => {
                 drop(slot);
-                self.forget_empty(&key);
+                self.table.forget_empty(&key);
                 Err(error)
             }
         }
@@ -292,15 +172,15 @@ impl Back {
     async fn lease_in(
         &self,
         slot: &Slot,
-        wanted: &Wanted<'_>,
-        clock: &Clock,
-    ) -> Result<Arc<Live>, CallError> {
-        let &Wanted { wanted_for, client, child_era, max_children } = wanted;
+        demand: &Demand<'_>,
+        max_children: usize,
+    ) -> Result<Arc<KeptChild>, CallError> {
+        let Demand { wanted_for, client, clock, .. } = *demand;
         let max_in_flight = match wanted_for {
-            Use::Call | Use::Again => self.server.max_in_flight,
+            Use::Call | Use::Again => self.launcher.server.max_in_flight,
             Use::Listen => usize::MAX,
         };
-        let give_up = now() + self.around.queue_wait;
+        let give_up = now() + self.queue_wait;
         loop {
             // Made before looking, so that nothing that happens meanwhile is missed.
             let freed = slot.freed.notified();
@@ -316,33 +196,30 @@ impl Back {
                 trim(&mut children, client, max_children);
                 let calls: Vec<_> = children
                     .iter()
-                    .map(|live| (!live.is_waiting(client)).then(|| live.usage.in_flight()))
+                    .map(|child| (!child.is_waiting(client)).then(|| child.in_flight()))
                     .collect();
-                let live = match choose(&calls, max_children, max_in_flight) {
+                let child = match choose(&calls, max_children, max_in_flight) {
                     Choice::Use(at) => {
-                        let live = Arc::clone(&children[at]);
-                        live.refeed(client);
-                        Some(live)
+                        let child = Arc::clone(&children[at]);
+                        child.refeed(client);
+                        Some(child)
                     }
                     Choice::Start => {
-                        self.check_stopping()?;
+                        self.launcher.check_stopping()?;
                         let place = self.place(&client.person.principal)?;
-                        let opening = opening_for(client, child_era);
-                        let started =
-                            self.start_kept(&opening, client, wanted_for, slot, clock).await?;
-                        started.usage.keep(place);
-                        let live = Arc::new(started);
-                        children.push(Arc::clone(&live));
-                        Some(live)
+                        let started = Box::pin(self.start(demand, slot)).await?;
+                        let child = Arc::new(KeptChild::new(started, place));
+                        children.push(Arc::clone(&child));
+                        Some(child)
                     }
                     Choice::Wait => None,
                 };
-                if let Some(live) = live {
+                if let Some(child) = child {
                     if wanted_for != Use::Listen {
-                        // Counted before anyone else chooses.
-                        live.usage.begin();
+                        // Counted before another call chooses.
+                        child.begin_call();
                     }
-                    return Ok(live);
+                    return Ok(child);
                 }
             }
             let left = give_up.saturating_duration_since(now());
@@ -350,47 +227,88 @@ impl Back {
             let freed = tokio::time::timeout(left, freed).await;
             clock.enter(Stage::Starting);
             if freed.is_err() {
-                self.around.metrics.refused(Limit::InFlight);
+                self.launcher.machine.metrics.refused(Limit::InFlight);
+                let server = &self.launcher.server;
                 let what = format!(
                     "busy: {} calls are under way in this conversation with the server `{}` (max_in_flight)",
-                    self.server.max_in_flight, self.server.name
+                    server.max_in_flight, server.name
                 );
                 return Err(CallError::Busy { what, retry_after_seconds: 5 });
             }
         }
     }
 
-    /// Forgets a slot that is not in use, has no child, and no loss to tell.
-    fn forget_empty(&self, key: &PoolKey) {
-        let mut slots = self.pool.lock();
-        let is_empty = slots.get(key).is_some_and(|slot| {
-            slot.users.load(Ordering::Acquire) == 0
-                && !slot.is_loss_untold()
-                && slot.children.try_lock().is_ok_and(|children| children.is_empty())
-        });
-        if is_empty {
-            slots.remove(key);
+    /// Starts a child that will be kept for this client, and lets its session hear what it says.
+    async fn start(&self, demand: &Demand<'_>, slot: &Slot) -> Result<ReadyChild, CallError> {
+        let Demand { wanted_for, client, child_era, clock } = *demand;
+        let opening = Opening::for_client(client, child_era);
+        let ahead = self.head_starts.take(client).await;
+        let workspace = match ahead.as_ref().and_then(|ahead| ahead.workspace()) {
+            Some(workspace) => workspace,
+            None => self.launcher.workspace_for(client).await?,
+        };
+        let state = self.claim_state(&workspace, wanted_for, slot).await?;
+        let reserved = Reserved::new(state, &self.launcher.machine.endings);
+        let opened = self.head_starts.open(ahead, &opening, client, clock);
+        let mut child = match Box::pin(opened).await {
+            Some(child) => child,
+            None => Box::pin(self.launcher.start_for(workspace, &opening, client, clock)).await?,
+        };
+        child.state = reserved.take();
+        child.feed(client);
+        Ok(child)
+    }
+
+    /// Says that a process keeps state in this workspace from now on. If one did that ended with its bridge,
+    /// or that another replica has, a call fails with that; anything else goes on.
+    async fn claim_state(
+        &self,
+        workspace: &Workspace,
+        wanted_for: Use,
+        slot: &Slot,
+    ) -> Result<Option<Held>, CallError> {
+        let Workspace::Session(space) = workspace else { return Ok(None) };
+        let give_up = now() + HANDOVER;
+        loop {
+            let (space, is_patient) = (Arc::clone(space), now() < give_up);
+            let claim = blocking(move || {
+                let claim = space.hold(is_patient);
+                claim.map_err(|source| JobError::Io { what: "open a session", source })
+            });
+            match claim.await.map_err(|error| self.launcher.machine.no_workspace(&error))? {
+                Claim::Held(held) => return Ok(Some(held)),
+                Claim::Elsewhere => return Err(CallError::Stopping),
+                Claim::Leaving => tokio::time::sleep(Duration::from_millis(50)).await,
+                Claim::Lost => {
+                    let how = "its bridge was restarted, or another replica has it";
+                    if wanted_for.hears_of_loss() {
+                        return Err(self.state_lost(how));
+                    }
+                    // Noted before anything else can fail.
+                    slot.lose(how.to_owned());
+                }
+            }
         }
     }
 
     /// Takes dead children out. Says how one of them ended with what it kept in memory.
-    async fn bury(&self, children: &mut Vec<Arc<Live>>) -> Option<String> {
-        for live in children.iter().filter(|live| !live.is_fit() && !live.is_ending()) {
+    async fn bury(&self, children: &mut Vec<Arc<KeptChild>>) -> Option<String> {
+        for child in children.iter().filter(|child| !child.is_fit() && !child.is_ending()) {
             // Its pipes close a moment before its end is known, and what is told depends on that.
-            live.exit_within(Duration::from_secs(1)).await;
+            child.exit_within(Duration::from_secs(1)).await;
         }
         let mut lost = None;
-        children.retain(|live| {
-            let is_fit = live.is_fit();
+        children.retain(|child| {
+            let is_fit = child.is_fit();
             if !is_fit {
-                self.heals.note(pontoon_wire::heal::Heal::H28);
-                // One that closed its pipes and runs on is of no use to anyone.
-                if !live.is_ending() {
-                    live.kill();
+                self.launcher.heals.note(Heal::H28);
+                // One that closed its pipes and runs on is of no use.
+                if !child.is_ending() {
+                    child.kill();
                 }
             }
-            if !is_fit && live.is_untold_loss() {
-                lost = Some(live.epitaph());
+            if !is_fit && child.is_untold_loss() {
+                lost = Some(child.epitaph());
             }
             is_fit
         });
@@ -398,24 +316,24 @@ impl Back {
     }
 
     /// What a client hears of the process that kept its state, which has ended like this.
-    pub(crate) fn state_lost(&self, how: &str) -> CallError {
-        tracing::warn!(server = %self.server.name, how, "a kept child ended; its client is told");
-        let how = self.told(how);
+    fn state_lost(&self, how: &str) -> CallError {
+        let server = &self.launcher.server.name;
+        tracing::warn!(%server, how, "a kept child ended; its client is told");
+        let how = self.launcher.told(how);
         CallError::StateLost(format!(
-            "the process of the server `{}` that kept the state of this conversation has ended ({how}), and what it \
+            "the process of the server `{server}` that kept the state of this conversation has ended ({how}), and what it \
              had in memory is lost. This call was not made. Call again to go on with a new process: open or make \
              again what you need first",
-            self.server.name
         ))
     }
 
     /// Room for one more kept child of this client.
     fn place(&self, owner: &Principal) -> Result<Permit, CallError> {
-        if let Some(place) = self.pool.budget.take(owner) {
+        if let Some(place) = self.table.take_place(owner) {
             return Ok(place);
         }
-        self.around.metrics.refused(Limit::TotalProcesses);
-        let (used, limit) = self.pool.budget.used();
+        self.launcher.machine.metrics.refused(Limit::TotalProcesses);
+        let (used, limit) = self.table.used();
         let what = match used < limit {
             true => format!(
                 "busy: this client has as many processes kept as one may, of {limit} in all \
@@ -430,54 +348,28 @@ impl Back {
     }
 
     /// Under what the child of this client is kept.
-    fn pool_key(&self, client: &Client, era: Era) -> PoolKey {
+    fn key(&self, client: &Client, era: Era) -> KeptKey {
         let is_told_once = era == Era::Legacy && client.key.is_shared();
-        PoolKey {
+        KeptKey {
+            server: self.number,
             key: client.key.clone(),
             era,
-            person: self.person_hash(&client.person),
-            answers: is_told_once.then(|| Answers::of(&client.capabilities)),
+            person: self.launcher.person_hash(&client.person),
+            abilities: is_told_once.then(|| Abilities::of(&client.capabilities)),
         }
     }
 
-    /// The client's slot, marked as in use.
-    fn slot(&self, key: PoolKey, owner: &Principal) -> Result<InUse, CallError> {
-        let mut slots = self.pool.lock();
-        if !slots.contains_key(&key) {
-            self.make_room(&mut slots, owner, &key)?;
+    /// The client's slot, if it may have one more conversation.
+    fn enter(&self, key: KeptKey, owner: &Principal) -> Result<SlotInUse, CallError> {
+        let server = &self.launcher.server;
+        let per_client = match server.mode {
+            Mode::Stateful { per_client, .. } => per_client,
+            Mode::Stateless => usize::MAX,
+        };
+        if let Some(slot) = self.table.enter(key, owner, &server.name, per_client) {
+            return Ok(slot);
         }
-        let slot = slots.entry(key).or_insert_with_key(|key| {
-            let lost = self.pool.was_evicted(key).then(|| EVICTED.to_owned());
-            Arc::new(Slot {
-                owner: owner.clone(),
-                children: tokio::sync::Mutex::default(),
-                users: AtomicUsize::new(0),
-                last_used: Mutex::new(now()),
-                lost: Mutex::new(lost),
-                freed: Notify::new(),
-            })
-        });
-        slot.users.fetch_add(1, Ordering::AcqRel);
-        Ok(InUse(Arc::clone(slot)))
-    }
-
-    /// A client may have so many conversations and no more.
-    fn make_room(
-        &self,
-        slots: &mut HashMap<PoolKey, Arc<Slot>>,
-        owner: &Principal,
-        key: &PoolKey,
-    ) -> Result<(), CallError> {
-        let Mode::Stateful { per_client, .. } = self.server.mode else { return Ok(()) };
-        let is_own =
-            |(key, slot): &(&PoolKey, &Arc<Slot>)| slot.owner == *owner && key.is_conversation();
-        if !key.is_conversation()
-            || slots.iter().filter(is_own).count() < per_client
-            || self.pool.evict(slots, |key, who| who == owner && key.is_conversation()).is_some()
-        {
-            return Ok(());
-        }
-        self.around.metrics.refused(Limit::ProcessesPerClient);
+        self.launcher.machine.metrics.refused(Limit::ProcessesPerClient);
         let hint = match owner {
             Principal::User(_) => "",
             _ => {
@@ -488,89 +380,51 @@ impl Back {
         let what = format!(
             "busy: all {per_client} conversations of this client with the server `{}` are at work \
              (max_processes_per_client){hint}",
-            self.server.name
+            server.name
         );
         Err(CallError::Busy { what, retry_after_seconds: 5 })
     }
 
     /// The child kept for this client, if it runs.
-    pub fn kept(&self, client: &Client, child_era: Era) -> Option<Arc<Live>> {
-        let slot = self.pool.lock().get(&self.pool_key(client, child_era)).cloned()?;
+    pub(crate) fn find(&self, client: &Client, child_era: Era) -> Option<Arc<KeptChild>> {
+        let slot = self.table.find(&self.key(client, child_era))?;
         let children = slot.children.try_lock().ok()?;
-        children.iter().find(|live| live.is_fit()).cloned()
-    }
-
-    /// Lets go of the children that match, so that each stops once its last call has ended.
-    fn let_go(&self, matches: impl Fn(&PoolKey, &Slot) -> bool) -> usize {
-        let mut slots = self.pool.lock();
-        let before = slots.len();
-        slots.retain(|key, slot| !matches(key, slot));
-        before - slots.len()
+        children.iter().find(|child| child.is_fit()).cloned()
     }
 
     /// Stops the children that a legacy session kept. A chat's child is not the session's.
-    pub fn end_session(&self, id: &str) {
-        self.let_go(|key, _| matches!(&key.key, Key::Session(session) if session.as_ref() == id));
+    pub(crate) fn end_session(&self, id: &str) {
+        let is_of_session = |key: &KeptKey, _: &Slot| matches!(&key.key, Key::Session(session) if session.as_ref() == id);
+        self.table.let_go(self.number, is_of_session);
     }
 
     /// Stops the children that were idle for too long.
-    pub fn stop_idle(&self) {
-        let Mode::Stateful { idle, .. } = self.server.mode else { return };
+    pub(crate) fn stop_idle(&self) {
+        let Mode::Stateful { idle, .. } = self.launcher.server.mode else { return };
         let now = now();
-        let stopped = self.let_go(|_, slot| {
-            slot.users.load(Ordering::Acquire) == 0
-                && now.saturating_duration_since(slot.last_used()) >= idle
+        let stopped = self.table.let_go(self.number, |_, slot| {
+            !slot.is_in_use() && now.saturating_duration_since(slot.last_used()) >= idle
         });
         if stopped > 0 {
-            (0..stopped).for_each(|_| self.metrics.idle_timeout());
-            tracing::info!(server = %self.server.name, stopped, "stopped idle children");
+            (0..stopped).for_each(|_| self.launcher.metrics.idle_timeout());
+            let server = &self.launcher.server.name;
+            tracing::info!(%server, stopped, "stopped idle children");
         }
     }
 
     /// Stops every kept child.
-    pub fn end_all(&self) {
-        self.let_go(|_, _| true);
+    pub(crate) fn end_all(&self) {
+        self.table.let_go(self.number, |_, _| true);
     }
 
     /// The kept children, each with its conversation's name.
-    pub fn kept_children(&self) -> Vec<(String, Arc<Live>)> {
-        let slots: Vec<_> = {
-            let slots = self.pool.lock();
-            slots.iter().map(|(key, slot)| (key.key.to_string(), Arc::clone(slot))).collect()
-        };
-        let mut found = Vec::new();
-        for (key, slot) in slots {
-            // One that is just starting is not there yet.
-            let Ok(children) = slot.children.try_lock() else { continue };
-            // One that has ended is kept only to be told of.
-            let living = children.iter().filter(|live| live.is_fit());
-            found.extend(living.map(|live| (key.clone(), Arc::clone(live))));
-        }
-        found
-    }
-}
-
-impl Slot {
-    fn last_used(&self) -> Instant {
-        *self.last_used.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn all(&self) -> Vec<(String, Arc<KeptChild>)> {
+        self.table.children_of(self.number)
     }
 
-    /// Remembers a loss for the next call.
-    pub(crate) fn lose(&self, how: String) {
-        *self.lost() = Some(how);
-    }
-
-    /// How state was lost, to be told now and not again.
-    fn take_loss(&self) -> Option<String> {
-        self.lost().take()
-    }
-
-    fn is_loss_untold(&self) -> bool {
-        self.lost().is_some()
-    }
-
-    fn lost(&self) -> MutexGuard<'_, Option<String>> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Takes back the places of children that have ended by themselves.
+    pub(crate) fn reclaim(&self) {
+        self.table.reclaim(|server| server == self.number);
     }
 }
 

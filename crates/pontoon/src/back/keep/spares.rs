@@ -9,14 +9,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use pontoon_wire::{Era, Revision};
 use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
-use crate::back::Back;
-use crate::back::child::launcher::{Audience, chain, now, own_info};
-use crate::back::child::ready::Live;
+use crate::back::child::launcher::{Audience, HANDSHAKE, Launcher};
+use crate::back::child::ready::ReadyChild;
 use crate::back::conversation::handshake::Opening;
+use crate::back::conversation::requests::own_info;
+use crate::client::{Client, Key, Person};
+use crate::clock::now;
 use crate::config::Warm;
+use crate::errors::chain;
 
 /// A class nobody asked for in this time gets no more spares.
 const FORGET_CLASS: Duration = Duration::from_secs(600);
@@ -50,7 +56,7 @@ pub struct WarmMemory {
 }
 
 impl WarmMemory {
-    /// So much.
+    /// Memory of this many bytes.
     pub fn new(limit: u64) -> Arc<Self> {
         Arc::new(Self { limit, used: AtomicU64::new(0) })
     }
@@ -63,7 +69,8 @@ impl WarmMemory {
 /// The spares of one server.
 #[derive(Debug)]
 pub struct Spares {
-    state: Mutex<State>,
+    launcher: Arc<Launcher>,
+    state: Mutex<SpareState>,
     /// Told when one was taken or missed.
     asked: Notify,
     memory: Arc<WarmMemory>,
@@ -71,7 +78,7 @@ pub struct Spares {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SpareState {
     classes: Vec<Class>,
     rate: Rate,
     /// How long a start takes, and how much memory a spare has; from the last one.
@@ -96,26 +103,26 @@ struct Class {
 /// A child that waits for its one use.
 #[derive(Debug)]
 struct Spare {
-    live: Live,
+    child: ReadyChild,
     since: Instant,
-    _share: Share,
+    _share: MemoryShare,
 }
 
 /// What a spare takes of the memory for spares.
 #[derive(Debug)]
-struct Share {
+struct MemoryShare {
     bytes: u64,
     memory: Arc<WarmMemory>,
 }
 
-impl Share {
+impl MemoryShare {
     fn take(memory: &Arc<WarmMemory>, bytes: u64) -> Self {
         memory.used.fetch_add(bytes, Ordering::AcqRel);
         Self { bytes, memory: Arc::clone(memory) }
     }
 }
 
-impl Drop for Share {
+impl Drop for MemoryShare {
     fn drop(&mut self) {
         self.memory.used.fetch_sub(self.bytes, Ordering::AcqRel);
     }
@@ -161,8 +168,12 @@ fn shares(wanted: usize, classes: usize) -> Vec<usize> {
 
 impl Spares {
     /// None yet.
-    pub fn new(memory: Arc<WarmMemory>, starts: Arc<Semaphore>) -> Self {
-        Self { state: Mutex::default(), asked: Notify::new(), memory, starts }
+    pub(crate) fn new(
+        launcher: Arc<Launcher>,
+        memory: Arc<WarmMemory>,
+        starts: Arc<Semaphore>,
+    ) -> Self {
+        Self { launcher, state: Mutex::default(), asked: Notify::new(), memory, starts }
     }
 
     /// How many are ready.
@@ -191,21 +202,21 @@ impl Spares {
         self.asked.notify_one();
     }
 
-    fn take(&self, opening: &Opening, now: Instant) -> Option<Live> {
+    fn take_of(&self, class: &Opening, now: Instant) -> Option<ReadyChild> {
         let mut state = self.lock();
         state.rate.arrive(now);
-        let class = state.class(opening, now);
+        let class = state.class(class, now);
         class.last_asked = now;
         // One that died while it waited is passed over.
         let mut dead: Vec<Spare> = Vec::new();
-        let live = loop {
+        let child = loop {
             let Some(spare) = class.ready.pop_front() else { break None };
-            match spare.live.is_fit() {
-                true => break Some(spare.live),
+            match spare.child.is_fit() {
+                true => break Some(spare.child),
                 false => dead.push(spare),
             }
         };
-        if live.is_some() {
+        if child.is_some() {
             state.deaths = 0;
         }
         let seen: Vec<_> = dead.iter().map(|spare| (false, spare.since)).collect();
@@ -213,18 +224,18 @@ impl Spares {
         drop(state);
         drop(dead);
         self.asked.notify_one();
-        live
+        child
     }
 
     /// The class that lacks a spare most urgently, counted as starting, and what it may take.
-    fn next_start(&self, warm: Warm, now: Instant) -> Option<(Opening, Share)> {
+    fn next_start(&self, warm: Warm, now: Instant) -> Option<(Opening, MemoryShare)> {
         // Dropped after the lock: whoever lets go of a child may take a while.
         let mut gone = Vec::new();
         let mut state = self.lock();
         let mut seen = Vec::new();
         for class in &mut state.classes {
             for spare in std::mem::take(&mut class.ready) {
-                let is_fit = spare.live.is_fit();
+                let is_fit = spare.child.is_fit();
                 seen.push((is_fit, spare.since));
                 if is_fit { class.ready.push_back(spare) } else { gone.push(spare) }
             }
@@ -257,7 +268,7 @@ impl Spares {
                 self.memory.has_room(estimate) || class.ready.len() + class.starting == 0;
             if next.is_none() && class.ready.len() + class.starting < share && has_room {
                 class.starting += 1;
-                next = Some((class.opening.clone(), Share::take(&self.memory, estimate)));
+                next = Some((class.opening.clone(), MemoryShare::take(&self.memory, estimate)));
             }
         }
         state
@@ -266,7 +277,7 @@ impl Spares {
         next
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SpareState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -276,7 +287,7 @@ fn pause_after(failures: u32) -> Duration {
     (Duration::from_secs(1) * 2u32.pow(failures.clamp(1, 7) - 1)).min(LONGEST_PAUSE)
 }
 
-impl State {
+impl SpareState {
     /// Counts a start that failed. Gives how long the next one has to wait.
     fn fail(&mut self, now: Instant) -> Duration {
         // Those that were started together fail together, which is once.
@@ -342,110 +353,124 @@ fn class_of(opening: &Opening) -> Option<Opening> {
     Some(Opening::Legacy { revision: *revision, capabilities, info: own_info() })
 }
 
-impl Back {
+impl Spares {
     /// A spare for a call that opens its child like this, if one is ready.
-    pub(crate) fn take_spare(&self, opening: &Opening) -> Option<Live> {
-        if self.server.warm == Warm::Fixed(0) {
+    pub(crate) fn take(&self, opening: &Opening) -> Option<ReadyChild> {
+        if self.launcher.server.warm == Warm::Fixed(0) {
             return None;
         }
-        let mut live = class_of(opening).and_then(|class| self.spares.take(&class, now()));
-        self.metrics.spare(live.is_some());
-        if let Some(live) = &mut live {
-            live.has_waited = true;
+        let mut child = class_of(opening).and_then(|class| self.take_of(&class, now()));
+        self.launcher.metrics.spare(child.is_some());
+        if let Some(child) = &mut child {
+            child.has_waited = true;
         }
-        live
+        child
     }
 
-    /// Keeps the spares ready until they are ended. `era` is the one that most calls will want.
-    pub async fn keep_spares(self: Arc<Self>, era: Era) {
-        if self.server.warm == Warm::Fixed(0) {
+    /// Keeps the spares ready until they are ended, or `stop`. `era` is the one that most calls will want.
+    pub(crate) async fn keep_ready(self: Arc<Self>, era: Era, stop: CancellationToken) {
+        let warm = self.launcher.server.warm;
+        if warm == Warm::Fixed(0) {
             return;
         }
         let first = match era {
             Era::Modern => Opening::Modern,
             Era::Legacy => Opening::Legacy {
                 revision: Revision::NEWEST_LEGACY,
-                capabilities: bytes::Bytes::from_static(b"{}"),
+                capabilities: Bytes::from_static(b"{}"),
                 info: own_info(),
             },
         };
-        self.spares.lock().class(&first, now());
+        self.lock().class(&first, now());
         loop {
-            while let Some((opening, share)) = self.spares.next_start(self.server.warm, now()) {
-                let Ok(permit) = Arc::clone(&self.spares.starts).acquire_owned().await else {
-                    return;
-                };
-                let back = Arc::clone(&self);
+            while let Some((opening, share)) = self.next_start(warm, now()) {
+                let Ok(permit) = Arc::clone(&self.starts).acquire_owned().await else { return };
+                let spares = Arc::clone(&self);
                 tokio::spawn(async move {
-                    back.start_spare(&opening, share).await;
+                    spares.start_one(&opening, share).await;
                     drop(permit);
-                    back.spares.asked.notify_one();
+                    spares.asked.notify_one();
                 });
             }
-            if self.spares.lock().is_over {
+            if self.lock().is_over {
                 return;
             }
             tokio::select! {
                 // The call that took one goes first: a start would be in its way.
-                () = self.spares.asked.notified() => tokio::time::sleep(self.spares.pause()).await,
+                () = self.asked.notified() => tokio::time::sleep(self.pause()).await,
                 () = tokio::time::sleep(LOOK) => {}
-                () = self.stop.cancelled() => return,
+                () = stop.cancelled() => return,
             }
         }
     }
 
-    async fn start_spare(&self, opening: &Opening, expected: Share) {
+    async fn start_one(&self, opening: &Opening, expected: MemoryShare) {
         let began = now();
         let started = Box::pin(self.start_warm(opening)).await;
-        let mut state = self.spares.lock();
-        let seconds = began.elapsed().as_secs_f64();
+        let mut state = self.lock();
+        let seconds = now().duration_since(began).as_secs_f64();
         let is_over = state.is_over;
         let class = state.class(opening, began);
         class.starting = class.starting.saturating_sub(1);
         match started {
-            Ok(live) if !is_over => {
-                let bytes = resident_bytes(live.id());
+            Ok(child) if !is_over => {
+                let bytes = resident_bytes(child.id());
                 drop(expected);
-                let share = Share::take(&self.spares.memory, bytes);
-                class.ready.push_back(Spare { live, since: now(), _share: share });
+                let share = MemoryShare::take(&self.memory, bytes);
+                class.ready.push_back(Spare { child, since: now(), _share: share });
                 state.started(seconds, bytes);
             }
-            Ok(live) => {
+            Ok(child) => {
                 drop(state);
-                drop(live);
+                drop(child);
             }
             Err(error) => {
                 let pause = state.fail(now());
                 drop(state);
-                tracing::warn!(server = %self.server.name, error, retry_in = ?pause, "no spare started");
+                let server = &self.launcher.server.name;
+                tracing::warn!(%server, error, retry_in = ?pause, "no spare started");
             }
         }
     }
 
     /// Starts a child that is ready to be used at once.
-    async fn start_warm(&self, opening: &Opening) -> Result<Live, String> {
-        let place = self.own_place().await.map_err(|error| chain(&error))?;
-        let client = crate::back::child::launcher::nobody(opening);
-        let mut live = self
-            .start(opening, &client, place, Audience::Later)
-            .await
-            .map_err(|error| chain(&error))?;
+    async fn start_warm(&self, opening: &Opening) -> Result<ReadyChild, String> {
+        let workspace = self.launcher.own_workspace().await.map_err(|error| chain(&error))?;
+        let client = client_to_come(opening);
+        let started = self.launcher.start(opening, &client, workspace, Audience::Later);
+        let mut child = started.await.map_err(|error| chain(&error))?;
         // A modern child says nothing by itself: one question shows that it is up.
-        match live.era == Era::Legacy
-            || live.is_responsive_within(crate::back::child::launcher::HANDSHAKE).await
-        {
+        match child.era == Era::Legacy || child.is_responsive_within(HANDSHAKE).await {
             true => {
                 // By now it has started: what it wrote meanwhile was made by no call.
-                if live.before.is_some() {
-                    live.before = live.scan().await;
+                if child.before.is_some() {
+                    child.before = child.scan().await;
                 }
-                Ok(live)
+                Ok(child)
             }
             false => {
-                self.metrics.child_failed();
-                Err(format!("it did not answer: it {}", live.obituary().await))
+                self.launcher.metrics.child_failed();
+                Err(format!("it did not answer: it {}", child.obituary().await))
             }
         }
+    }
+}
+
+/// What is known of the client that a spare is started for.
+fn client_to_come(opening: &Opening) -> Client {
+    let (revision, capabilities) = match opening {
+        Opening::Legacy { revision, capabilities, .. } => (*revision, capabilities.clone()),
+        Opening::Modern => (Revision::NEWEST_MODERN, Bytes::from_static(b"{}")),
+    };
+    Client {
+        revision,
+        capabilities,
+        info: own_info(),
+        log_level: None,
+        key: Key::Once(Uuid::nil()),
+        person: Person::local(),
+        feed: None,
+        subscriptions: Vec::new(),
     }
 }
 
@@ -469,7 +494,7 @@ mod tests {
     }
 
     fn legacy(capabilities: &'static str) -> Opening {
-        let (revision, info) = (Revision::NEWEST_LEGACY, bytes::Bytes::from_static(b"{}"));
+        let (revision, info) = (Revision::NEWEST_LEGACY, Bytes::from_static(b"{}"));
         Opening::Legacy { revision, capabilities: capabilities.into(), info }
     }
 
@@ -488,7 +513,7 @@ mod tests {
     #[test]
     fn spares_that_start_and_die_are_started_ever_more_rarely() {
         let second = Duration::from_secs(1);
-        let (mut state, mut now) = (State::default(), Instant::now());
+        let (mut state, mut now) = (SpareState::default(), Instant::now());
         let mut pauses = Vec::new();
         for _ in 0..10 {
             state.started(0.1, 1);
@@ -511,7 +536,7 @@ mod tests {
 
     #[test]
     fn so_many_classes_are_remembered_and_no_more() {
-        let mut state = State::default();
+        let mut state = SpareState::default();
         let start = Instant::now();
         for number in 0..100u32 {
             let capabilities: &'static str = format!("{{\"a\":{number}}}").leak();

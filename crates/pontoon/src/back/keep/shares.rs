@@ -1,81 +1,16 @@
-//! How many children may be kept in all, of all servers, and whose go when all places are taken.
+//! Whose kept child goes when all places are taken.
 //!
 //! Places are shared first among the credentials, then among the users of each. A client with less than
 //! its share gets the place that a holder with more than its own has left alone longest. Any other client
-//! gives up what it left alone longest itself. Nothing that is in use goes, and nothing of a holder that
-//! has no more than its share.
+//! gives up what it left alone longest itself. Nothing of a holder goes that has no more than its share.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::kept::Pool;
-use crate::back::child::launcher::now;
 use crate::client::Principal;
-use crate::permits::{Permit, Permits};
-
-/// The places for kept children.
-#[derive(Debug, Clone)]
-pub struct Budget {
-    places: Arc<Permits>,
-    pools: Arc<Mutex<Vec<Weak<Pool>>>>,
-}
-
-impl Budget {
-    /// A budget of this many places.
-    pub fn new(limit: usize) -> Self {
-        Self { places: Permits::new(limit), pools: Arc::default() }
-    }
-
-    /// How many are kept, and how many may be.
-    pub fn used(&self) -> (usize, usize) {
-        (self.places.in_use(), self.places.limit())
-    }
-
-    /// Counts a server's children among those that may have to go.
-    pub(crate) fn include(&self, pool: &Arc<Pool>) {
-        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        pools.retain(|pool| pool.strong_count() > 0);
-        pools.push(Arc::downgrade(pool));
-    }
-
-    /// A place for one more child of this client, made by letting go of an idle one if need be.
-    pub(crate) fn take(&self, client: &Principal) -> Option<Permit> {
-        let take = || self.places.try_take(client, now());
-        if let Some(place) = take() {
-            return Some(place);
-        }
-        let pools: Vec<_> = {
-            let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-            pools.iter().filter_map(Weak::upgrade).collect()
-        };
-        pools.iter().for_each(|pool| pool.reclaim());
-        loop {
-            if let Some(place) = take() {
-                return Some(place);
-            }
-            let above = match self.used() {
-                (used, limit) if used < limit => HashSet::new(),
-                (_, limit) => above_their_share(&self.places.holders(), client, limit),
-            };
-            let is_gone = evict(&pools, |owner| above.contains(owner), true)
-                || evict(&pools, |owner| owner == client, false);
-            if !is_gone {
-                return None;
-            }
-        }
-    }
-}
-
-/// Lets go of what such an owner left alone longest, of whichever server.
-fn evict(pools: &[Arc<Pool>], may_go: impl Fn(&Principal) -> bool, is_told: bool) -> bool {
-    let idle = pools.iter().filter_map(|pool| Some((pool.idle_since(&may_go)?, pool)));
-    let oldest = idle.min_by_key(|(since, _)| *since);
-    oldest.is_some_and(|(_, pool)| pool.evict_oldest(&may_go, is_told))
-}
 
 /// The holders of which one has to give way to this client, where all of `limit` places are taken. None
 /// when the client has its own share.
-fn above_their_share(
+pub(crate) fn above_their_share(
     held: &HashMap<Principal, usize>,
     client: &Principal,
     limit: usize,

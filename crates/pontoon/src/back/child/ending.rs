@@ -1,0 +1,76 @@
+//! How a child goes: its input is closed already, the ladder is climbed down, and its last words are put beside
+//! its files.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use pontoon_supervise::{Child, Complaints, Exit, Ladder};
+use pontoon_wire::heal::Heal;
+
+use super::population::Leaving;
+use super::workspace::{Temporary, Workspace};
+use crate::clock::now;
+use crate::jobs::Held;
+
+/// What a child leaves when it goes.
+pub(crate) struct Remains {
+    /// Whether it had ended before it was asked to, and not with success.
+    pub(crate) is_abnormal: bool,
+    /// Whether it still ran when it was asked to go.
+    pub(crate) was_alive: bool,
+    pub(crate) workspace: Option<Workspace>,
+    /// Temporary files, which go when this is dropped.
+    pub(crate) _temporary: Option<Temporary>,
+    /// The claim on the state that it kept in memory.
+    pub(crate) state: Option<Held>,
+    pub(crate) complaints: Complaints,
+    pub(crate) leaving: Leaving,
+}
+
+/// Stops a child, notes if its input's end was not enough (H27), and puts its last words beside its
+/// files.
+pub(crate) async fn stop(child: Child, mut remains: Remains) {
+    if let Some(state) = remains.state.take() {
+        // It blocks on the disk. Once the child is gone, nothing says any more that it has state.
+        drop(tokio::task::spawn_blocking(move || drop(state)).await);
+    }
+    let ladder = Ladder::default();
+    let asked = now();
+    let exit = child.stop(&ladder).await;
+    let is_in_time = now().duration_since(asked) < ladder.after_close;
+    let population = Arc::clone(remains.leaving.population());
+    if remains.was_alive && is_in_time {
+        population.ends_by_itself.store(true, Ordering::Relaxed);
+    }
+    // A busy machine may be late with an end, and may leave a good server too little time for it.
+    let is_made_to = matches!(exit, Exit::Signal(_)) && !is_in_time;
+    if is_made_to && !population.ends_by_itself.load(Ordering::Relaxed) {
+        population.heals.note(Heal::H27);
+    }
+    population.metrics.child_exited(remains.is_abnormal);
+    let (lines, how) = (remains.complaints.last_lines(), exit.to_string());
+    let is_orderly = exit == Exit::Code(0);
+    let written = match &remains.workspace {
+        // Of a child that ended in order and without a word there is nothing to tell.
+        Some(Workspace::Job(own)) if own.is_kept() && !(is_orderly && lines.is_empty()) => {
+            let own = Arc::clone(own);
+            tokio::task::spawn_blocking(move || {
+                if !lines.is_empty() {
+                    own.job.write_log(&lines);
+                }
+                if !is_orderly {
+                    own.job.note_exit(&how);
+                }
+            })
+        }
+        // Many that are asked to go need a signal, which is not worth a line for each.
+        Some(Workspace::Session(space)) if remains.is_abnormal || !lines.is_empty() => {
+            let space = Arc::clone(space);
+            tokio::task::spawn_blocking(move || space.write_log(&lines, &how, SystemTime::now()))
+        }
+        _ => return,
+    };
+    // The workspace is let go of last: until then it counts as in use.
+    drop(written.await);
+}

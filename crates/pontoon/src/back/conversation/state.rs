@@ -1,0 +1,271 @@
+//! What a link and its task share: the peer, what waits to be written, and those who hear what belongs to no request.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, Bytes};
+use pontoon_supervise::ChildInput;
+use pontoon_wire::heal::HealMode;
+use pontoon_wire::{Era, Message, Peer, Text};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::mailbox::{Mailbox, ServerEvent};
+use crate::clock::now;
+use crate::observe::heals::HealLog;
+
+/// How much of what is no call may wait to be written to a server that does not read.
+const MAX_OTHER_BYTES: usize = 1024 * 1024;
+
+/// A call that was cancelled may still be at work in the server for a while. So long nothing that
+/// the server says can be taken for another call's, on a child that several clients share.
+const GHOST: Duration = Duration::from_secs(10);
+
+/// What a link and its task share.
+#[derive(Debug)]
+pub(crate) struct SharedLink {
+    state: Mutex<LinkState>,
+    /// Tells the task that there is something to write, an earlier deadline, or nothing more to say.
+    pub(crate) wake: Notify,
+    pub(crate) gone: CancellationToken,
+    pub(crate) one_client: bool,
+    pub(crate) heals: Arc<HealLog>,
+}
+
+pub(crate) struct LinkState {
+    pub(crate) peer: Peer<Awaited>,
+    pub(crate) outgoing: VecDeque<Bytes>,
+    pub(crate) outgoing_bytes: usize,
+    /// How many bytes the pipe has taken.
+    pub(crate) written: u64,
+    /// Until when a cancelled call may still be at work.
+    ghost_until: Option<Instant>,
+    pub(crate) input: Option<Arc<ChildInput>>,
+    pub(crate) listeners: Vec<(u64, Listener)>,
+    next_listener: u64,
+    pub(crate) asker: Option<Asker>,
+    /// The client that will be asked with the next call, if there is one: capabilities and era.
+    pub(crate) audience: Option<(Bytes, Era)>,
+    /// Questions for then.
+    pub(crate) held: Vec<Message>,
+    /// Whether a call was ever made.
+    pub(crate) has_served: bool,
+    /// When the task will look at the deadlines next.
+    pub(crate) armed: Option<Instant>,
+    pub(crate) lists_changed: bool,
+    pub(crate) is_gone: bool,
+}
+
+/// Hears what belongs to no request.
+pub(crate) type Listener = Arc<dyn Fn(&Message) + Send + Sync>;
+
+/// Takes a question that belongs to no call. False if no client can be asked.
+pub(crate) type Asker = Arc<dyn Fn(&Message) -> bool + Send + Sync>;
+
+/// A request whose answer is awaited.
+#[derive(Debug)]
+pub(crate) struct Awaited {
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) purpose: Purpose,
+    /// How many bytes go to the server before the request.
+    pub(crate) begins_at: u64,
+}
+
+/// What a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// A client's call.
+    Call,
+    /// A subscription, which stays open and asks nothing.
+    Listen,
+    /// Something the bridge wants to know.
+    Own,
+    /// A call that waits for a person, and asks nothing meanwhile.
+    Parked,
+}
+
+/// What is handed over once the lock is free: those who get it may take locks themselves.
+#[derive(Default)]
+pub(crate) struct Deliveries {
+    pub(crate) list: Vec<Delivery>,
+}
+
+pub(crate) enum Delivery {
+    /// An event of a request.
+    Event(Arc<Mailbox>, ServerEvent),
+    /// A question for the one call it can belong to.
+    Question(Arc<Mailbox>, Message),
+    /// A question for the client's session.
+    LooseQuestion(Message),
+    /// What belongs to no request.
+    Loose(Vec<Listener>, Message),
+}
+
+impl Deliveries {
+    pub(crate) fn event(&mut self, mailbox: Arc<Mailbox>, event: ServerEvent) {
+        self.list.push(Delivery::Event(mailbox, event));
+    }
+}
+
+impl SharedLink {
+    /// A conversation in which nothing was said yet.
+    pub(crate) fn new(
+        input: ChildInput,
+        heal: HealMode,
+        one_client: bool,
+        heals: Arc<HealLog>,
+    ) -> Self {
+        let state = LinkState {
+            peer: Peer::starting_at(heal, first_id()),
+            outgoing: VecDeque::new(),
+            outgoing_bytes: 0,
+            written: 0,
+            ghost_until: None,
+            input: Some(Arc::new(input)),
+            listeners: Vec::new(),
+            next_listener: 0,
+            asker: None,
+            audience: None,
+            held: Vec::new(),
+            has_served: false,
+            armed: None,
+            lists_changed: false,
+            is_gone: false,
+        };
+        let (wake, gone) = (Notify::new(), CancellationToken::new());
+        Self { state: Mutex::new(state), wake, gone, one_client, heals }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, LinkState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes what fits into the pipe, and wakes the task for what does not.
+    pub(crate) fn flush(&self, mut state: MutexGuard<'_, LinkState>) {
+        state.write();
+        let deadline = state.peer.poll_timeout();
+        let is_earlier = deadline.is_some() && (state.armed.is_none() || state.armed > deadline);
+        if !state.outgoing.is_empty() || is_earlier {
+            drop(state);
+            self.wake.notify_one();
+        }
+    }
+}
+
+impl LinkState {
+    /// Adds a listener, and gives the number to remove it by.
+    pub(crate) fn add_listener(&mut self, listener: Listener) -> u64 {
+        self.next_listener += 1;
+        self.listeners.push((self.next_listener, listener));
+        self.next_listener
+    }
+
+    /// Takes note that a call was given up which may still be at work in the server.
+    pub(crate) fn haunt(&mut self) {
+        self.ghost_until = Some(now() + GHOST);
+    }
+
+    /// The mailbox of the only open call, or of the newest when they are all one client's. What
+    /// could also be about a call that waits or was cancelled belongs to none.
+    pub(crate) fn only_call(&mut self, one_client: bool) -> Option<Arc<Mailbox>> {
+        let is_haunted = self.ghost_until.is_some_and(|until| until > now());
+        let mut only: Option<Arc<Mailbox>> = None;
+        for (_, awaited) in self.peer.all_waiting() {
+            match awaited.purpose {
+                Purpose::Listen => {}
+                Purpose::Parked if one_client => {}
+                Purpose::Parked => return None,
+                Purpose::Call | Purpose::Own if only.is_some() && !one_client => return None,
+                Purpose::Call | Purpose::Own => only = Some(Arc::clone(&awaited.mailbox)),
+            }
+        }
+        only.filter(|_| one_client || !is_haunted)
+    }
+
+    /// Tells all requests that the server is gone, or that it was before it could read them.
+    pub(crate) fn abandon(&mut self, deliveries: &mut Deliveries) {
+        for awaited in self.peer.close() {
+            let is_unsent = awaited.begins_at >= self.written;
+            let event = if is_unsent { ServerEvent::Unsent } else { ServerEvent::Gone };
+            deliveries.event(awaited.mailbox, event);
+        }
+    }
+
+    /// A message of the server cannot be taken. Whose answer it was cannot be known: all requests hear
+    /// that it may be lost, and the child is replaced.
+    pub(crate) fn lose(&mut self, why: &str, deliveries: &mut Deliveries) {
+        for awaited in self.peer.close() {
+            deliveries.event(awaited.mailbox, ServerEvent::Lost(why.to_owned()));
+        }
+        self.input = None;
+    }
+
+    /// Queues something that is no call, unless the server reads nothing.
+    pub(crate) fn say(&mut self, message: Text) {
+        if self.outgoing_bytes <= MAX_OTHER_BYTES {
+            self.peer.say(message);
+        }
+    }
+
+    /// Writes until everything is written or the pipe is full.
+    pub(crate) fn write(&mut self) {
+        while let Some(text) = self.peer.poll_write() {
+            self.outgoing_bytes += text.len() + 1;
+            self.outgoing.extend(text.pieces().iter().cloned());
+            self.outgoing.push_back(Bytes::from_static(b"\n"));
+        }
+        let Some(input) = &self.input else { return self.drop_outgoing() };
+        while !self.outgoing.is_empty() {
+            const NOTHING: &[u8] = &[];
+            let mut slices = [IoSlice::new(NOTHING); 16];
+            for (slice, piece) in slices.iter_mut().zip(&self.outgoing) {
+                *slice = IoSlice::new(piece);
+            }
+            let used = self.outgoing.len().min(slices.len());
+            match input.try_write_vectored(&slices[..used]) {
+                Ok(written) => {
+                    self.outgoing_bytes -= written;
+                    self.written += written as u64;
+                    advance(&mut self.outgoing, written);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The server closed its input. Its output tells how it ends.
+                Err(_) => {
+                    self.input = None;
+                    return self.drop_outgoing();
+                }
+            }
+        }
+    }
+
+    fn drop_outgoing(&mut self) {
+        self.outgoing.clear();
+        self.outgoing_bytes = 0;
+    }
+}
+
+/// An id to begin with that no client can guess, and that leaves room for every call to come.
+fn first_id() -> u64 {
+    uuid::Uuid::new_v4().as_u64_pair().0 >> 16
+}
+
+fn advance(outgoing: &mut VecDeque<Bytes>, mut written: usize) {
+    while let Some(first) = outgoing.front_mut() {
+        if written < first.len() {
+            return first.advance(written);
+        }
+        written -= first.len();
+        outgoing.pop_front();
+    }
+}
+
+impl std::fmt::Debug for LinkState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LinkState")
+            .field("open", &self.peer.open_requests())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,115 @@
+//! A child that is kept for a conversation: what it has to do, since when, and the state it may have.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use pontoon_supervise::Exit;
+
+use crate::back::child::ready::ReadyChild;
+use crate::clock::now;
+use crate::permits::Permit;
+
+/// A child that is kept for a conversation.
+#[derive(Debug)]
+pub struct KeptChild {
+    child: ReadyChild,
+    created: Instant,
+    in_flight: AtomicUsize,
+    taken: AtomicU64,
+    /// Whether it has answered a call: from then on it may keep state that a client relies on.
+    has_answered: AtomicBool,
+    /// Whether its client knows that it has ended.
+    is_loss_told: AtomicBool,
+    last_used: Mutex<Instant>,
+    /// Its place among those that may be kept in all.
+    place: Mutex<Option<Permit>>,
+}
+
+impl std::ops::Deref for KeptChild {
+    type Target = ReadyChild;
+
+    fn deref(&self) -> &ReadyChild {
+        &self.child
+    }
+}
+
+impl KeptChild {
+    /// Keeps a child, which holds this place for as long as it is kept.
+    pub(crate) fn new(child: ReadyChild, place: Permit) -> Self {
+        let now = now();
+        let (in_flight, taken, has_answered, is_loss_told) = Default::default();
+        Self {
+            child,
+            created: now,
+            in_flight,
+            taken,
+            has_answered,
+            is_loss_told,
+            last_used: Mutex::new(now),
+            place: Mutex::new(Some(place)),
+        }
+    }
+
+    /// Gives its place back.
+    pub(crate) fn give_back_place(&self) {
+        drop(self.place.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    /// A call begins.
+    pub(crate) fn begin_call(&self) {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A call is over.
+    pub(crate) fn end_call(&self) {
+        *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = now();
+        self.in_flight.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Says that it has answered a call.
+    pub(crate) fn note_answer(&self) {
+        self.has_answered.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::Acquire)
+    }
+
+    /// Says that its client hears of its end, so that nothing else need tell it.
+    pub(crate) fn note_loss_told(&self) {
+        self.is_loss_told.store(true, Ordering::Release);
+    }
+
+    /// Whether it had state that its client believes in and has not heard of its end. A server
+    /// that ended by itself and in order had nothing more to keep. The next to ask hears no.
+    pub(crate) fn is_untold_loss(&self) -> bool {
+        let is_orderly = self.exit() == Some(Exit::Code(0)) && !self.is_ending();
+        !is_orderly && self.has_answered() && !self.is_loss_told.swap(true, Ordering::AcqRel)
+    }
+
+    /// How it ended, in a few words.
+    pub(crate) fn epitaph(&self) -> String {
+        if self.is_ending() {
+            return "it answered nothing any more and was stopped".to_owned();
+        }
+        self.exit().map_or_else(|| "it closed its pipes".to_owned(), |exit| format!("it {exit}"))
+    }
+
+    /// Calls under way.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Acquire)
+    }
+
+    /// Calls it was given so far.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// How long ago it was started, and how long ago it was last used.
+    pub fn ages(&self, now: Instant) -> (Duration, Duration) {
+        let last_used = *self.last_used.lock().unwrap_or_else(PoisonError::into_inner);
+        (now.saturating_duration_since(self.created), now.saturating_duration_since(last_used))
+    }
+}

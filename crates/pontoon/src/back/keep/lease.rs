@@ -1,0 +1,69 @@
+//! A child for one call. Dropping the lease stops the child, or leaves it to its conversation.
+
+use std::sync::Arc;
+
+use super::kept::KeptLease;
+use crate::back::child::ready::ReadyChild;
+use crate::back::conversation::{Conversation, WaitsForPerson};
+
+/// A child for one call.
+#[derive(Debug)]
+pub enum Lease {
+    /// Started for this call alone, and stopped after it.
+    Own(Box<ReadyChild>),
+    /// Kept for the conversation.
+    Kept(KeptLease),
+    /// Started for one call, and kept because it works on a task the client will ask about.
+    Task(Arc<ReadyChild>),
+}
+
+impl std::ops::Deref for Lease {
+    type Target = Conversation;
+
+    fn deref(&self) -> &Conversation {
+        self.child()
+    }
+}
+
+impl Lease {
+    /// The child.
+    pub(crate) fn child(&self) -> &ReadyChild {
+        match self {
+            Self::Own(child) => child,
+            Self::Kept(lease) => &lease.child,
+            Self::Task(child) => child,
+        }
+    }
+
+    /// Whether the child may have died before the call came, with none looking.
+    pub(crate) fn may_be_stale(&self) -> bool {
+        matches!(self, Self::Kept(_)) || self.child().has_waited
+    }
+
+    /// Says that its call waits for a person until the guard is dropped. Meanwhile the child gets no
+    /// other client's calls: what it says could not be told apart.
+    pub(crate) fn wait_for_person(&self) -> WaitsForPerson<'_> {
+        match self {
+            Self::Kept(lease) => lease.wait_for_person(),
+            Self::Own(_) | Self::Task(_) => self.child().wait_for_person(),
+        }
+    }
+
+    /// Says that the child has answered, and may have state from now on that its client relies on.
+    pub(crate) fn note_answer(&self) {
+        if let Self::Kept(lease) = self {
+            lease.child.note_answer();
+        }
+    }
+
+    /// Says that the client hears of the child's end now. Whether state was lost with it.
+    pub(crate) fn note_loss_told(&self) -> bool {
+        match self {
+            Self::Kept(lease) => {
+                lease.child.note_loss_told();
+                lease.child.has_answered()
+            }
+            Self::Own(_) | Self::Task(_) => false,
+        }
+    }
+}

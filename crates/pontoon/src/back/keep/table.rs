@@ -1,0 +1,313 @@
+//! The table of all kept children, of all servers: found by their conversation, counted, let go in time.
+//!
+//! Only so many are kept in all. A newcomer gets the place of one that was left alone, by the rules of
+//! `shares`; nothing that is in use goes. A client that lost its child to another client's hears so.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::Notify;
+
+use super::kept_child::KeptChild;
+use super::kept_key::{KeptKey, ServerNumber};
+use super::shares::above_their_share;
+use crate::client::Principal;
+use crate::clock::now;
+use crate::config::ServerName;
+use crate::permits::{Permit, Permits};
+
+/// Up to this many conversations are remembered that have yet to hear that their child had to go.
+const MAX_UNTOLD: usize = 4096;
+
+/// How a process ended that was let go of for another client's.
+const EVICTED: &str = "it had to make room for those of others, MCPO_STATEFUL_MAX_TOTAL_PROCESSES";
+
+/// The kept children of all servers.
+#[derive(Debug)]
+pub struct KeptTable {
+    slots: Mutex<HashMap<KeptKey, Arc<Slot>>>,
+    /// Conversations whose child had to go for another client's, the oldest first.
+    untold: Mutex<VecDeque<KeptKey>>,
+    /// The places for kept children.
+    places: Arc<Permits>,
+    servers: AtomicU64,
+}
+
+/// The children of one conversation.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    server: ServerName,
+    owner: Principal,
+    /// Held while a child starts, so that a client's first two calls start only one.
+    pub(crate) children: tokio::sync::Mutex<Vec<Arc<KeptChild>>>,
+    /// Calls that use it or are about to.
+    users: AtomicUsize,
+    last_used: Mutex<Instant>,
+    /// How the state of the conversation was lost, until a call hears of it.
+    lost: Mutex<Option<String>>,
+    /// Told when a call ends or begins to wait for a person: there may be a child for another.
+    pub(crate) freed: Notify,
+}
+
+/// A slot in use; its idle clock starts when this is dropped.
+#[derive(Debug)]
+pub(crate) struct SlotInUse(Arc<Slot>);
+
+impl std::ops::Deref for SlotInUse {
+    type Target = Slot;
+
+    fn deref(&self) -> &Slot {
+        &self.0
+    }
+}
+
+impl Drop for SlotInUse {
+    fn drop(&mut self) {
+        *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = now();
+        self.users.fetch_sub(1, Ordering::AcqRel);
+        self.freed.notify_waiters();
+    }
+}
+
+impl KeptTable {
+    /// A table with this many places.
+    pub fn new(limit: usize) -> Arc<Self> {
+        let (slots, untold, servers) = Default::default();
+        Arc::new(Self { slots, untold, places: Permits::new(limit), servers })
+    }
+
+    /// How many children are kept, and how many may be.
+    pub fn used(&self) -> (usize, usize) {
+        (self.places.in_use(), self.places.limit())
+    }
+
+    /// A number for one more server.
+    pub(crate) fn add_server(&self) -> ServerNumber {
+        ServerNumber(self.servers.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The slot of a conversation, made if need be. `None` if this client has as many conversations with the
+    /// server as it may, all of them at work; one that is not gives way.
+    pub(crate) fn enter(
+        &self,
+        key: KeptKey,
+        owner: &Principal,
+        server: &ServerName,
+        max_conversations: usize,
+    ) -> Option<SlotInUse> {
+        let mut evicted = None;
+        let mut slots = self.lock();
+        if !slots.contains_key(&key) && key.is_conversation() {
+            let is_own = |known: &KeptKey, who: &Principal| {
+                known.server == key.server && who == owner && known.is_conversation()
+            };
+            let own = slots.iter().filter(|(known, slot)| is_own(known, &slot.owner)).count();
+            if own >= max_conversations {
+                evicted = Some(take_oldest_idle(&mut slots, is_own)?);
+            }
+        }
+        let slot = slots.entry(key).or_insert_with_key(|key| {
+            let lost = self.was_evicted(key).then(|| EVICTED.to_owned());
+            Arc::new(Slot {
+                server: server.clone(),
+                owner: owner.clone(),
+                children: tokio::sync::Mutex::default(),
+                users: AtomicUsize::new(0),
+                last_used: Mutex::new(now()),
+                lost: Mutex::new(lost),
+                freed: Notify::new(),
+            })
+        });
+        slot.users.fetch_add(1, Ordering::AcqRel);
+        let entered = SlotInUse(Arc::clone(slot));
+        drop(slots);
+        drop(evicted);
+        Some(entered)
+    }
+
+    /// The slot of a conversation, if there is one, without using it.
+    pub(crate) fn find(&self, key: &KeptKey) -> Option<Arc<Slot>> {
+        self.lock().get(key).cloned()
+    }
+
+    /// Forgets a slot that is not in use, has no child, and no loss to tell.
+    pub(crate) fn forget_empty(&self, key: &KeptKey) {
+        let mut slots = self.lock();
+        let is_empty = slots.get(key).is_some_and(|slot| {
+            !slot.is_in_use()
+                && !slot.is_loss_untold()
+                && slot.children.try_lock().is_ok_and(|children| children.is_empty())
+        });
+        if is_empty {
+            slots.remove(key);
+        }
+    }
+
+    /// Lets go of the children of a server that match, so that each stops once its last call has ended. Says
+    /// of how many conversations they were.
+    pub(crate) fn let_go(
+        &self,
+        server: ServerNumber,
+        matches: impl Fn(&KeptKey, &Slot) -> bool,
+    ) -> usize {
+        let mut gone = Vec::new();
+        self.lock().retain(|key, slot| {
+            let goes = key.server == server && matches(key, slot);
+            if goes {
+                gone.push(Arc::clone(slot));
+            }
+            !goes
+        });
+        gone.len()
+    }
+
+    /// The kept children of a server that can take calls, each with its conversation's name.
+    pub(crate) fn children_of(&self, server: ServerNumber) -> Vec<(String, Arc<KeptChild>)> {
+        let slots: Vec<_> = {
+            let slots = self.lock();
+            let own = slots.iter().filter(|(key, _)| key.server == server);
+            own.map(|(key, slot)| (key.key.to_string(), Arc::clone(slot))).collect()
+        };
+        let mut found = Vec::new();
+        for (key, slot) in slots {
+            // One that is just starting is not there yet, and one that has ended is kept only to be told of.
+            let Ok(children) = slot.children.try_lock() else { continue };
+            let living = children.iter().filter(|child| child.is_fit());
+            found.extend(living.map(|child| (key.clone(), Arc::clone(child))));
+        }
+        found
+    }
+
+    /// A place for one more child of this client, made by letting go of an idle one if need be.
+    pub(crate) fn take_place(&self, client: &Principal) -> Option<Permit> {
+        let take = || self.places.try_take(client, now());
+        if let Some(place) = take() {
+            return Some(place);
+        }
+        self.reclaim(|_| true);
+        loop {
+            if let Some(place) = take() {
+                return Some(place);
+            }
+            let above = match self.used() {
+                (used, limit) if used < limit => HashSet::new(),
+                (_, limit) => above_their_share(&self.places.holders(), client, limit),
+            };
+            let is_gone = self.evict(|owner| above.contains(owner), Hears::OfLoss)
+                || self.evict(|owner| owner == client, Hears::Nothing);
+            if !is_gone {
+                return None;
+            }
+        }
+    }
+
+    /// Takes back the places of children of such servers that have ended by themselves: of these only the news
+    /// is kept, for their clients.
+    pub(crate) fn reclaim(&self, is_meant: impl Fn(ServerNumber) -> bool) {
+        for (_, slot) in self.lock().iter().filter(|(key, _)| is_meant(key.server)) {
+            // One that is in use just now is looked at by the call that uses it.
+            let Ok(children) = slot.children.try_lock() else { continue };
+            for child in children.iter().filter(|child| !child.is_fit()) {
+                if !child.is_ending() {
+                    child.kill();
+                }
+                child.give_back_place();
+            }
+        }
+    }
+
+    /// Lets go of what such an owner left alone longest. False if all of it is in use.
+    fn evict(&self, may_go: impl Fn(&Principal) -> bool, hears: Hears) -> bool {
+        // Held until it is noted, so that no call of its client comes between.
+        let mut slots = self.lock();
+        let Some((key, slot)) = take_oldest_idle(&mut slots, |_, owner| may_go(owner)) else {
+            return false;
+        };
+        if hears == Hears::OfLoss && slot.has_state() {
+            let mut untold = self.untold();
+            untold.push_back(key);
+            if untold.len() > MAX_UNTOLD {
+                untold.pop_front();
+            }
+        }
+        drop(slots);
+        drop(slot);
+        true
+    }
+
+    /// Whether this conversation has yet to hear that its child had to go.
+    fn was_evicted(&self, key: &KeptKey) -> bool {
+        let mut untold = self.untold();
+        let at = untold.iter().position(|gone| gone == key);
+        at.is_some_and(|at| untold.remove(at).is_some())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<KeptKey, Arc<Slot>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn untold(&self) -> MutexGuard<'_, VecDeque<KeptKey>> {
+        self.untold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a client hears whose child has to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hears {
+    OfLoss,
+    Nothing,
+}
+
+/// Takes out what was left alone longest of what may go; `None` if all of it is in use.
+fn take_oldest_idle(
+    slots: &mut HashMap<KeptKey, Arc<Slot>>,
+    may_go: impl Fn(&KeptKey, &Principal) -> bool,
+) -> Option<(KeptKey, Arc<Slot>)> {
+    let idle = slots.iter().filter(|(key, slot)| !slot.is_in_use() && may_go(key, &slot.owner));
+    let oldest = idle.min_by_key(|(_, slot)| slot.last_used()).map(|(key, _)| key.clone())?;
+    let slot = slots.remove(&oldest)?;
+    let (server, who) = (&slot.server, slot.owner.words());
+    tracing::info!(%server, who, "let go of a client's oldest idle child");
+    // Its place is free at once, also while its children are still looked at.
+    if let Ok(children) = slot.children.try_lock() {
+        children.iter().for_each(|child| child.give_back_place());
+    }
+    Some((oldest, slot))
+}
+
+impl Slot {
+    pub(crate) fn last_used(&self) -> Instant {
+        *self.last_used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a call uses it or is about to.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.users.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether there is state that its client may rely on, or a loss of which it has yet to hear.
+    fn has_state(&self) -> bool {
+        let Ok(children) = self.children.try_lock() else { return true };
+        self.is_loss_untold() || children.iter().any(|child| child.has_answered())
+    }
+
+    /// Remembers a loss for the next call.
+    pub(crate) fn lose(&self, how: String) {
+        *self.lost() = Some(how);
+    }
+
+    /// How state was lost, to be told now and not again.
+    pub(crate) fn take_loss(&self) -> Option<String> {
+        self.lost().take()
+    }
+
+    fn is_loss_untold(&self) -> bool {
+        self.lost().is_some()
+    }
+
+    fn lost(&self) -> MutexGuard<'_, Option<String>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
