@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use pontoon_wire::heal::lines::{Found, LineDoctor};
 use pontoon_wire::heal::{HealMode, Heals};
-use pontoon_wire::peer::{Event, OurId};
+use pontoon_wire::peer::{PeerEvent, OurId};
 use pontoon_wire::{Kind, Message, Peer, Rewrite, Slot};
 
 pub(crate) const SEEDS: &[&str] = &[
@@ -96,19 +96,19 @@ impl Script {
         }
     }
 
-    fn hear(&mut self, event: Event<usize>) {
+    fn hear(&mut self, event: PeerEvent<usize>) {
         match event {
-            Event::Answer(who, message) => {
+            PeerEvent::Answer(who, message) => {
                 crate::message::is_one_line(message.text());
                 self.returned[who] += 1;
             }
-            Event::Ended(who) | Event::TimedOut(who, _) => self.returned[who] += 1,
-            Event::Note(id, note) => {
+            PeerEvent::Ended(who) | PeerEvent::TimedOut(who, _) => self.returned[who] += 1,
+            PeerEvent::Note(id, note) => {
                 let who = self.ids.iter().position(|known| *known == id).expect("an id of ours");
                 assert_eq!(self.returned[who], 0, "a note after the answer");
                 proper(&note.to_bytes());
             }
-            Event::Ask(message) | Event::Loose(message) => {
+            PeerEvent::Ask(message) | PeerEvent::Loose(message) => {
                 crate::message::is_one_line(message.text());
             }
         }

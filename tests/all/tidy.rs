@@ -1,6 +1,8 @@
 //! The architecture as tests: which way imports point, what every file opens with, what no file
 //! is called.
 
+mod imports;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,38 +74,52 @@ fn no_file_is_a_drawer() {
 }
 
 #[test]
-fn imports_point_right() {
-    let inside = |name: &str, module: &str| {
-        name.starts_with(&format!("crates/pontoon/src/{module}/"))
-            || name == format!("crates/pontoon/src/{module}.rs")
-    };
-    let names = |text: &str, module: &str| {
-        let text: String = text.split_ascii_whitespace().collect();
-        text.contains(&format!("crate::{module}")) || imports_in_braces(&text, module)
-    };
-    check("`back` names `session`, `front` or `app`", |name, text| {
-        inside(name, "back") && ["session", "front", "app"].iter().any(|it| names(text, it))
-    });
-    check("`session` names `front` or `app`", |name, text| {
-        inside(name, "session") && ["front", "app"].iter().any(|it| names(text, it))
-    });
-    check("`front` names `app`", |name, text| inside(name, "front") && names(text, "app"));
-}
-
-/// `use crate::{a, front::b}`, with the spaces taken out.
-fn imports_in_braces(text: &str, module: &str) -> bool {
-    text.split("crate::{").skip(1).any(|rest| {
-        let group = rest.split(';').next().unwrap_or_default();
-        group
-            .split([',', '{', '}'])
-            .any(|it| it == module || it.starts_with(&format!("{module}::")))
-    })
+fn a_type_name_means_one_thing() {
+    for name in ["wire", "supervise", "host", "pontoon"] {
+        let root = format!("crates/{name}/src/");
+        let sources = sources();
+        let of_crate = sources.iter().filter(|(path, _)| path.starts_with(&root));
+        let twice = declared_twice(of_crate.map(|(path, text)| (path.as_str(), text.as_str())));
+        assert!(twice.is_empty(), "types of one name in {name}:\n  {}", twice.join("\n  "));
+    }
 }
 
 #[test]
-fn grouped_imports_are_seen() {
-    assert!(imports_in_braces("usecrate::{call,front::http};", "front"));
-    assert!(!imports_in_braces("usecrate::{call,frontier};fnf(){front}", "front"));
+fn a_second_type_of_one_name_is_seen() {
+    let a = ("a.rs", "pub(crate) struct State {\n}\n/// struct Open\nenum Open {}\n");
+    let b = ("b.rs", "#[derive(Debug)]\npub enum State<T> {}\n    type Open = u8;\n");
+    let c = ("c.rs", "#[cfg(test)]\nmod tests {\nstruct Open;\n}\n");
+    assert_eq!(declared_twice([a, b, c]), ["State: a.rs, b.rs"]);
+}
+
+/// The types that are declared in more than one file, outside of tests.
+fn declared_twice<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<String> {
+    let mut homes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let is_product = |path: &str| !path.contains("tests/") && !path.ends_with("tests.rs");
+    for (path, text) in files.into_iter().filter(|(path, _)| is_product(path)) {
+        let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        for name in text.lines().filter_map(declared_type) {
+            let files = homes.entry(name).or_default();
+            if !files.contains(&path) {
+                files.push(path);
+            }
+        }
+    }
+    let twice = homes.into_iter().filter(|(_, files)| files.len() > 1);
+    twice.map(|(name, files)| format!("{name}: {}", files.join(", "))).collect()
+}
+
+/// The name of the type that a line at the left margin declares.
+fn declared_type(line: &str) -> Option<&str> {
+    let line = match line.strip_prefix("pub") {
+        Some(rest) if rest.starts_with('(') => rest.split_once(") ")?.1,
+        Some(rest) => rest.strip_prefix(' ')?,
+        None => line,
+    };
+    let (kind, rest) = line.split_once(' ')?;
+    let is_type = ["struct", "enum", "union", "trait", "type"].contains(&kind);
+    let end = rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len());
+    is_type.then_some(&rest[..end])
 }
 
 #[test]

@@ -8,7 +8,7 @@ use pontoon_wire::error::{ErrorObject, code};
 use pontoon_wire::{Era, Kind, Message, Revision, Slot, is_id, json, method, quoted};
 
 /// What a server offers.
-pub(crate) struct Offer<'a> {
+pub(crate) struct ServerOffer<'a> {
     /// How it names itself.
     pub(crate) name: &'a str,
     /// Gives its tools: a JSON array, as in the answer to `tools/list`.
@@ -76,7 +76,7 @@ const MAX_LISTENS: usize = 64;
 
 impl Conversation {
     /// What to do with a message of the client's.
-    pub(crate) fn take(&mut self, message: Message, offer: &Offer<'_>) -> Step {
+    pub(crate) fn take(&mut self, message: Message, offer: &ServerOffer<'_>) -> Step {
         match message.kind() {
             Kind::Request => {}
             Kind::Notification => return self.notified(&message),
@@ -106,7 +106,7 @@ impl Conversation {
         self.asked(asker, message, offer)
     }
 
-    fn asked(&mut self, asker: Asker, message: Message, offer: &Offer<'_>) -> Step {
+    fn asked(&mut self, asker: Asker, message: Message, offer: &ServerOffer<'_>) -> Step {
         let result = match message.method().as_ref() {
             method::INITIALIZE => {
                 self.is_legacy = true;
@@ -197,7 +197,7 @@ impl Conversation {
 
 const CAPABILITIES: &str = "{\"tools\":{\"listChanged\":true}}";
 
-impl Offer<'_> {
+impl ServerOffer<'_> {
     fn info(&self) -> String {
         let version = quoted(env!("CARGO_PKG_VERSION"));
         format!("{{\"name\":{},\"version\":{version}}}", quoted(self.name))
@@ -303,7 +303,8 @@ fn text(raw: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    const OFFER: Offer<'_> = Offer { name: "here", tools: &|| r#"[{"name":"add"}]"#.to_owned() };
+    const OFFER: ServerOffer<'_> =
+        ServerOffer { name: "here", tools: &|| r#"[{"name":"add"}]"#.to_owned() };
 
     fn take(conversation: &mut Conversation, message: &str) -> Step {
         conversation.take(Message::parse(message.as_bytes()).unwrap(), &OFFER)

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::conversation::{Conversation, Offer, Step, ToolRequest, failure, id_in};
+use crate::conversation::{Conversation, ServerOffer, Step, ToolRequest, failure, id_in};
 use crate::ipc::Outbox;
 use crate::protocol::MAX_MESSAGE_SIZE;
 use crate::running::{GRACE, Running, Wanted, to_json};
@@ -92,7 +92,7 @@ impl McpClient {
             }
         };
         let step = {
-            let offer = Offer { name: &self.name, tools: &|| self.list() };
+            let offer = ServerOffer { name: &self.name, tools: &|| self.list() };
             let mut conversation = self.conversation.lock().unwrap_or_else(PoisonError::into_inner);
             conversation.take(message, &offer)
         };

@@ -22,13 +22,13 @@ pub(crate) const GRACE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Running {
     tools: Tools,
-    open: Mutex<Open>,
+    open: Mutex<OpenCalls>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenCalls {
     /// Each with its number: an id may be used again before the task of a call that was given up has ended.
     calls: HashMap<Bytes, (u64, CancellationToken)>,
     last: u64,
@@ -143,7 +143,7 @@ impl Running {
         self.stop.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Open> {
+    fn lock(&self) -> MutexGuard<'_, OpenCalls> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

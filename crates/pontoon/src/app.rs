@@ -76,7 +76,7 @@ pub struct App {
 
 /// Why the bridge could not begin.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum BridgeStartError {
     /// An address cannot be had.
     #[error("cannot listen on {address}: is another program using it?")]
     Listen {
@@ -120,17 +120,18 @@ impl App {
     ///
     /// # Errors
     ///
-    /// [`StartError`] when an address cannot be bound, or the jobs directory cannot be used.
+    /// [`BridgeStartError`] when an address cannot be bound, or the jobs directory cannot be used.
     pub async fn start(
         config: &Config,
         spawner: Spawner,
         metrics: Arc<Metrics>,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, BridgeStartError> {
         let stop = CancellationToken::new();
         let mut listeners = Vec::new();
         for address in &config.listen {
             let bound = TcpListener::bind(address).await;
-            let bound = bound.map_err(|source| StartError::Listen { address: *address, source })?;
+            let bound =
+                bound.map_err(|source| BridgeStartError::Listen { address: *address, source })?;
             listeners.push(bound);
         }
         let store = open_store(config, &config.jobs_dir)?;
@@ -351,7 +352,7 @@ fn surroundings(
     ids: Ids,
     spawner: Spawner,
     metrics: Arc<Metrics>,
-) -> Result<Surroundings, StartError> {
+) -> Result<Surroundings, BridgeStartError> {
     let secret = config.link_secret.as_ref().map(|secret| secret.expose());
     let machine = Machine {
         spawner,
@@ -376,7 +377,7 @@ fn surroundings(
     Ok(Surroundings {
         machine,
         keep,
-        writer: Writer::start().map_err(StartError::Thread)?,
+        writer: Writer::start().map_err(BridgeStartError::Thread)?,
         links: Arc::new(Links::new(&config.base_url, secret, config.file_expiry)),
         file_expiry: config.file_expiry,
     })

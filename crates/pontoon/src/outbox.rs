@@ -44,11 +44,11 @@ pub enum Next {
 /// The queue.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    state: Mutex<State>,
+    state: Mutex<OutboxState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct OutboxState {
     items: VecDeque<Item>,
     note_bytes: usize,
     outcome: Option<Option<Outcome>>,
@@ -139,7 +139,7 @@ impl Outbox {
         state.outcome = state.outcome.take().map(|_| None);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OutboxState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -153,7 +153,7 @@ impl Item {
     }
 }
 
-impl State {
+impl OutboxState {
     /// Drops the oldest log line, or the oldest note when there is none. False if neither is there.
     fn make_room(&mut self) -> bool {
         let log = self.items.iter().position(|item| matches!(item, Item::Log(_)));
@@ -166,7 +166,7 @@ impl State {
     }
 }
 
-fn wake(mut state: MutexGuard<'_, State>) {
+fn wake(mut state: MutexGuard<'_, OutboxState>) {
     let waker = state.waker.take();
     drop(state);
     waker.into_iter().for_each(Waker::wake);

@@ -41,7 +41,7 @@ enum Rung {
 
 /// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum NextStep {
     /// Wait for the child to end, until then.
     WaitUntil(Instant),
     /// Send SIGTERM to its group.
@@ -59,7 +59,7 @@ impl Descent {
     }
 
     /// The next step for a child that is still running.
-    pub(crate) fn step(&mut self, now: Instant) -> Step {
+    pub(crate) fn step(&mut self, now: Instant) -> NextStep {
         let patience = match self.rung {
             Rung::Closed => self.ladder.after_close,
             Rung::Terminated => self.ladder.after_terminate,
@@ -71,15 +71,15 @@ impl Descent {
         {
             self.since = now;
             let (rung, step) = match self.rung {
-                Rung::Closed => (Rung::Terminated, Step::Terminate),
-                Rung::Terminated => (Rung::Killed, Step::Kill),
-                Rung::Killed => (Rung::Killed, Step::GiveUp),
+                Rung::Closed => (Rung::Terminated, NextStep::Terminate),
+                Rung::Terminated => (Rung::Killed, NextStep::Kill),
+                Rung::Killed => (Rung::Killed, NextStep::GiveUp),
             };
             self.rung = rung;
             return step;
         }
         let year = Duration::from_secs(365 * 24 * 3600);
-        Step::WaitUntil(self.since.checked_add(patience).unwrap_or(now + year))
+        NextStep::WaitUntil(self.since.checked_add(patience).unwrap_or(now + year))
     }
 }
 
@@ -93,14 +93,14 @@ pub(crate) async fn descend<T>(
     let mut exited = pin!(exited);
     loop {
         match descent.step(tokio::time::Instant::now().into_std()) {
-            Step::WaitUntil(then) => {
+            NextStep::WaitUntil(then) => {
                 if let Ok(exit) = tokio::time::timeout_at(then.into(), &mut exited).await {
                     return Some(exit);
                 }
             }
-            Step::Terminate => signal(libc::SIGTERM),
-            Step::Kill => signal(libc::SIGKILL),
-            Step::GiveUp => return None,
+            NextStep::Terminate => signal(libc::SIGTERM),
+            NextStep::Kill => signal(libc::SIGKILL),
+            NextStep::GiveUp => return None,
         }
     }
 }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     /// Runs a descent against steps at milliseconds after the start.
-    fn check(close: u64, terminate: u64, steps: &[(u64, Step)]) {
+    fn check(close: u64, terminate: u64, steps: &[(u64, NextStep)]) {
         let start = origin();
         let ladder = Ladder { after_close: millis(close), after_terminate: millis(terminate) };
         let mut descent = Descent::new(ladder, start);
@@ -130,8 +130,8 @@ mod tests {
         *ORIGIN
     }
 
-    fn until(n: u64) -> Step {
-        Step::WaitUntil(origin() + millis(n))
+    fn until(n: u64) -> NextStep {
+        NextStep::WaitUntil(origin() + millis(n))
     }
 
     #[test]
@@ -142,23 +142,23 @@ mod tests {
             &[
                 (0, until(20)),
                 (19, until(20)),
-                (20, Step::Terminate),
+                (20, NextStep::Terminate),
                 (20, until(120)),
-                (120, Step::Kill),
+                (120, NextStep::Kill),
                 (120, until(5120)),
-                (5120, Step::GiveUp),
+                (5120, NextStep::GiveUp),
             ],
         );
     }
 
     #[test]
     fn a_late_look_still_takes_every_step() {
-        check(20, 100, &[(500, Step::Terminate), (500, until(600)), (600, Step::Kill)]);
+        check(20, 100, &[(500, NextStep::Terminate), (500, until(600)), (600, NextStep::Kill)]);
     }
 
     #[test]
     fn no_patience_at_all_kills_at_once() {
-        check(0, 0, &[(0, Step::Terminate), (0, Step::Kill), (0, until(5000))]);
+        check(0, 0, &[(0, NextStep::Terminate), (0, NextStep::Kill), (0, until(5000))]);
     }
 
     #[test]
@@ -166,6 +166,6 @@ mod tests {
         let now = origin();
         let ladder = Ladder { after_close: Duration::MAX, ..Ladder::default() };
         let step = Descent::new(ladder, now).step(now);
-        assert!(matches!(step, Step::WaitUntil(then) if then > now));
+        assert!(matches!(step, NextStep::WaitUntil(then) if then > now));
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! ```
 //! use pontoon_wire::heal::HealMode;
-//! use pontoon_wire::peer::Event;
+//! use pontoon_wire::peer::PeerEvent;
 //! use pontoon_wire::{Message, Peer, Rewrite, Slot};
 //!
 //! let mut peer = Peer::new(HealMode::Repair);
@@ -27,7 +27,7 @@
 //!
 //! // The server answers the second call first, with a number no float could hold.
 //! let line = br#"{"result":{"n":123456789012345678901234567890},"jsonrpc":"2.0","id":2}"#;
-//! let Some(Event::Answer(client, answer)) = peer.handle(Message::parse(line.as_slice())?) else {
+//! let Some(PeerEvent::Answer(client, answer)) = peer.handle(Message::parse(line.as_slice())?) else {
 //!     panic!("an answer")
 //! };
 //! assert_eq!(client, "bob");

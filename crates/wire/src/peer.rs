@@ -3,7 +3,7 @@
 //! A [`Peer`] takes what the server says and tells what it means: whose answer it is, whose
 //! progress, or what the server asks. Toward the server every id and progress token is ours, an
 //! integer that is never used twice, so that clients which use the same ids cannot be mixed up.
-//! Each request taken by [`Peer::request`] comes back exactly once: in an [`Event`], from
+//! Each request taken by [`Peer::request`] comes back exactly once: in an [`PeerEvent`], from
 //! [`Peer::cancel`], or from [`Peer::close`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -31,7 +31,7 @@ impl OurId {
 
 /// What a message of the server means. `T` is whoever waits for an answer.
 #[derive(Debug)]
-pub enum Event<T> {
+pub enum PeerEvent<T> {
     /// The answer to a request; its id is still ours.
     Answer(T, Message),
     /// A note that belongs to an open request, with the client's token or id back in it.
@@ -171,9 +171,9 @@ impl<T> Peer<T> {
     }
 
     /// What the message of the server means; `None` when it means nothing to anyone.
-    pub fn handle(&mut self, message: Message) -> Option<Event<T>> {
+    pub fn handle(&mut self, message: Message) -> Option<PeerEvent<T>> {
         match message.kind() {
-            Kind::Request => Some(Event::Ask(message)),
+            Kind::Request => Some(PeerEvent::Ask(message)),
             Kind::Notification => self.handle_note(message),
             Kind::Answer => self.handle_answer(message),
             Kind::Unclear => {
@@ -184,7 +184,7 @@ impl<T> Peer<T> {
         }
     }
 
-    fn handle_answer(&mut self, message: Message) -> Option<Event<T>> {
+    fn handle_answer(&mut self, message: Message) -> Option<PeerEvent<T>> {
         let message = mend(message, self.mode, &mut self.heals);
         let raw = message.raw(Slot::Id).unwrap_or(b"null");
         if raw == b"null" {
@@ -195,29 +195,29 @@ impl<T> Peer<T> {
             self.heals.note(Heal::H09);
         }
         let open = self.forget(id)?;
-        Some(Event::Answer(open.waiting, message))
+        Some(PeerEvent::Answer(open.waiting, message))
     }
 
     /// An error without an id answers the only open request if it says that it could not be read;
     /// otherwise it answers a notification, which nobody wants to hear.
-    fn handle_stray_error(&mut self, message: Message) -> Option<Event<T>> {
+    fn handle_stray_error(&mut self, message: Message) -> Option<PeerEvent<T>> {
         let is_unread = matches!(message.raw(Slot::ErrorCode), Some(b"-32700" | b"-32600"));
         let mut ids = self.open.keys();
         if let (true, Some(id), None) = (is_unread, ids.next().copied(), ids.next()) {
             self.heals.note(Heal::H11);
             let open = self.forget(id)?;
-            return Some(Event::Answer(open.waiting, message));
+            return Some(PeerEvent::Answer(open.waiting, message));
         }
         self.stray_error = message.string(Slot::ErrorMessage).map(|text| text.into_owned());
         self.drop_it(Heal::H08)
     }
 
-    fn handle_note(&mut self, message: Message) -> Option<Event<T>> {
+    fn handle_note(&mut self, message: Message) -> Option<PeerEvent<T>> {
         if let Some(subscription) = message.raw(Slot::MetaSubscriptionId) {
             let Some((id, _)) = self.find(subscription) else { return self.drop_it(Heal::H10) };
             let client_id = self.open.get(&id)?.client_id.clone();
             let note = Rewrite::new(message).replace(Slot::MetaSubscriptionId, client_id);
-            return Some(Event::Note(id, note.finish()));
+            return Some(PeerEvent::Note(id, note.finish()));
         }
         match message.method().as_ref() {
             method::PROGRESS => self.handle_progress(message),
@@ -226,13 +226,13 @@ impl<T> Peer<T> {
                 let found = message.raw(Slot::RequestId).and_then(|id| self.find(id));
                 let ended = found
                     .filter(|(id, _)| self.open.get(id).is_some_and(|open| open.is_subscription));
-                ended.and_then(|(id, _)| self.forget(id)).map(|open| Event::Ended(open.waiting))
+                ended.and_then(|(id, _)| self.forget(id)).map(|open| PeerEvent::Ended(open.waiting))
             }
-            _ => Some(Event::Loose(message)),
+            _ => Some(PeerEvent::Loose(message)),
         }
     }
 
-    fn handle_progress(&mut self, message: Message) -> Option<Event<T>> {
+    fn handle_progress(&mut self, message: Message) -> Option<PeerEvent<T>> {
         let found = message.raw(Slot::ProgressToken).and_then(|token| self.find(token));
         let Some((id, is_exact)) = found else { return self.drop_it(Heal::H12) };
         let open = self.open.get_mut(&id)?;
@@ -246,7 +246,7 @@ impl<T> Peer<T> {
             self.heals.note(Heal::H12);
         }
         let note = Rewrite::new(message).replace(Slot::ProgressToken, token);
-        Some(Event::Note(id, note.finish()))
+        Some(PeerEvent::Note(id, note.finish()))
     }
 
     /// The open request that an id or token of the server's names, and whether it is as we wrote it.
@@ -264,14 +264,14 @@ impl<T> Peer<T> {
     }
 
     /// The requests whose time is up, each cancelled at the server.
-    pub fn handle_timeout(&mut self, now: Instant) -> Vec<Event<T>> {
+    pub fn handle_timeout(&mut self, now: Instant) -> Vec<PeerEvent<T>> {
         let mut events = Vec::new();
         while let Some((deadline, id)) = self.deadlines.first().copied()
             && deadline <= now
         {
             let Some(open) = self.forget(id) else { break };
             self.say_cancelled(id, "timed out");
-            events.push(Event::TimedOut(open.waiting, self.stray_error.take()));
+            events.push(PeerEvent::TimedOut(open.waiting, self.stray_error.take()));
         }
         events
     }
@@ -306,7 +306,7 @@ impl<T> Peer<T> {
         Some(open)
     }
 
-    fn drop_it(&mut self, heal: Heal) -> Option<Event<T>> {
+    fn drop_it(&mut self, heal: Heal) -> Option<PeerEvent<T>> {
         if self.mode != HealMode::Off {
             self.heals.note(heal);
         }
@@ -351,17 +351,17 @@ mod tests {
         }
     }
 
-    fn told(event: &Event<&'static str>) -> String {
+    fn told(event: &PeerEvent<&'static str>) -> String {
         let text = |message: &Message| String::from_utf8(message.text().to_vec()).unwrap();
         match event {
-            Event::Answer(who, message) => format!("{who}: {}", text(message)),
-            Event::Note(id, note) => {
+            PeerEvent::Answer(who, message) => format!("{who}: {}", text(message)),
+            PeerEvent::Note(id, note) => {
                 format!("note {}: {}", id.0, String::from_utf8_lossy(&note.to_bytes()))
             }
-            Event::Ended(who) => format!("{who} ended"),
-            Event::Ask(message) => format!("ask: {}", text(message)),
-            Event::Loose(message) => format!("loose: {}", text(message)),
-            Event::TimedOut(who, why) => format!("{who} timed out {why:?}"),
+            PeerEvent::Ended(who) => format!("{who} ended"),
+            PeerEvent::Ask(message) => format!("ask: {}", text(message)),
+            PeerEvent::Loose(message) => format!("loose: {}", text(message)),
+            PeerEvent::TimedOut(who, why) => format!("{who} timed out {why:?}"),
         }
     }
 

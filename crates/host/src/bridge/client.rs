@@ -15,7 +15,7 @@ use rustix::stdio::{stdin, stdout};
 
 use super::connection::{read_some, retried};
 use super::{GONE, complain};
-use crate::conversation::{Conversation, Offer, Step};
+use crate::conversation::{Conversation, ServerOffer, Step};
 use crate::schema_file::SchemaFile;
 
 /// The longest line that is read. What may be passed on is shorter.
@@ -73,7 +73,7 @@ impl Client {
     /// What to do with a message of the client's.
     pub(super) fn take(&mut self, message: Message) -> Step {
         let Self { conversation, tools, .. } = self;
-        conversation.take(message, &Offer { name: "pontoon", tools: &|| tools.clone() })
+        conversation.take(message, &ServerOffer { name: "pontoon", tools: &|| tools.clone() })
     }
 
     /// Offers these tools from now on, and tells the client if they are others.

@@ -49,7 +49,7 @@ pub(super) struct Host {
     /// Whether a call that was sent on the connection was given up: its answer may still come.
     has_given_up: bool,
     calls: u64,
-    open: HashMap<u64, Open>,
+    open: HashMap<u64, OpenCall>,
     /// What has yet to be sent.
     parcels: VecDeque<Parcel>,
     /// How much of the first parcel is written.
@@ -58,7 +58,7 @@ pub(super) struct Host {
 
 /// A call that is not answered yet.
 #[derive(Debug)]
-struct Open {
+struct OpenCall {
     asker: Asker,
     stage: Stage,
 }
@@ -109,7 +109,7 @@ impl Host {
             .and_then(|frame| self.check_room(frame.len() + size(&asker)).map(|()| frame));
         match taken {
             Ok(frame) => {
-                self.open.insert(id, Open { asker, stage: Stage::Waiting });
+                self.open.insert(id, OpenCall { asker, stage: Stage::Waiting });
                 self.parcels.push_back(Parcel { call: Some(id), frame, tries: 2 });
             }
             Err(error) => tell(client, &asker, &error),

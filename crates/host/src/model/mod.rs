@@ -57,10 +57,10 @@ use crate::tools::{Tools, Toolset};
 
 /// The Claude Code CLI as a model that is asked, and that may use tools of this program. Clones are the same model.
 #[derive(Debug, Clone, Default)]
-pub struct Model(Arc<Inner>);
+pub struct Model(Arc<SharedModel>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct SharedModel {
     settings: Settings,
     registered: RwLock<Option<Registered>>,
 }
@@ -81,7 +81,7 @@ impl Registered {
 impl Model {
     /// A model with these settings and no tools yet.
     pub fn new(settings: Settings) -> Self {
-        Self(Arc::new(Inner { settings, registered: RwLock::default() }))
+        Self(Arc::new(SharedModel { settings, registered: RwLock::default() }))
     }
 
     /// Its settings.

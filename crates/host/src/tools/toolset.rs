@@ -27,10 +27,10 @@ pub struct ToolValidationError {
 /// Tools of a program. Clones are the same set: tools that are added to one or removed from it are so for
 /// all, and clients that use it are told.
 #[derive(Debug, Clone, Default)]
-pub struct Toolset(Arc<Inner>);
+pub struct Toolset(Arc<SharedTools>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct SharedTools {
     tools: Mutex<Vec<Arc<Checked>>>,
     watchers: Mutex<Vec<watch::Sender<u64>>>,
 }

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use pontoon_supervise::{Ladder, Spawner};
 use tokio_util::sync::CancellationToken;
 
-use super::{StartError, entry, open_store, settle, surroundings};
+use super::{BridgeStartError, entry, open_store, settle, surroundings};
 use crate::back::Surroundings;
 use crate::back::child::told::Hearers;
 use crate::config::{Config, Files, Server};
@@ -29,8 +29,12 @@ impl Single {
     ///
     /// # Errors
     ///
-    /// [`StartError`] when there is no folder to work in.
-    pub fn new(config: &Config, name: &str, spawner: &Spawner) -> Result<Option<Self>, StartError> {
+    /// [`BridgeStartError`] when there is no folder to work in.
+    pub fn new(
+        config: &Config,
+        name: &str,
+        spawner: &Spawner,
+    ) -> Result<Option<Self>, BridgeStartError> {
         let Some(server) = config.server(name) else { return Ok(None) };
         // Files are handed over, so no links to them are wanted.
         let files = match server.files {

@@ -262,9 +262,9 @@ impl<'a> Argument<'a> {
 
 /// The member of a JSON object with this name; nothing when it is not an object.
 fn member<'a>(object: &'a RawValue, name: &str) -> Result<Option<&'a RawValue>, Twice> {
-    struct Members<'n>(&'n str);
+    struct NamedMember<'n>(&'n str);
 
-    impl<'de> Visitor<'de> for Members<'_> {
+    impl<'de> Visitor<'de> for NamedMember<'_> {
         type Value = Vec<&'de RawValue>;
 
         fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -285,7 +285,7 @@ fn member<'a>(object: &'a RawValue, name: &str) -> Result<Option<&'a RawValue>, 
     }
 
     let mut json = serde_json::Deserializer::from_str(object.get());
-    match json.deserialize_map(Members(name)).as_deref() {
+    match json.deserialize_map(NamedMember(name)).as_deref() {
         Ok([]) | Err(_) => Ok(None),
         Ok([value]) => Ok(Some(value)),
         Ok(_) => Err(Twice),

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::exchange::Exchange;
 use super::questions::NOT_OFFERED;
-use super::waiting::Waiting;
+use super::waiting::WaitingCall;
 use crate::call::{CallError, Reply};
 
 /// How long a call of a legacy client waits for the client's own answer. One that comes later reaches
@@ -60,7 +60,7 @@ impl Exchange<'_> {
     ) -> Option<Reply> {
         let answered = Arc::new(Semaphore::new(0));
         let mut open = 0;
-        let _waits = Waiting::begin(self.back);
+        let _waits = WaitingCall::begin(self.back);
         for question in &questions {
             let (link, answered) = (self.lease.link.weak(), Arc::clone(&answered));
             let id = question.copy(Slot::Id).unwrap_or_default();

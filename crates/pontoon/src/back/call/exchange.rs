@@ -33,7 +33,7 @@ pub(crate) struct Exchange<'b> {
 
 /// Where an exchange stands after something was heard.
 #[allow(clippy::large_enum_variant, reason = "made and taken apart at once, never kept")]
-pub(crate) enum Step {
+pub(crate) enum NextStep {
     /// Go on listening, with the same or a new way home.
     GoOn(CancellationToken, Reply),
     /// It is over.

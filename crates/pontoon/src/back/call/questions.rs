@@ -13,8 +13,8 @@ use pontoon_wire::error::{ErrorObject, code};
 use pontoon_wire::{Era, Message, Rewrite, Slot, Text, era, json};
 use tokio_util::sync::CancellationToken;
 
-use super::exchange::{Exchange, Step};
-use super::waiting::{Waiting, unanswered};
+use super::exchange::{Exchange, NextStep};
+use super::waiting::{WaitingCall, unanswered};
 use crate::back::conversation::abilities::can_answer;
 use crate::back::conversation::link::{PendingRequest, Purpose};
 use crate::back::conversation::mailbox::{Mailbox, ServerEvent};
@@ -41,23 +41,23 @@ impl Exchange<'_> {
         &self,
         question: Message,
         asked: &mut PendingRequest,
-        waiting: &mut Option<Waiting>,
+        waiting: &mut Option<WaitingCall>,
         cancel: CancellationToken,
         mut reply: Reply,
-    ) -> Step {
+    ) -> NextStep {
         if self.lease.era == Era::Modern {
             self.refuse_question(&question, "servers of this revision ask no questions");
-            return Step::GoOn(cancel, reply);
+            return NextStep::GoOn(cancel, reply);
         }
         if !self.can_answer(&question) {
             self.refuse_question(&question, NOT_OFFERED);
-            return Step::GoOn(cancel, reply);
+            return NextStep::GoOn(cancel, reply);
         }
         if self.client.era() == Era::Modern {
             return self.ask_modern_client(question, asked, cancel, reply).await;
         }
         if waiting.is_none() {
-            *waiting = Waiting::begin(self.back);
+            *waiting = WaitingCall::begin(self.back);
         }
         let (mailbox, link) = (asked.mailbox(), self.lease.link.weak());
         let id = question.copy(Slot::Id).unwrap_or_default();
@@ -76,13 +76,13 @@ impl Exchange<'_> {
             // Without a question nobody waits.
             waiting.take_if(|waits| waits.questions == 0);
             self.refuse_question(&question, TOO_MANY);
-            return Step::GoOn(cancel, reply);
+            return NextStep::GoOn(cancel, reply);
         };
         // While a person thinks, the call's clock stands still and its permit is free.
         waits.questions += 1;
         asked.set_deadline(Some(now() + PATIENCE));
         reply.release_permit();
-        Step::GoOn(cancel, reply)
+        NextStep::GoOn(cancel, reply)
     }
 
     /// Goes on after a legacy client has answered a question: the child hears the answer once the
@@ -91,12 +91,12 @@ impl Exchange<'_> {
         &self,
         answer: Text,
         asked: &mut PendingRequest,
-        waiting: &mut Option<Waiting>,
+        waiting: &mut Option<WaitingCall>,
         cancel: CancellationToken,
         reply: Reply,
-    ) -> Step {
+    ) -> NextStep {
         self.clock.restart();
-        let Some(reply) = self.retake_permit(&cancel, reply).await else { return Step::Over };
+        let Some(reply) = self.retake_permit(&cancel, reply).await else { return NextStep::Over };
         self.lease.link.say(answer);
         let is_last = waiting.as_mut().is_none_or(|waits| {
             waits.questions -= 1;
@@ -106,7 +106,7 @@ impl Exchange<'_> {
             *waiting = None;
             asked.set_deadline(Some(self.clock.deadline()));
         }
-        Step::GoOn(cancel, reply)
+        NextStep::GoOn(cancel, reply)
     }
 
     /// Whether the client offered to answer this.
@@ -139,21 +139,21 @@ impl Exchange<'_> {
         asked: &mut PendingRequest,
         cancel: CancellationToken,
         reply: Reply,
-    ) -> Step {
+    ) -> NextStep {
         let mut questions = vec![question];
         if self.gather(&mut questions, asked, &reply).await || cancel.is_cancelled() {
             self.lease.link.hold(&questions);
-            return Step::GoOn(cancel, reply);
+            return NextStep::GoOn(cancel, reply);
         }
         let _waits = self.lease.wait_for_person();
         asked.set_deadline(None);
         asked.set_purpose(Purpose::Parked);
         let Some((cancel, reply)) = self.ask_until_answered(questions, reply).await else {
-            return Step::Over;
+            return NextStep::Over;
         };
         asked.set_purpose(Purpose::Call);
         asked.set_deadline(Some(self.clock.deadline()));
-        Step::GoOn(cancel, reply)
+        NextStep::GoOn(cancel, reply)
     }
 
     /// Gives a modern client these questions as its answer, until it has sent its request again with
@@ -265,7 +265,7 @@ impl Exchange<'_> {
     ) {
         let mut answer = answer;
         for _ in 0..MAX_ROUNDS {
-            let Some(waits) = Waiting::begin(self.back) else {
+            let Some(waits) = WaitingCall::begin(self.back) else {
                 return reply.error(&ErrorObject::new(code::BUSY, TOO_MANY));
             };
             reply.release_permit();

@@ -3,8 +3,8 @@
 use pontoon_wire::Revision;
 use tokio_util::sync::CancellationToken;
 
-use super::exchange::{Exchange, Step};
-use super::waiting::{Waiting, unanswered};
+use super::exchange::{Exchange, NextStep};
+use super::waiting::{WaitingCall, unanswered};
 use crate::back::conversation::mailbox::ServerEvent;
 use crate::call::{CallError, Reply};
 use crate::clock::Clock;
@@ -26,7 +26,7 @@ impl Exchange<'_> {
         let request = self.translated_request();
         let mut asked = self.ask(request.clone());
         // Held while a legacy client is asked something: so many may wait and no more.
-        let mut waiting: Option<Waiting> = None;
+        let mut waiting: Option<WaitingCall> = None;
         loop {
             let event = tokio::select! {
                 () = self.back.closing.cancelled(), if waiting.is_some() => {
@@ -42,11 +42,11 @@ impl Exchange<'_> {
             let step = match event {
                 ServerEvent::Note(note) => {
                     reply.note(note);
-                    Step::GoOn(cancel, reply)
+                    NextStep::GoOn(cancel, reply)
                 }
                 ServerEvent::Log(line) => {
                     self.log(&reply, line);
-                    Step::GoOn(cancel, reply)
+                    NextStep::GoOn(cancel, reply)
                 }
                 ServerEvent::Question(question) => {
                     Box::pin(self.handle_question(
@@ -66,7 +66,7 @@ impl Exchange<'_> {
                     if self.client.revision == Revision::V2025_11_25 {
                         reply.release();
                     }
-                    Step::GoOn(cancel, reply)
+                    NextStep::GoOn(cancel, reply)
                 }
                 ServerEvent::Answer(answer) if self.must_ask_legacy_client(&answer) => {
                     Box::pin(self.ask_legacy_client(&request, answer, cancel, reply)).await;
@@ -79,19 +79,19 @@ impl Exchange<'_> {
                 }
                 ServerEvent::TimedOut(_) if waiting.is_some() => {
                     reply.error(&unanswered());
-                    Step::Over
+                    NextStep::Over
                 }
                 ServerEvent::TimedOut(note) => {
                     Box::pin(self.time_out(reply, note)).await;
-                    Step::Over
+                    NextStep::Over
                 }
                 ServerEvent::Lost(why) => {
                     self.fail(reply, self.lost(&why));
-                    Step::Over
+                    NextStep::Over
                 }
                 ServerEvent::Clogged => {
                     self.fail(reply, self.clogged());
-                    Step::Over
+                    NextStep::Over
                 }
                 ServerEvent::Unsent if may_retry => {
                     self.record.iter().for_each(|record| record.forget());
@@ -99,12 +99,14 @@ impl Exchange<'_> {
                 }
                 ServerEvent::Unsent | ServerEvent::Ended | ServerEvent::Gone => {
                     Box::pin(self.mourn(reply)).await;
-                    Step::Over
+                    NextStep::Over
                 }
             };
             match step {
-                Step::GoOn(next_cancel, next_reply) => (cancel, reply) = (next_cancel, next_reply),
-                Step::Over => return None,
+                NextStep::GoOn(next_cancel, next_reply) => {
+                    (cancel, reply) = (next_cancel, next_reply)
+                }
+                NextStep::Over => return None,
             }
         }
     }

@@ -10,13 +10,13 @@ use crate::back::keep::suspended::PATIENCE;
 use crate::observe::metrics::Limit;
 
 /// A call that waits for a legacy client to answer.
-pub(crate) struct Waiting {
+pub(crate) struct WaitingCall {
     _place: OwnedSemaphorePermit,
     /// The questions that are open.
     pub(crate) questions: usize,
 }
 
-impl Waiting {
+impl WaitingCall {
     /// A place among those who wait, if one is free.
     pub(crate) fn begin(back: &Back) -> Option<Self> {
         match Arc::clone(&back.waiting).try_acquire_owned() {

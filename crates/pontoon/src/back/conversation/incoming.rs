@@ -8,12 +8,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use pontoon_wire::error::{ErrorObject, code};
 use pontoon_wire::heal::Heal;
-use pontoon_wire::peer::Event;
+use pontoon_wire::peer::PeerEvent;
 use pontoon_wire::{Message, Slot, Text, method};
 
 use super::abilities::can_answer;
 use super::mailbox::ServerEvent;
-use super::state::{Deliveries, Delivery, LinkState, SharedLink};
+use super::state::{Handover, Handovers, LinkState, SharedLink};
 
 /// At most this many questions wait for the next call.
 const MAX_HELD: usize = 16;
@@ -28,7 +28,7 @@ impl SharedLink {
         &self,
         state: &mut LinkState,
         message: Message,
-        deliveries: &mut Deliveries,
+        deliveries: &mut Handovers,
     ) {
         if !state.held.is_empty() && message.method() == method::CANCELLED {
             // The server has stopped waiting.
@@ -37,35 +37,35 @@ impl SharedLink {
         }
         let Some(event) = state.peer.handle(message) else { return };
         match event {
-            Event::Answer(awaited, answer) => {
+            PeerEvent::Answer(awaited, answer) => {
                 deliveries.event(awaited.mailbox, ServerEvent::Answer(answer));
             }
-            Event::Ended(awaited) => deliveries.event(awaited.mailbox, ServerEvent::Ended),
-            Event::TimedOut(awaited, note) => {
+            PeerEvent::Ended(awaited) => deliveries.event(awaited.mailbox, ServerEvent::Ended),
+            PeerEvent::TimedOut(awaited, note) => {
                 deliveries.event(awaited.mailbox, ServerEvent::TimedOut(note));
             }
-            Event::Note(id, note) => {
+            PeerEvent::Note(id, note) => {
                 if let Some(awaited) = state.peer.waiting(id) {
                     deliveries.event(Arc::clone(&awaited.mailbox), ServerEvent::Note(note));
                 }
             }
-            Event::Ask(question) => self.handle_question(state, question, deliveries),
-            Event::Loose(message) => handle_loose(state, message, deliveries),
+            PeerEvent::Ask(question) => self.handle_question(state, question, deliveries),
+            PeerEvent::Loose(message) => handle_loose(state, message, deliveries),
         }
     }
 
     /// Hands over what was noted. The link is not locked.
-    pub(crate) fn deliver(&self, deliveries: &mut Deliveries) {
+    pub(crate) fn deliver(&self, deliveries: &mut Handovers) {
         for delivery in deliveries.list.drain(..) {
             match delivery {
-                Delivery::Event(mailbox, event) => mailbox.push(event),
-                Delivery::Question(mailbox, question) => {
+                Handover::Event(mailbox, event) => mailbox.push(event),
+                Handover::Question(mailbox, question) => {
                     if !mailbox.offer(ServerEvent::Question(question.clone())) {
                         self.handle_loose_question(&question);
                     }
                 }
-                Delivery::LooseQuestion(question) => self.handle_loose_question(&question),
-                Delivery::Loose(listeners, message) => {
+                Handover::LooseQuestion(question) => self.handle_loose_question(&question),
+                Handover::Loose(listeners, message) => {
                     listeners.iter().for_each(|listener| listener(&message));
                 }
             }
@@ -77,16 +77,16 @@ impl SharedLink {
         &self,
         state: &mut LinkState,
         question: Message,
-        deliveries: &mut Deliveries,
+        deliveries: &mut Handovers,
     ) {
         if question.method() == method::PING {
             return state.say(result(&question, "{}"));
         }
         let mailbox = state.only_call(self.one_client);
         match mailbox {
-            Some(mailbox) => deliveries.list.push(Delivery::Question(mailbox, question)),
+            Some(mailbox) => deliveries.list.push(Handover::Question(mailbox, question)),
             None if state.asker.is_some() => {
-                deliveries.list.push(Delivery::LooseQuestion(question))
+                deliveries.list.push(Handover::LooseQuestion(question))
             }
             None => self.hold_or_refuse(state, &question),
         }
@@ -133,7 +133,7 @@ fn refuse(state: &mut LinkState, question: &Message) {
     state.peer.heals().note(Heal::H22);
 }
 
-fn handle_loose(state: &mut LinkState, message: Message, deliveries: &mut Deliveries) {
+fn handle_loose(state: &mut LinkState, message: Message, deliveries: &mut Handovers) {
     let method = message.method();
     if method == RELEASE_STREAM {
         if let Some(mailbox) = state.only_call(false) {
@@ -150,7 +150,7 @@ fn handle_loose(state: &mut LinkState, message: Message, deliveries: &mut Delive
     state.lists_changed |= method.ends_with("/list_changed");
     drop(method);
     let listeners = state.listeners.iter().map(|(_, listener)| Arc::clone(listener)).collect();
-    deliveries.list.push(Delivery::Loose(listeners, message));
+    deliveries.list.push(Handover::Loose(listeners, message));
 }
 
 /// The answer to a question of the server's; `result` is a JSON text.
@@ -169,7 +169,7 @@ impl LinkState {
     /// Something of the server could not be read. If only one request is open and it names its id, it was
     /// the answer: its caller need not wait for the deadline. No other text can name the id: the
     /// first one is a random number.
-    pub(crate) fn lose_answer_in(&mut self, noise: &[u8], deliveries: &mut Deliveries) {
+    pub(crate) fn lose_answer_in(&mut self, noise: &[u8], deliveries: &mut Handovers) {
         let mut waiting = self.peer.all_waiting().map(|(id, _)| id);
         let (Some(id), None) = (waiting.next(), waiting.next()) else { return };
         drop(waiting);

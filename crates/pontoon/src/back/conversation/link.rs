@@ -16,7 +16,7 @@ use tracing::{Instrument, Span};
 
 use super::mailbox::{Mailbox, ServerEvent};
 use super::reader::LinkReader;
-use super::state::{Asker, Awaited, Listener, SharedLink};
+use super::state::{Asker, AwaitedAnswer, Listener, SharedLink};
 use crate::held_bytes::HeldBytes;
 use crate::observe::heals::HealLog;
 
@@ -80,7 +80,7 @@ impl Link {
         }
         state.has_served |= purpose == Purpose::Call;
         let begins_at = state.written + state.outgoing_bytes as u64;
-        let awaited = Awaited { mailbox: Arc::clone(&mailbox), purpose, begins_at };
+        let awaited = AwaitedAnswer { mailbox: Arc::clone(&mailbox), purpose, begins_at };
         let id = state.peer.request(request, deadline, awaited);
         state.write();
         if state.input.is_none() {

@@ -56,11 +56,11 @@ impl ServerEvent {
 /// The queue.
 #[derive(Debug, Default)]
 pub struct Mailbox {
-    state: Mutex<State>,
+    state: Mutex<MailboxState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MailboxState {
     heard: VecDeque<ServerEvent>,
     note_bytes: usize,
     waker: Option<Waker>,

@@ -12,11 +12,11 @@ use pontoon_wire::Message;
 use pontoon_wire::framing::lines::Lines;
 use pontoon_wire::heal::lines::{Found, LineDoctor};
 use pontoon_wire::heal::{Heal, HealMode};
-use pontoon_wire::peer::Event;
+use pontoon_wire::peer::PeerEvent;
 use tokio::io::AsyncReadExt;
 
 use super::mailbox::ServerEvent;
-use super::state::{Deliveries, LinkState, SharedLink};
+use super::state::{Handovers, LinkState, SharedLink};
 use crate::clock::now;
 use crate::held_bytes::{Full, Hold, SMALL};
 
@@ -39,7 +39,7 @@ pub(crate) struct LinkReader {
     /// Since when there is no room for more of it.
     full_since: Option<Instant>,
     /// What is to be handed over when the link is not locked any more.
-    deliveries: Deliveries,
+    deliveries: Handovers,
 }
 
 impl LinkReader {
@@ -59,7 +59,7 @@ impl LinkReader {
             has_wide_pipe: false,
             hold,
             full_since: None,
-            deliveries: Deliveries::default(),
+            deliveries: Handovers::default(),
         }
     }
 
@@ -210,7 +210,7 @@ impl LinkReader {
         let mut state = self.shared.lock();
         state.armed = None;
         for event in state.peer.handle_timeout(now()) {
-            if let Event::TimedOut(awaited, note) = event {
+            if let PeerEvent::TimedOut(awaited, note) = event {
                 self.deliveries.event(awaited.mailbox, ServerEvent::TimedOut(note));
                 state.haunt();
             }

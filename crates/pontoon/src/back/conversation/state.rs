@@ -35,7 +35,7 @@ pub(crate) struct SharedLink {
 }
 
 pub(crate) struct LinkState {
-    pub(crate) peer: Peer<Awaited>,
+    pub(crate) peer: Peer<AwaitedAnswer>,
     pub(crate) outgoing: VecDeque<Bytes>,
     pub(crate) outgoing_bytes: usize,
     /// How many bytes the pipe has taken.
@@ -66,7 +66,7 @@ pub(crate) type Asker = Arc<dyn Fn(&Message) -> bool + Send + Sync>;
 
 /// A request whose answer is awaited.
 #[derive(Debug)]
-pub(crate) struct Awaited {
+pub(crate) struct AwaitedAnswer {
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) purpose: Purpose,
     /// How many bytes go to the server before the request.
@@ -88,11 +88,11 @@ pub enum Purpose {
 
 /// What is handed over once the lock is free: those who get it may take locks themselves.
 #[derive(Default)]
-pub(crate) struct Deliveries {
-    pub(crate) list: Vec<Delivery>,
+pub(crate) struct Handovers {
+    pub(crate) list: Vec<Handover>,
 }
 
-pub(crate) enum Delivery {
+pub(crate) enum Handover {
     /// An event of a request.
     Event(Arc<Mailbox>, ServerEvent),
     /// A question for the one call it can belong to.
@@ -103,9 +103,9 @@ pub(crate) enum Delivery {
     Loose(Vec<Listener>, Message),
 }
 
-impl Deliveries {
+impl Handovers {
     pub(crate) fn event(&mut self, mailbox: Arc<Mailbox>, event: ServerEvent) {
-        self.list.push(Delivery::Event(mailbox, event));
+        self.list.push(Handover::Event(mailbox, event));
     }
 }
 
@@ -185,7 +185,7 @@ impl LinkState {
     }
 
     /// Tells all requests that the server is gone, or that it was before it could read them.
-    pub(crate) fn abandon(&mut self, deliveries: &mut Deliveries) {
+    pub(crate) fn abandon(&mut self, deliveries: &mut Handovers) {
         for awaited in self.peer.close() {
             let is_unsent = awaited.begins_at >= self.written;
             let event = if is_unsent { ServerEvent::Unsent } else { ServerEvent::Gone };
@@ -195,7 +195,7 @@ impl LinkState {
 
     /// A message of the server cannot be taken. Whose answer it was cannot be known: all requests hear
     /// that it may be lost, and the child is replaced.
-    pub(crate) fn lose(&mut self, why: &str, deliveries: &mut Deliveries) {
+    pub(crate) fn lose(&mut self, why: &str, deliveries: &mut Handovers) {
         for awaited in self.peer.close() {
             deliveries.event(awaited.mailbox, ServerEvent::Lost(why.to_owned()));
         }

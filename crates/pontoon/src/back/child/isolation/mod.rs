@@ -17,7 +17,7 @@ use crate::config::isolation::{Level, Network as Wanted};
 use crate::config::{Isolation, Server, Start};
 
 use homes::homes_of;
-use private::Open;
+use private::OpenPaths;
 pub use private::real;
 
 /// Users that children run as: far above any that a system gives to people.
@@ -27,15 +27,15 @@ const FIRST_USER: u32 = 0x4000_0000;
 #[derive(Debug)]
 pub struct Walls {
     wanted: Isolation,
-    files: Option<Files>,
+    files: Option<ReachableFiles>,
     has_cgroup: bool,
 }
 
 /// The files that its children may reach.
 #[derive(Debug)]
-struct Files {
-    read: Open,
-    write: Open,
+struct ReachableFiles {
+    read: OpenPaths,
+    write: OpenPaths,
 }
 
 /// A server that cannot be run as its configuration asks.
@@ -73,7 +73,7 @@ impl Walls {
                 let (server, folder) = (&server.name, folder.display());
                 tracing::warn!(%server, %folder, "what is Pontoon's own stays shut, and nothing new can be made beside it");
             }
-            Files { read: Open::new(read, private), write: Open::new(write, private) }
+            ReachableFiles { read: OpenPaths::new(read, private), write: OpenPaths::new(write, private) }
         });
         // One that keeps only some of it would leave the rest to nobody.
         let has_cgroup = support.cgroup.as_ref().is_some_and(|cgroup| {
@@ -99,7 +99,7 @@ impl Walls {
             file_size_bytes: wanted.file_size_bytes,
         };
         let files = self.files.as_ref().map(|files| {
-            let Files { read, write } = files;
+            let ReachableFiles { read, write } = files;
             FileRules {
                 read: read.named.clone(),
                 write: write.named.iter().cloned().chain([home.to_owned()]).collect(),

@@ -10,14 +10,14 @@ const MOST: usize = 512;
 
 /// Paths that a child may reach.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Open {
+pub(super) struct OpenPaths {
     /// As they were named: one that is missing is told.
     pub(super) named: Vec<PathBuf>,
     /// What is beside something private: one that is missing has gone since, which is fine.
     pub(super) beside: Vec<PathBuf>,
 }
 
-impl Open {
+impl OpenPaths {
     /// Without what is private. What is named to the letter stays open: somebody wants it so.
     pub(super) fn new(paths: impl IntoIterator<Item = PathBuf>, private: &[PathBuf]) -> Self {
         let mut open = Self::default();
@@ -94,7 +94,7 @@ mod tests {
         symlink("data/jobs", root.join("app/shortcut")).unwrap();
         symlink("app", root.join("alias")).unwrap();
         let private = [root.join("app/config.json"), root.join("app/data/jobs")];
-        let open = Open::new(paths.iter().map(|path| root.join(path)), &private);
+        let open = OpenPaths::new(paths.iter().map(|path| root.join(path)), &private);
         let mut open: Vec<_> = open.named.into_iter().chain(open.beside).collect();
         open.sort();
         let expected: Vec<_> = expected.iter().map(|path| root.join(path)).collect();
