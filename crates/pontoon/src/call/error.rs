@@ -1,0 +1,99 @@
+//! Why a call got no answer, as an HTTP status and as a JSON-RPC error.
+
+use pontoon_wire::error::{ErrorObject, code};
+
+/// Why a call got no answer from its server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// A limit on calls or processes is reached.
+    #[error("{what}; try again in {retry_after_seconds} s")]
+    Busy {
+        /// Which limit.
+        what: String,
+        /// When it is worth another try.
+        retry_after_seconds: u32,
+    },
+    /// The server did not answer in time.
+    #[error(
+        "the server `{server}` did not answer within {seconds} s, so this call was given up{note}"
+    )]
+    TimedOut {
+        /// Which server.
+        server: String,
+        /// The limit.
+        seconds: u64,
+        /// What the server complained about meanwhile.
+        note: String,
+    },
+    /// The server could not be started, or ended before it answered.
+    #[error("{0}")]
+    ServerFailed(String),
+    /// A child that kept state for its client is gone.
+    #[error("{0}")]
+    StateLost(String),
+    /// There is no room for the files of a call.
+    #[error("{0}")]
+    DiskFull(String),
+    /// The directory of the jobs cannot be used.
+    #[error("{0}")]
+    NoStorage(String),
+    /// The bridge is about to stop.
+    #[error("the bridge is stopping; try again in a moment")]
+    Stopping,
+    /// A fault of the bridge itself.
+    #[error("an internal fault of the bridge: the call ended without an answer")]
+    Internal,
+    /// An error to be told as it is.
+    #[error("{}", .0.message)]
+    Told(ErrorObject, u16),
+}
+
+impl CallError {
+    /// The HTTP status that says the same.
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::Busy { .. } => 429,
+            Self::TimedOut { .. } => 504,
+            Self::ServerFailed(_) | Self::StateLost(_) => 502,
+            Self::DiskFull(_) => 507,
+            Self::NoStorage(_) | Self::Stopping | Self::Internal => 503,
+            Self::Told(_, status) => *status,
+        }
+    }
+
+    /// Whether the bridge did not take the call, rather than a server did not answer it.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Busy { .. } | Self::DiskFull(_) | Self::NoStorage(_) | Self::Stopping => true,
+            Self::TimedOut { .. } | Self::ServerFailed(_) | Self::StateLost(_) | Self::Internal => {
+                false
+            }
+            Self::Told(_, status) => (400..500).contains(status),
+        }
+    }
+
+    /// When it is worth another try, if that is known.
+    pub fn retry_after_seconds(&self) -> Option<u32> {
+        match self {
+            Self::Busy { retry_after_seconds, .. } => Some(*retry_after_seconds),
+            Self::Stopping => Some(1),
+            _ => None,
+        }
+    }
+
+    /// The JSON-RPC error that says the same.
+    pub fn to_error(&self) -> ErrorObject {
+        let code = match self {
+            Self::Busy { .. } => code::BUSY,
+            Self::TimedOut { .. } => code::TIMED_OUT,
+            Self::ServerFailed(_) | Self::StateLost(_) => code::SERVER_FAILED,
+            Self::DiskFull(_) => code::DISK_FULL,
+            Self::NoStorage(_) | Self::Stopping | Self::Internal => code::INTERNAL,
+            Self::Told(error, _) => return error.clone(),
+        };
+        let retry = self.retry_after_seconds();
+        let retry = retry.map(|seconds| format!(",\"retryAfter\":{seconds}")).unwrap_or_default();
+        let data = format!("{{\"httpStatus\":{}{retry}}}", self.status());
+        ErrorObject::new(code, self.to_string()).with_data(data)
+    }
+}

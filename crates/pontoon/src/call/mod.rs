@@ -1,0 +1,51 @@
+//! What travels: a [`Call`] to the right, and in it the [`Reply`] that jumps home once.
+
+mod error;
+mod outcome;
+mod questions;
+mod reply;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pontoon_wire::{Message, method, quoted};
+use tokio_util::sync::CancellationToken;
+
+use crate::client::Client;
+use crate::clock::Clock;
+
+pub use error::CallError;
+pub use outcome::{Outcome, Receipt};
+pub use questions::{Answerer, Feed, Questions};
+pub use reply::Reply;
+
+/// One request of a client, on its way to a server.
+#[derive(Debug)]
+pub struct Call {
+    /// The request as the client wrote it.
+    pub request: Message,
+    /// Who asks.
+    pub client: Arc<Client>,
+    /// Fires when the client wants no answer any more.
+    pub cancel: CancellationToken,
+    /// Until when it has to be answered.
+    pub clock: Clock,
+    /// The way home.
+    pub reply: Reply,
+}
+
+/// A `notifications/...` message without parameters.
+pub fn plain_notification(method: &str) -> Bytes {
+    Bytes::from(format!("{{\"jsonrpc\":\"2.0\",\"method\":{}}}", quoted(method)))
+}
+
+/// Whether a method is one of the lists, and the member its result carries.
+pub fn list_member(method: &str) -> Option<&'static str> {
+    match method {
+        method::LIST_TOOLS => Some("tools"),
+        method::LIST_PROMPTS => Some("prompts"),
+        method::LIST_RESOURCES => Some("resources"),
+        method::LIST_TEMPLATES => Some("resourceTemplates"),
+        _ => None,
+    }
+}

@@ -1,0 +1,41 @@
+//! How a call ended, and what it left behind.
+
+use pontoon_wire::Text;
+use uuid::Uuid;
+
+use super::error::CallError;
+
+/// How a call ended, for the front to turn into bytes.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The server answered; for an error its code is here too.
+    Answer(Text, Option<i64>, Option<Box<Receipt>>),
+    /// Nobody answered, and this is why.
+    Failed(CallError, Option<Box<Receipt>>),
+}
+
+impl Outcome {
+    /// What the call left behind, if that is known.
+    pub fn receipt(&self) -> Option<Box<Receipt>> {
+        match self {
+            Self::Answer(_, _, receipt) | Self::Failed(_, receipt) => receipt.clone(),
+        }
+    }
+
+    /// When it is worth another try, if that is known.
+    pub fn retry_after_seconds(&self) -> Option<u32> {
+        match self {
+            Self::Answer(..) => None,
+            Self::Failed(why, _) => why.retry_after_seconds(),
+        }
+    }
+}
+
+/// What a call left behind, told beside its answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Receipt {
+    /// The job that recorded it.
+    pub job: Uuid,
+    /// The files it made, each with its address.
+    pub files: Vec<(String, String)>,
+}

@@ -1,0 +1,246 @@
+//! The way home of a call: it answers exactly once.
+//!
+//! Dropped unanswered it reports a fault of ours, so that no client waits for an answer that will never come. It
+//! also holds the call's permit, so the end of the call, however it ends, gives it back.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+use pontoon_wire::error::ErrorObject;
+use pontoon_wire::{Message, Rewrite, Slot, Text};
+
+use super::error::CallError;
+use super::outcome::{Outcome, Receipt};
+use super::questions::{Answerer, Feed, Questions};
+use crate::client::Client;
+use crate::held_bytes::HeldBytes;
+use crate::observe::metrics::{Ending, Kind, ServerMetrics};
+use crate::observe::refusals::Refusal;
+use crate::outbox::{Item, Outbox};
+use crate::permits::{Permit, Permits};
+
+/// The way home of one call.
+#[derive(Debug)]
+pub struct Reply {
+    outbox: Arc<Outbox>,
+    id: Bytes,
+    permit: Option<Permit>,
+    /// Where the permit came from, to take another after a person has answered.
+    permits: Option<Arc<Permits>>,
+    tally: Option<Tally>,
+    /// Where the answer is counted for its client, who has not taken it yet.
+    held: Option<Arc<HeldBytes>>,
+    questions: Option<Arc<Questions>>,
+    /// The questions asked on the way.
+    asked: Mutex<Vec<String>>,
+    /// Sees the result before the client does.
+    on_result: Option<OnResult>,
+    is_done: bool,
+}
+
+/// Something that sees a result, a JSON text.
+struct OnResult(Box<SeeResult>);
+
+type SeeResult = dyn FnOnce(&[u8]) + Send + Sync;
+
+impl fmt::Debug for OnResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnResult")
+    }
+}
+
+impl Reply {
+    /// A reply to the request with this id, that arrives in `outbox`.
+    pub fn new(id: Bytes, outbox: Arc<Outbox>, questions: Option<Arc<Questions>>) -> Self {
+        Self {
+            outbox,
+            id,
+            permit: None,
+            permits: None,
+            tally: None,
+            held: None,
+            questions,
+            asked: Mutex::default(),
+            on_result: None,
+            is_done: false,
+        }
+    }
+
+    /// The client's own id.
+    pub fn id(&self) -> &Bytes {
+        &self.id
+    }
+
+    /// Counts how the call of this client ends, and how long it took; a refusal is logged.
+    pub fn count(&mut self, metrics: &Arc<ServerMetrics>, kind: Kind, client: &Arc<Client>) {
+        let (metrics, client) = (Arc::clone(metrics), Arc::clone(client));
+        self.tally = Some(Tally { metrics, kind, client, began: Instant::now() });
+    }
+
+    /// Counts the answer until the client has taken it.
+    pub fn count_bytes(&mut self, held: &Arc<HeldBytes>) {
+        self.held = Some(Arc::clone(held));
+    }
+
+    /// Lets `see` see the result, if the server gives one.
+    pub fn on_result(&mut self, see: impl FnOnce(&[u8]) + Send + Sync + 'static) {
+        self.on_result = Some(OnResult(Box::new(see)));
+    }
+
+    /// Lets the call hold a permit until it ends.
+    pub fn hold(&mut self, permit: Permit) {
+        self.permits = Some(Arc::clone(permit.permits()));
+        self.permit = Some(permit);
+    }
+
+    /// Gives the permit back early, while the call waits for a person.
+    pub fn release_permit(&mut self) {
+        self.permit = None;
+    }
+
+    /// Takes a permit again, once a person has answered; waits until one is free.
+    pub async fn retake_permit(&mut self) {
+        if let (None, Some(permits), Some(tally)) = (&self.permit, &self.permits, &self.tally) {
+            self.permit = permits.take_again(&tally.client.person.principal).await;
+        }
+    }
+
+    /// Sends a note ahead of the answer. A slow client may miss it.
+    pub fn note(&self, note: Text) {
+        self.outbox.push(Item::Note(note));
+    }
+
+    /// Sends a log line ahead of the answer. Dropped first when the client is slow.
+    pub fn log(&self, note: Text) {
+        self.outbox.push(Item::Log(note));
+    }
+
+    /// Lets the client hang up and come back for the answer.
+    pub fn release(&self) {
+        self.outbox.push(Item::Release);
+    }
+
+    /// Puts a question of the server to the client. False if this client cannot be asked.
+    pub fn question(&self, question: &Message, answerer: Answerer) -> bool {
+        let Some(questions) = self.questions.clone() else { return false };
+        let feed = Feed { outbox: Arc::clone(&self.outbox), questions };
+        let Some(id) = feed.question(question, answerer) else { return false };
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+        true
+    }
+
+    /// Answers, with the client's own id in place of ours.
+    pub fn answer(self, answer: &Message) {
+        self.answer_with(answer, None);
+    }
+
+    /// The same, and tells what the call left behind.
+    pub fn answer_with(mut self, answer: &Message, receipt: Option<Receipt>) {
+        let code =
+            answer.raw(Slot::ErrorCode).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok());
+        if let (Some(see), Some(result)) = (self.on_result.take(), answer.raw(Slot::Result)) {
+            (see.0)(result);
+        }
+        let rewrite = Rewrite::new(answer.clone());
+        let rewrite = match answer.has(Slot::Id) {
+            true => rewrite.replace(Slot::Id, self.id.clone()),
+            false => {
+                let id = String::from_utf8_lossy(&self.id);
+                rewrite.insert_at_top(&format!("\"id\":{id}"))
+            }
+        };
+        let mut text = rewrite.replace(Slot::ResultSubscriptionId, self.id.clone()).finish();
+        if let (Some(held), Some(tally)) = (&self.held, &self.tally) {
+            text = held.charge(&tally.client.person.principal, text);
+        }
+        self.finish(Some(Outcome::Answer(text, code, receipt.map(Box::new))));
+    }
+
+    /// Answers with a result, a JSON text.
+    pub fn result(mut self, result: &str) {
+        let id = String::from_utf8_lossy(&self.id);
+        let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}");
+        self.finish(Some(Outcome::Answer(Bytes::from(text).into(), None, None)));
+    }
+
+    /// Answers with an error.
+    pub fn error(mut self, error: &ErrorObject) {
+        let text = error.answer(&String::from_utf8_lossy(&self.id));
+        self.finish(Some(Outcome::Answer(Bytes::from(text).into(), Some(error.code), None)));
+    }
+
+    /// Says why there is no answer.
+    pub fn fail(self, error: CallError) {
+        self.fail_with(error, None);
+    }
+
+    /// The same, and tells where the failure is recorded.
+    pub fn fail_with(mut self, error: CallError, receipt: Option<Receipt>) {
+        self.finish(Some(Outcome::Failed(error, receipt.map(Box::new))));
+    }
+
+    /// Ends without an answer: a cancelled call gets none.
+    pub fn forget(mut self) {
+        self.finish(None);
+    }
+
+    fn finish(&mut self, outcome: Option<Outcome>) {
+        self.is_done = true;
+        self.permit = None;
+        if let Some(tally) = self.tally.take() {
+            tally.end(outcome.as_ref());
+        }
+        let asked = std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner));
+        if let (Some(questions), false) = (&self.questions, asked.is_empty()) {
+            questions.outlive(asked);
+        }
+        self.outbox.finish(outcome);
+    }
+}
+
+/// Whose call it is, and what it counts for.
+#[derive(Debug)]
+struct Tally {
+    metrics: Arc<ServerMetrics>,
+    kind: Kind,
+    client: Arc<Client>,
+    began: Instant,
+}
+
+impl Tally {
+    fn end(&self, outcome: Option<&Outcome>) {
+        let Self { metrics, kind, client, began } = self;
+        metrics.call_ended(*kind, ending(outcome), began.elapsed());
+        let Some(Outcome::Failed(error, _)) = outcome else { return };
+        if error.is_refusal() {
+            let why = error.to_error();
+            metrics.refusals.tell(&Refusal {
+                status: error.status(),
+                code: why.code,
+                server: &metrics.name,
+                who: &client.person.principal.words(),
+                from: client.person.address,
+                why: &why.message,
+            });
+        }
+    }
+}
+
+fn ending(outcome: Option<&Outcome>) -> Ending {
+    match outcome {
+        Some(Outcome::Answer(_, None, _)) => Ending::Answered,
+        Some(Outcome::Answer(..)) => Ending::Error,
+        Some(Outcome::Failed(error, _)) => Ending::of_status(error.status()),
+        None => Ending::Cancelled,
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.finish(Some(Outcome::Failed(CallError::Internal, None)));
+        }
+    }
+}
