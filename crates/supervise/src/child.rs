@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::exit::Exit;
 use crate::frame::Number;
-use crate::spawner::Spawner;
+use crate::spawner_client::Handles;
 use crate::stderr::Complaints;
 use crate::stop::{self, Descent, Ladder};
 
@@ -25,7 +25,7 @@ pub type ChildOutput = pipe::Receiver;
 /// kills it at once where there is no runtime to do that.
 #[derive(Debug)]
 pub struct Child {
-    spawner: Spawner,
+    handles: Arc<Handles>,
     number: Number,
     pid: u32,
     streams: Option<(ChildInput, ChildOutput)>,
@@ -38,7 +38,7 @@ pub struct Child {
 
 impl Child {
     pub(crate) fn new(
-        spawner: Spawner,
+        handles: Arc<Handles>,
         number: Number,
         pid: u32,
         streams: (ChildInput, ChildOutput),
@@ -46,7 +46,7 @@ impl Child {
         exit: watch::Receiver<Option<Exit>>,
     ) -> Self {
         Self {
-            spawner,
+            handles,
             number,
             pid,
             streams: Some(streams),
@@ -86,7 +86,7 @@ impl Child {
 
     /// Kills it and all it started, now.
     pub fn kill(&self) {
-        self.spawner.signal(self.number, libc::SIGKILL);
+        self.handles.signal(self.number, libc::SIGKILL);
     }
 
     /// Kills it and all it started once it has lived for this long from now.
@@ -103,11 +103,11 @@ impl Child {
     }
 
     fn kill_after(&self, patience: Duration, note: impl FnOnce() + Send + 'static) {
-        let (exited, spawner, number) = (self.exited(), self.spawner.clone(), self.number);
+        let (exited, handles, number) = (self.exited(), Arc::clone(&self.handles), self.number);
         tokio::spawn(async move {
             if tokio::time::timeout(patience, exited).await.is_err() {
                 note();
-                spawner.signal(number, libc::SIGKILL);
+                handles.signal(number, libc::SIGKILL);
             }
         });
     }
@@ -119,7 +119,7 @@ impl Child {
 
     /// Asks its process group to end.
     pub fn terminate(&self) {
-        self.spawner.signal(self.number, libc::SIGTERM);
+        self.handles.signal(self.number, libc::SIGTERM);
     }
 
     /// Stops it: its input ends, unless it was taken and is still held; then it gets SIGTERM, then
@@ -130,9 +130,9 @@ impl Child {
         // Input closes first: a well-behaved server exits at its end.
         self.streams = None;
         let descent = self.descent.insert(Descent::new(*ladder, now()));
-        let (spawner, number) = (&self.spawner, self.number);
+        let (handles, number) = (&self.handles, self.number);
         let exited = exited(self.exit.clone());
-        let exit = stop::descend(descent, exited, |signal| spawner.signal(number, signal)).await;
+        let exit = stop::descend(descent, exited, |signal| handles.signal(number, signal)).await;
         exit.unwrap_or(Exit::Unknown)
     }
 }
@@ -150,9 +150,9 @@ impl Drop for Child {
         let mut descent =
             self.descent.take().unwrap_or_else(|| Descent::new(Ladder::default(), now()));
         let exited = exited(self.exit.clone());
-        let stopping = Stopping { spawner: self.spawner.clone(), number: self.number };
+        let stopping = Stopping { handles: Arc::clone(&self.handles), number: self.number };
         runtime.spawn(async move {
-            let signal = |signal| stopping.spawner.signal(stopping.number, signal);
+            let signal = |signal| stopping.handles.signal(stopping.number, signal);
             stop::descend(&mut descent, exited, signal).await;
         });
     }
@@ -160,14 +160,14 @@ impl Drop for Child {
 
 /// A stop in the background. A runtime that ends drops it, and then there is no time left.
 struct Stopping {
-    spawner: Spawner,
+    handles: Arc<Handles>,
     number: Number,
 }
 
 impl Drop for Stopping {
     fn drop(&mut self) {
         // Nothing happens to a child that has ended.
-        self.spawner.signal(self.number, libc::SIGKILL);
+        self.handles.signal(self.number, libc::SIGKILL);
     }
 }
 

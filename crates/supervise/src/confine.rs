@@ -31,7 +31,7 @@ use crate::frame::{Number, Step};
 use crate::support::Support;
 
 #[cfg(target_os = "linux")]
-use self::linux::Tools;
+use self::probe::Tools;
 
 /// What the system gives to confine children with, and what was prepared for it.
 #[derive(Debug, Default)]
@@ -94,9 +94,12 @@ impl Means {
     /// Looks what there is, by trying. Forks for a moment, so there must be no threads yet.
     pub(crate) fn look() -> Self {
         #[cfg(target_os = "linux")]
-        return probe::look();
+        {
+            let (support, tools) = probe::look();
+            Self { support, ordinary: Ordinary::default(), tools }
+        }
         #[cfg(not(target_os = "linux"))]
-        return Self::default();
+        Self::default()
     }
 }
 
@@ -193,23 +196,12 @@ pub(crate) fn confine_child(command: &Packed<'_>, means: &Means) -> Result<(), (
 mod linux {
     use libc::c_int;
 
-    use super::calls::Filters;
-    use super::namespaces::{IPC, MOUNTS, NETWORK, Namespaces};
-    use super::scarce::Score;
+    use super::namespaces::{IPC, MOUNTS, NETWORK};
     use super::{Means, landlock, mounts, user};
-    use crate::cgroup::{Fresh, Place};
+    use crate::cgroup::Fresh;
     use crate::command::Packed;
     use crate::confinement::{Network, Restriction};
     use crate::frame::Step;
-
-    /// What was prepared before any child.
-    #[derive(Debug, Default)]
-    pub(super) struct Tools {
-        pub(super) cgroups: Option<Place>,
-        pub(super) namespaces: Namespaces,
-        pub(super) filters: Option<Filters>,
-        pub(super) score: Score,
-    }
 
     pub(super) fn settle_child(
         command: &Packed<'_>,

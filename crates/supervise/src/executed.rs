@@ -19,7 +19,7 @@ use libc::{c_char, c_int, c_short, pid_t};
 use crate::confine::Means;
 use crate::exit::Exit;
 use crate::support::{CgroupSupport, Support};
-use crate::{nursery, unix};
+use crate::{spawner_process, unix};
 
 /// Why no spawner could be run.
 #[derive(Debug, thiserror::Error)]
@@ -122,7 +122,7 @@ pub fn serve_stdin() -> io::Result<Infallible> {
     if unix::send(socket.as_fd(), line.as_bytes(), &[])? < line.len() {
         return Err(io::ErrorKind::WriteZero.into());
     }
-    nursery::run(socket, means)
+    spawner_process::run(socket, means)
 }
 
 /// A process that has not said yet what it is. Dropping it ends it.

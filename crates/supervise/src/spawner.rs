@@ -12,14 +12,14 @@ use tokio::sync::oneshot;
 use crate::child::Child;
 use crate::command::{self, Command};
 use crate::confine::Means;
-use crate::desk::{self, Awaited, Desk, Entry};
 use crate::error::SpawnError;
 use crate::executed::{self, RunError};
 use crate::frame::{FRAME_BYTES, Number};
+use crate::spawner_client::{self, Awaited, Entry, Handles, SpawnerClient};
 use crate::stop::{self, Descent, Ladder};
 use crate::support::Support;
 use crate::unix::{self, STREAMS};
-use crate::{nursery, stderr};
+use crate::{spawner_process, stderr};
 
 /// A handle to the spawner process. When the last one is dropped, and the last [`Child`], the
 /// spawner ends, and everything it started with it.
@@ -56,12 +56,12 @@ impl Spawner {
         let (ours, theirs) = unix::socket_pair()?;
         // Blocked before the fork, so that no signal finds the spawner without its own mask.
         let before = unix::block_signals(&unix::all_signals());
-        // SAFETY: the new process only runs `nursery::run`, which does not return and touches
+        // SAFETY: the new process only runs `spawner_process::run`, which does not return and touches
         // nothing of this one but memory that is its own copy.
         let pid = match unix::check(unsafe { libc::fork() }) {
             Ok(0) => {
                 drop(ours);
-                nursery::run(theirs, means)
+                spawner_process::run(theirs, means)
             }
             result => result,
         };
@@ -104,8 +104,8 @@ impl Spawner {
         command::pack(command, &mut order)
             .map_err(|refusal| SpawnError::unpackable(command, refusal))?;
         let length = order.len() - FRAME_BYTES;
-        let desk = &self.handles.desk;
-        let permit = Arc::clone(&desk.starting).acquire_owned().await;
+        let client = &self.handles.client;
+        let permit = Arc::clone(&client.starting).acquire_owned().await;
         let permit = permit.map_err(|_| SpawnError::SpawnerGone)?;
 
         let pipes = |source| SpawnError::Pipes { program: command.program.clone(), source };
@@ -117,10 +117,10 @@ impl Spawner {
             launch: Some(Awaited { report, _streams: Arc::clone(&theirs), _permit: permit }),
             end,
         };
-        let child = desk.enter(entry).ok_or(SpawnError::SpawnerGone)?;
+        let child = client.enter(entry).ok_or(SpawnError::SpawnerGone)?;
         // From here on, leaving means killing.
-        let abandoned = KillOnDrop { desk, child };
-        desk.order_spawn(child, order, theirs);
+        let abandoned = KillOnDrop { client, child };
+        client.order_spawn(child, order, theirs);
 
         let result = reported.await.map_err(|_| SpawnError::SpawnerGone)?;
         let pid =
@@ -129,12 +129,12 @@ impl Spawner {
         std::mem::forget(abandoned);
         let (input, output, complaints) = streams;
         let (complaints, exit) = stderr::drain(complaints, ended);
-        Ok(Child::new(self.clone(), child, pid, (input, output), complaints, exit))
+        Ok(Child::new(Arc::clone(&self.handles), child, pid, (input, output), complaints, exit))
     }
 
     /// How many children have not been reported as ended, those on their way included.
     pub fn living(&self) -> usize {
-        *self.handles.desk.living.borrow()
+        *self.handles.client.living.borrow()
     }
 
     /// Stops all children, each of which should have lost its input already, and returns when
@@ -142,36 +142,36 @@ impl Spawner {
     ///
     /// Cancel safe: dropping it stops the stopping.
     pub async fn stop_all(&self, ladder: &Ladder) {
-        let desk = &self.handles.desk;
-        let mut living = desk.living.subscribe();
+        let client = &self.handles.client;
+        let mut living = client.living.subscribe();
         let ended = async {
-            // The sender is in the desk, which we hold.
+            // The sender is in the client, which we hold.
             let _ = living.wait_for(|living| *living == 0).await;
         };
         let mut descent = Descent::new(*ladder, tokio::time::Instant::now().into_std());
-        stop::descend(&mut descent, ended, |signal| desk.signal_all(signal)).await;
+        stop::descend(&mut descent, ended, |signal| client.signal_all(signal)).await;
     }
 
     /// The pid of the spawner process.
     pub fn pid(&self) -> u32 {
-        self.handles.desk.pid
+        self.handles.client.pid
     }
 
     /// Whether the spawner process has ended: no child can be started then, and all have ended.
     pub fn is_gone(&self) -> bool {
-        *self.handles.desk.is_gone.borrow()
+        *self.handles.client.is_gone.borrow()
     }
 
     /// Returns when the spawner process has ended. Cancel safe.
     pub async fn gone(&self) {
-        // The sender is in the desk, which we hold.
-        let _ = self.handles.desk.is_gone.subscribe().wait_for(|is_gone| *is_gone).await;
+        // The sender is in the client, which we hold.
+        let _ = self.handles.client.is_gone.subscribe().wait_for(|is_gone| *is_gone).await;
     }
 
     /// Gives this handle back. If it was the last, and no [`Child`] is left, the spawner ends; this returns when
     /// its process is gone.
     pub async fn end(self) {
-        let mut is_reaped = self.handles.desk.is_reaped.subscribe();
+        let mut is_reaped = self.handles.client.is_reaped.subscribe();
         drop(self);
         // A sender that is gone will say no more.
         let _ = is_reaped.wait_for(|is_reaped| *is_reaped).await;
@@ -180,11 +180,6 @@ impl Spawner {
     /// What this system can keep a child to.
     pub fn support(&self) -> &Support {
         &self.handles.support
-    }
-
-    /// Sends a signal to the group of a child, if it has not ended.
-    pub(crate) fn signal(&self, child: Number, signal: i32) {
-        self.handles.desk.signal(child, signal);
     }
 }
 
@@ -206,11 +201,11 @@ impl Starting {
         let reap = |_: &io::Error| {
             unix::reap(pid.cast_signed());
         };
-        let desk = Desk::new(socket, pid).inspect_err(reap)?;
-        let desk = Arc::new(desk);
-        tokio::spawn(desk::serve(Arc::clone(&desk)));
+        let client = SpawnerClient::new(socket, pid).inspect_err(reap)?;
+        let client = Arc::new(client);
+        tokio::spawn(spawner_client::serve(Arc::clone(&client)));
         let support = std::mem::take(&mut self.support);
-        Ok(Spawner { handles: Arc::new(Handles { desk, support }) })
+        Ok(Spawner { handles: Arc::new(Handles { client, support }) })
     }
 
     /// The pid of the spawner process.
@@ -234,28 +229,15 @@ impl Drop for Starting {
     }
 }
 
-/// What all handles hold together: with the last of them the orders end.
-#[derive(Debug)]
-struct Handles {
-    desk: Arc<Desk>,
-    support: Support,
-}
-
-impl Drop for Handles {
-    fn drop(&mut self) {
-        self.desk.end_orders();
-    }
-}
-
 /// Kills a child whose start nobody waits for any more.
 struct KillOnDrop<'a> {
-    desk: &'a Desk,
+    client: &'a SpawnerClient,
     child: Number,
 }
 
 impl Drop for KillOnDrop<'_> {
     fn drop(&mut self) {
-        self.desk.signal(self.child, libc::SIGKILL);
+        self.client.signal(self.child, libc::SIGKILL);
     }
 }
 

@@ -5,10 +5,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use libc::c_int;
 
 use super::calls::Filters;
-use super::linux::Tools;
 use super::namespaces::{self, IPC, MOUNTS, NETWORK, Namespaces, UserMaps};
 use super::scarce::Score;
-use super::{Means, Ordinary, landlock, mounts, user};
+use super::{landlock, mounts, user};
 use crate::cgroup::Place;
 use crate::confinement::User;
 use crate::support::Support;
@@ -23,8 +22,17 @@ const OWN_PROC: u8 = 5;
 const OTHER_USER: u8 = 6;
 const FILTER: u8 = 7;
 
+/// What was prepared before any child.
+#[derive(Debug, Default)]
+pub(super) struct Tools {
+    pub(super) cgroups: Option<Place>,
+    pub(super) namespaces: Namespaces,
+    pub(super) filters: Option<Filters>,
+    pub(super) score: Score,
+}
+
 /// Looks what there is. Forks for a moment, so there must be no threads yet.
-pub(super) fn look() -> Means {
+pub(super) fn look() -> (Support, Tools) {
     let filters = Filters::new();
     let maps = UserMaps::of_this_process();
     let words = try_all(&filters, &maps);
@@ -45,11 +53,7 @@ pub(super) fn look() -> Means {
         root: worked(OTHER_USER),
         cgroup: cgroups.as_ref().map(Place::support),
     };
-    Means {
-        support,
-        ordinary: Ordinary::default(),
-        tools: Tools { cgroups, namespaces, filters: Some(filters), score: Score::look() },
-    }
+    (support, Tools { cgroups, namespaces, filters: Some(filters), score: Score::look() })
 }
 
 /// Tries all in a new process, and gives its words. None when there can be no process: then the

@@ -1,4 +1,4 @@
-//! The desk between the handles and the spawner process: orders out, reports in, who is entered.
+//! The client of the spawner process: orders out, reports in, and which children there are.
 //!
 //! Orders are written where they are given, without a task between; one task reads the reports
 //! and writes what the socket would not take at once.
@@ -14,6 +14,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::exit::Exit;
 use crate::frame::{FRAME_BYTES, Number, Order, Report, Step};
+use crate::support::Support;
 use crate::unix::{self, STREAMS};
 
 /// How many children may be on their way at once. More wait for their turn.
@@ -21,7 +22,7 @@ const STARTING_AT_ONCE: usize = 64;
 
 /// What the handles and the task share.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct SpawnerClient {
     socket: AsyncFd<OwnedFd>,
     pub(crate) pid: u32,
     outbox: Mutex<Vec<Parcel>>,
@@ -34,6 +35,26 @@ pub(crate) struct Desk {
     /// Whether its process is no longer in the process table either.
     pub(crate) is_reaped: watch::Sender<bool>,
     pub(crate) starting: Arc<Semaphore>,
+}
+
+/// What all handles hold together: with the last of them the orders end.
+#[derive(Debug)]
+pub(crate) struct Handles {
+    pub(crate) client: Arc<SpawnerClient>,
+    pub(crate) support: Support,
+}
+
+impl Handles {
+    /// Sends a signal to the group of a child, if it has not ended.
+    pub(crate) fn signal(&self, child: Number, signal: i32) {
+        self.client.signal(child, signal);
+    }
+}
+
+impl Drop for Handles {
+    fn drop(&mut self) {
+        self.client.end_orders();
+    }
 }
 
 /// An order on its way.
@@ -70,8 +91,8 @@ pub(crate) struct Awaited {
     pub(crate) _permit: OwnedSemaphorePermit,
 }
 
-impl Desk {
-    /// A desk for the spawner `pid` at the other end of `socket`, which must be non-blocking.
+impl SpawnerClient {
+    /// A client of the spawner `pid` at the other end of `socket`, which must be non-blocking.
     pub(crate) fn new(socket: OwnedFd, pid: u32) -> io::Result<Self> {
         // SAFETY: the socket stays open, and the same, for as long as it is registered: it is owned
         // by the registration, which nobody takes it out of.
@@ -244,23 +265,23 @@ impl Desk {
 }
 
 /// Reads reports until the spawner ends.
-pub(crate) fn serve(desk: Arc<Desk>) -> impl Future<Output = ()> + Send {
+pub(crate) fn serve(client: Arc<SpawnerClient>) -> impl Future<Output = ()> + Send {
     /// Also when the runtime ends and drops the task.
-    struct Close(Arc<Desk>);
+    struct Close(Arc<SpawnerClient>);
     impl Drop for Close {
         fn drop(&mut self) {
             self.0.close();
         }
     }
     // Made before the task begins: a runtime may end before that.
-    let reap = Reap { pid: desk.pid.cast_signed(), is_reaped: desk.is_reaped.clone() };
-    let close = Close(Arc::clone(&desk));
+    let reap = Reap { pid: client.pid.cast_signed(), is_reaped: client.is_reaped.clone() };
+    let close = Close(Arc::clone(&client));
     async move {
-        if let Err(error) = read_reports(&desk).await {
-            tracing::error!(%error, pid = desk.pid, "lost the spawner process");
+        if let Err(error) = read_reports(&client).await {
+            tracing::error!(%error, pid = client.pid, "lost the spawner process");
         }
         drop(close);
-        drop(desk);
+        drop(client);
         // It has closed its socket, so it is gone or as good as.
         drop(reap);
     }
@@ -284,16 +305,16 @@ impl Drop for Reap {
     }
 }
 
-async fn read_reports(desk: &Desk) -> io::Result<()> {
+async fn read_reports(client: &SpawnerClient) -> io::Result<()> {
     let mut bytes = [0; 32 * FRAME_BYTES];
     let mut filled = 0;
     loop {
         tokio::select! {
-            ready = desk.socket.readable() => {
+            ready = client.socket.readable() => {
                 let mut ready = ready?;
                 let room = &mut bytes[filled..];
                 let wanted = room.len();
-                match unix::receive(desk.socket.get_ref().as_fd(), room, &mut Vec::new()) {
+                match unix::receive(client.socket.get_ref().as_fd(), room, &mut Vec::new()) {
                     Ok(0) => return Ok(()),
                     Ok(size) => {
                         filled += size;
@@ -308,13 +329,13 @@ async fn read_reports(desk: &Desk) -> io::Result<()> {
                     Err(error) => return Err(error),
                 }
             }
-            result = desk.write_rest() => result?,
+            result = client.write_rest() => result?,
         }
         let (frames, _) = bytes[..filled].as_chunks::<FRAME_BYTES>();
         let whole = frames.len() * FRAME_BYTES;
         for frame in frames {
             let report = Report::decode(frame).ok_or(io::ErrorKind::InvalidData)?;
-            desk.hear(report);
+            client.hear(report);
         }
         bytes.copy_within(whole..filled, 0);
         filled -= whole;

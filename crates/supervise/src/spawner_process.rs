@@ -35,9 +35,9 @@ pub(crate) fn run(socket: OwnedFd, mut means: Means) -> ! {
     let ran = catch_unwind(AssertUnwindSafe(|| {
         let (socket, ordinary) = settle_in(socket);
         means.ordinary = ordinary;
-        let mut nursery = Nursery::new(socket, means);
-        let served = catch_unwind(AssertUnwindSafe(|| nursery.serve()));
-        nursery.end_all();
+        let mut spawner_process = Nursery::new(socket, means);
+        let served = catch_unwind(AssertUnwindSafe(|| spawner_process.serve()));
+        spawner_process.end_all();
         served.is_ok()
     }));
     // SAFETY: ends the process without running the exit handlers of the program.
