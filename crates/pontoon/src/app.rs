@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use crate::back::child::isolation::{Impossible, real};
 use crate::back::child::machine::Machine;
+use crate::back::child::process::Starter;
 use crate::back::child::told::Hearers;
 use crate::back::keep::KeepLimits;
 use crate::back::keep::spares::WarmMemory;
@@ -355,7 +356,7 @@ fn surroundings(
 ) -> Result<Surroundings, BridgeStartError> {
     let secret = config.link_secret.as_ref().map(|secret| secret.expose());
     let machine = Machine {
-        spawner,
+        starter: Starter::Spawner(spawner),
         private: private_places(config, store.path(), store.scratch_place()),
         store,
         metrics,

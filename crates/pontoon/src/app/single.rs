@@ -21,6 +21,7 @@ pub struct Single {
     /// The server.
     pub entry: Arc<Entry>,
     around: Surroundings,
+    spawner: Spawner,
     scratch: PathBuf,
 }
 
@@ -50,7 +51,7 @@ impl Single {
         around.machine.hearers = Hearers::Operator;
         let stop = CancellationToken::new();
         let entry = entry(&server, &around, config.state_dir.as_deref(), &stop);
-        Ok(Some(Self { entry, around, scratch }))
+        Ok(Some(Self { entry, around, spawner: spawner.clone(), scratch }))
     }
 
     /// Where the files of a job are.
@@ -61,7 +62,7 @@ impl Single {
     /// Stops the server's children, and leaves nothing behind.
     pub async fn close(self) {
         self.entry.back.drain();
-        self.around.machine.spawner.stop_all(&Ladder::default()).await;
+        self.spawner.stop_all(&Ladder::default()).await;
         settle(&self.around).await;
     }
 }

@@ -8,6 +8,8 @@ pub mod call;
 pub mod child;
 pub mod conversation;
 pub mod keep;
+#[cfg(test)]
+pub(crate) mod pair;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

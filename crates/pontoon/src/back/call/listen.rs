@@ -171,3 +171,41 @@ async fn translate(server: &Conversation, call: Call, stop: &CancellationToken) 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pontoon_wire::Revision;
+
+    use super::*;
+    use crate::back::child::in_memory::InMemoryServers;
+    use crate::back::pair::{Pair, STATEFUL, client, result, serve_legacy};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_modern_client_hears_of_changes_at_a_legacy_server_until_its_child_goes() {
+        // A server whose tools change with each call.
+        let servers = InMemoryServers::new(|end| {
+            serve_legacy(end, |message, id| match message.method() == method::CALL_TOOL {
+                true => {
+                    let changed = String::from_utf8(
+                        crate::call::plain_notification(method::TOOLS_CHANGED).to_vec(),
+                    );
+                    vec![changed.unwrap(), result(id, "{\"content\":[]}")]
+                }
+                false => Vec::new(),
+            })
+        });
+        let pair = Pair::new(servers, |server| server.mode = STATEFUL);
+        let ada = client(Revision::NEWEST_MODERN, "ada", "{}");
+        let wanted = "{\"notifications\":{\"toolsListChanged\":true,\"promptsListChanged\":true}}";
+        let listening = pair.call(&ada, Era::Legacy, method::LISTEN, wanted);
+        let acknowledged = listening.message().await;
+        assert_eq!(acknowledged.method(), method::ACKNOWLEDGED);
+        let taken = acknowledged.raw(Slot::Notifications).unwrap();
+        assert_eq!(taken, b"{\"toolsListChanged\":true}", "it has no prompts that change");
+        pair.call_tool(&ada, "x").await;
+        assert_eq!(listening.message().await.method(), method::TOOLS_CHANGED);
+        pair.back.end_session("ada");
+        pair.back.stop.cancel();
+        assert!(listening.answer().await.contains("complete"));
+    }
+}

@@ -360,3 +360,101 @@ impl Exchange<'_> {
         Ok(responses)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pontoon_wire::{Revision, method};
+
+    use super::*;
+    use crate::back::child::in_memory::InMemoryServers;
+    use crate::back::pair::{Made, Pair, client, result, serve_legacy};
+    use crate::client::Client;
+
+    /// Servers that ask for a name in each call, and answer it with what they hear.
+    fn curious() -> InMemoryServers {
+        InMemoryServers::new(|end| {
+            let mut call = String::new();
+            serve_legacy(end, move |message, id| match message.method().as_ref() {
+                method::CALL_TOOL => {
+                    call = id.to_owned();
+                    vec![format!(
+                        "{{\"jsonrpc\":\"2.0\",\"id\":\"q\",\"method\":\"{}\",\"params\":{{}}}}",
+                        method::ELICIT
+                    )]
+                }
+                _ if id == "\"q\"" => {
+                    let heard = String::from_utf8_lossy(message.text()).into_owned();
+                    vec![result(&call, &format!("{{\"heard\":{}}}", pontoon_wire::quoted(&heard)))]
+                }
+                _ => Vec::new(),
+            })
+        })
+    }
+
+    fn make(pair: &Pair, client: &Arc<Client>, more: &str) -> Made {
+        let params = format!("{{\"name\":\"x\"{more}}}");
+        pair.call(client, Era::Legacy, method::CALL_TOOL, &params)
+    }
+
+    fn state_of(answer: &str) -> String {
+        let answer = Message::parse(answer.as_bytes()).unwrap();
+        answer.string(Slot::ResultState).unwrap().into_owned()
+    }
+
+    const ABLE: &str = "{\"elicitation\":{}}";
+
+    #[tokio::test(start_paused = true)]
+    async fn a_modern_client_is_asked_by_an_answer_and_its_retry_goes_on() {
+        let pair = Pair::new(curious(), |_| {});
+        let ada = client(Revision::NEWEST_MODERN, "ada", ABLE);
+        let asked = make(&pair, &ada, "").answer().await;
+        assert!(asked.contains("input_required"), "{asked}");
+        let again = format!(
+            ",\"requestState\":\"{}\",\"inputResponses\":{{\"q1\":{{\"action\":\"accept\"}}}}",
+            state_of(&asked)
+        );
+        let bob = client(Revision::NEWEST_MODERN, "bob", ABLE);
+        let told = make(&pair, &bob, &again).answer().await;
+        assert!(told.contains("is unknown here"), "it is not his: {told}");
+        let answer = make(&pair, &ada, &again).answer().await;
+        assert!(answer.contains("accept"), "{answer}");
+        assert_eq!(pair.servers.started(), 1, "the child waited");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_a_modern_client_never_answers_lets_go_of_its_child() {
+        let pair = Pair::new(curious(), |_| {});
+        let ada = client(Revision::NEWEST_MODERN, "ada", ABLE);
+        let began = tokio::time::Instant::now();
+        let asked = make(&pair, &ada, "").answer().await;
+        pair.until_ended().await;
+        let waited = began.elapsed();
+        assert!(waited >= PATIENCE && waited < PATIENCE + Duration::from_secs(5), "{waited:?}");
+        let again = format!(",\"requestState\":\"{}\"", state_of(&asked));
+        let told = make(&pair, &ada, &again).answer().await;
+        assert!(told.contains("is unknown here"), "{told}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_legacy_client_is_asked_on_its_stream_and_has_all_its_time_again_after_that() {
+        let pair = Pair::new(curious(), |server| server.timeout = Duration::from_secs(10));
+        let made = make(&pair, &client(Revision::V2025_11_25, "ada", ABLE), "");
+        let question = made.message().await;
+        assert_eq!(question.method(), method::ELICIT);
+        // A person thinks for longer than the call may take.
+        tokio::time::advance(Duration::from_secs(60)).await;
+        let id = String::from_utf8_lossy(question.raw(Slot::Id).unwrap()).into_owned();
+        let answer = Message::own(result(&id, "{\"action\":\"decline\"}"));
+        assert!(made.questions.answer(&answer));
+        let answer = made.answer().await;
+        assert!(answer.contains("decline"), "{answer}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_offered_nothing_is_not_asked() {
+        let pair = Pair::new(curious(), |_| {});
+        let made = make(&pair, &client(Revision::V2025_11_25, "ada", "{}"), "");
+        let answer = made.answer().await;
+        assert!(answer.contains(NOT_OFFERED), "the server hears the refusal: {answer}");
+    }
+}

@@ -111,3 +111,125 @@ impl Exchange<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use pontoon_wire::{Era, Revision, Slot, method};
+
+    use super::*;
+    use crate::back::child::in_memory::InMemoryServers;
+    use crate::back::pair::{Pair, STATEFUL, client, naming, result, serve_legacy};
+
+    fn legacy(conversation: &str) -> Arc<crate::client::Client> {
+        client(Revision::V2025_11_25, conversation, "{}")
+    }
+
+    /// What a server was told, one line each.
+    type Told = Arc<Mutex<Vec<String>>>;
+
+    /// Servers that answer no call, and what they were told.
+    fn silent() -> (InMemoryServers, Told) {
+        let told = Told::default();
+        let written = Arc::clone(&told);
+        let servers = InMemoryServers::new(move |end| {
+            let written = Arc::clone(&written);
+            serve_legacy(end, move |message, _| {
+                written.lock().unwrap().push(message.method().into_owned());
+                Vec::new()
+            })
+        });
+        (servers, told)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_call_of_a_stateless_server_has_its_own_process_and_its_own_answer() {
+        let pair = Pair::new(naming(), |_| {});
+        for number in 1..=3 {
+            let answer = pair.call_tool(&legacy("a"), "x").await;
+            let said = format!("{{\"content\":[],\"said\":\"x by {number}\"}}");
+            assert_eq!(answer, result("7", &said));
+        }
+        assert_eq!(pair.servers.started(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_comes_before_the_answer_under_the_client_s_own_token() {
+        let servers = InMemoryServers::new(|end| {
+            serve_legacy(end, |message, id| {
+                let Some(token) = message.raw(Slot::MetaProgressToken) else { return Vec::new() };
+                let token = String::from_utf8_lossy(token);
+                let note = format!(
+                    "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\
+                     \"params\":{{\"progressToken\":{token},\"progress\":1}}}}"
+                );
+                vec![note, result(id, "{\"content\":[]}")]
+            })
+        });
+        let pair = Pair::new(servers, |_| {});
+        let params = "{\"name\":\"x\",\"_meta\":{\"progressToken\":\"mine\"}}";
+        let made = pair.call(&legacy("a"), Era::Legacy, method::CALL_TOOL, params);
+        let note = made.message().await;
+        assert_eq!(note.raw(Slot::ProgressToken), Some(&b"\"mine\""[..]));
+        assert!(made.answer().await.contains("content"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_gets_no_answer_ends_at_its_deadline_and_the_server_hears_so() {
+        let (servers, told) = silent();
+        let pair = Pair::new(servers, |server| server.timeout = Duration::from_secs(300));
+        let began = tokio::time::Instant::now();
+        let made = pair.call(&legacy("a"), Era::Legacy, method::CALL_TOOL, "{\"name\":\"x\"}");
+        assert!(matches!(made.failure().await, CallError::TimedOut { seconds: 300, .. }));
+        let took = began.elapsed();
+        assert!((300..301).contains(&took.as_secs()), "{took:?}");
+        while told.lock().unwrap().last().is_none_or(|last| last != method::CANCELLED) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cancelled_call_has_no_answer_and_its_process_goes() {
+        let (servers, _) = silent();
+        let pair = Pair::new(servers, |_| {});
+        let made = pair.call(&legacy("a"), Era::Legacy, method::CALL_TOOL, "{\"name\":\"x\"}");
+        while pair.back.living() == 0 {
+            tokio::task::yield_now().await;
+        }
+        made.cancel.cancel();
+        assert_eq!(made.answer().await, "cancelled");
+        pair.until_ended().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_ends_in_a_call_fails_it_and_a_kept_one_is_told_as_lost_once() {
+        let servers = InMemoryServers::new(|end| {
+            let number = end.number;
+            let (over, is_over) = tokio::sync::oneshot::channel::<()>();
+            let mut over = Some(over);
+            let serving = serve_legacy(end, move |message, id| {
+                if message.string(Slot::Name).as_deref() == Some("end") {
+                    over.take();
+                    return Vec::new();
+                }
+                vec![result(id, &format!("{{\"said\":{number}}}"))]
+            });
+            async move {
+                tokio::select! {
+                    () = serving => {}
+                    _ = is_over => {}
+                }
+            }
+        });
+        let pair = Pair::new(servers, |server| server.mode = STATEFUL);
+        let (ada, bob) = (legacy("ada"), legacy("bob"));
+        assert_eq!(pair.call_tool(&ada, "x").await, result("7", "{\"said\":1}"));
+        assert_eq!(pair.call_tool(&bob, "x").await, result("7", "{\"said\":2}"));
+        let told = pair.call_tool(&ada, "end").await;
+        assert!(told.contains("before it answered; what it had in memory"), "{told}");
+        assert_eq!(pair.call_tool(&ada, "x").await, result("7", "{\"said\":3}"), "it was told");
+        assert_eq!(pair.call_tool(&bob, "x").await, result("7", "{\"said\":2}"), "nothing to him");
+    }
+}

@@ -46,7 +46,7 @@ impl Launcher {
             certificates.retain(|path| path.canonicalize().is_ok_and(|real| !is_private(&real)));
             files.read.extend(certificates);
         }
-        let less = self.walls.soften(&mut command, self.machine.spawner.support());
+        let less = self.walls.soften(&mut command, self.machine.starter.support());
         if !less.is_empty() {
             tracing::debug!(server = %self.server.name, ?less, "less isolation than asked for");
         }
@@ -65,7 +65,7 @@ impl Launcher {
             return Arc::clone(walls);
         }
         let server = Server { program: Ok(program.to_owned()), ..Server::clone(&self.server) };
-        let (support, private) = (self.machine.spawner.support(), &self.machine.private);
+        let (support, private) = (self.machine.starter.support(), &self.machine.private);
         let walls = Arc::new(Walls::new(&server, support, private));
         *moved = Some((program.to_owned(), Arc::clone(&walls)));
         walls

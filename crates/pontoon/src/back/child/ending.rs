@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use pontoon_supervise::{Child, Complaints, Exit, Ladder};
+use pontoon_supervise::{Complaints, Exit, Ladder};
 use pontoon_wire::heal::Heal;
 
 use super::population::Leaving;
+use super::process::Process;
 use super::workspace::{Temporary, Workspace};
 use crate::clock::now;
 use crate::jobs::Held;
@@ -30,14 +31,14 @@ pub(crate) struct Remains {
 
 /// Stops a child, notes if its input's end was not enough (H27), and puts its last words beside its
 /// files.
-pub(crate) async fn stop(child: Child, mut remains: Remains) {
+pub(crate) async fn stop(process: Process, mut remains: Remains) {
     if let Some(state) = remains.state.take() {
         // It blocks on the disk. Once the child is gone, nothing says any more that it has state.
         drop(tokio::task::spawn_blocking(move || drop(state)).await);
     }
     let ladder = Ladder::default();
     let asked = now();
-    let exit = child.stop(&ladder).await;
+    let exit = process.stop(&ladder).await;
     let is_in_time = now().duration_since(asked) < ladder.after_close;
     let population = Arc::clone(remains.leaving.population());
     if remains.was_alive && is_in_time {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use pontoon_supervise::{Child, SpawnError};
+use pontoon_supervise::SpawnError;
 use pontoon_wire::method;
 use tokio::sync::Notify;
 use tracing::{Instrument, Span};
@@ -18,6 +18,7 @@ use super::isolation::{Impossible, Walls};
 use super::last_words::{self, ChildWords};
 use super::machine::{Machine, WHAT_TO_DO};
 use super::population::{Living, Population};
+use super::process::Process;
 use super::ready::ReadyChild;
 use super::workspace::{OwnJob, Temporary, Workspace, blocking};
 use crate::back::conversation::Conversation;
@@ -114,7 +115,7 @@ impl Launcher {
         let metrics = machine.metrics.server(server.name.as_str());
         let population =
             Population::new(Arc::clone(&heals), Arc::clone(&metrics), machine.endings.clone());
-        let walls = Walls::new(&server, machine.spawner.support(), &machine.private);
+        let walls = Walls::new(&server, machine.starter.support(), &machine.private);
         Self {
             hygiene: Arc::new(Hygiene::new(secrets)),
             environment,
@@ -142,12 +143,12 @@ impl Launcher {
     ///
     /// What this system cannot give.
     pub fn check_isolation(&self) -> Result<(), Impossible> {
-        self.walls.check(&self.server, self.machine.spawner.support())
+        self.walls.check(&self.server, self.machine.starter.support())
     }
 
     /// The isolation of its children, in a word.
     pub fn isolation(&self) -> &'static str {
-        self.walls.reached(self.machine.spawner.support())
+        self.walls.reached(self.machine.starter.support())
     }
 
     /// Refuses another child while too many old ones will not end.
@@ -284,7 +285,7 @@ impl Launcher {
         let given = workspace.hand_over(command.confinement.user, &temporary).await;
         given.map_err(|error| no_workspace("its user cannot have it", error))?;
         let is_walled = command.confinement.files.is_some();
-        let mut process = self.machine.spawner.spawn(&command).await?;
+        let mut process = self.machine.starter.start(&command).await?;
         // What a child of one call says is about that call; of others it cannot be known.
         let span = match self.server.mode {
             Mode::Stateless => Span::current(),
@@ -370,7 +371,7 @@ impl Launcher {
     }
 
     /// Logs what the child writes to its standard error.
-    fn log_complaints(&self, process: &Child, span: &Span) {
+    fn log_complaints(&self, process: &Process, span: &Span) {
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return;
         }
@@ -433,4 +434,69 @@ pub fn secrets_of(server: &Server) -> impl Iterator<Item = &[u8]> {
     let values = server.env.iter().map(|(_, value)| value);
     let taken = server.args.iter().chain(values).flat_map(|template| template.variables());
     named.chain(taken).map(str::as_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use pontoon_wire::{Message, Revision, Slot};
+
+    use super::*;
+    use crate::back::child::in_memory::{InMemoryServers, ServerEnd};
+    use crate::back::pair::{Pair, client, naming, result, serve_legacy};
+
+    /// Starts a child for a client that has this long.
+    async fn start(pair: &Pair, patience: Duration) -> Result<ReadyChild, CallError> {
+        let (launcher, ada) = (&pair.back.launcher, client(Revision::V2025_11_25, "ada", "{}"));
+        let workspace = launcher.workspace_for(&ada).await?;
+        let opening = Opening::for_client(&ada, pontoon_wire::Era::Legacy);
+        let clock = Clock::new(patience, now());
+        launcher.start_for(workspace, &opening, &ada, &clock).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_ready_child_works_in_a_folder_of_its_own_and_has_said_what_it_can() {
+        let pair = Pair::new(naming(), |_| {});
+        let child = start(&pair, HANDSHAKE).await.unwrap();
+        assert!(child.directory().unwrap().is_dir());
+        assert!(child.temporary_directory().unwrap().is_dir());
+        assert_ne!(child.directory(), child.temporary_directory());
+        assert!(child.capabilities().starts_with(b"{\"tools\""));
+        assert!(child.is_fit());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_refuses_a_version_is_asked_for_one_it_names() {
+        async fn serve(mut end: ServerEnd) {
+            let line = end.next_line().await.unwrap();
+            let first = Message::parse(line.as_bytes()).unwrap();
+            let id = String::from_utf8_lossy(first.raw(Slot::Id).unwrap()).into_owned();
+            end.say(&format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{{\"code\":-32602,\"message\":\"only 2025-03-26\"}}}}"
+            ))
+            .await;
+            let line = end.next_line().await.unwrap();
+            let second = Message::parse(line.as_bytes()).unwrap();
+            assert!(line.contains("2025-03-26"), "{line}");
+            let id = String::from_utf8_lossy(second.raw(Slot::Id).unwrap()).into_owned();
+            end.say(&result(&id, "{\"protocolVersion\":\"2025-03-26\",\"capabilities\":{}}")).await;
+            serve_legacy(end, |_, _| Vec::new()).await;
+        }
+        let pair = Pair::new(InMemoryServers::new(serve), |_| {});
+        assert!(start(&pair, HANDSHAKE).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_says_nothing_is_given_up_and_one_that_ends_is_told_as_ended() {
+        let silent = InMemoryServers::new(|mut end: ServerEnd| async move {
+            while end.next_line().await.is_some() {}
+        });
+        let began = tokio::time::Instant::now();
+        let pair = Pair::new(silent, |_| {});
+        let told = start(&pair, HANDSHAKE).await.unwrap_err().to_string();
+        assert!(told.contains("did not answer `initialize` in time"), "{told}");
+        assert!(began.elapsed() >= HANDSHAKE);
+        let pair = Pair::new(InMemoryServers::new(|_| async {}), |_| {});
+        let told = start(&pair, HANDSHAKE).await.unwrap_err();
+        assert!(told.to_string().contains("it exited with code 0"), "{told}");
+    }
 }

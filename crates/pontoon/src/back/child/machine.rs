@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pontoon_supervise::Spawner;
 use tokio_util::task::TaskTracker;
 
+use super::process::Starter;
 use super::told::Hearers;
 use super::workspace::blocking;
 use crate::call::CallError;
@@ -21,7 +21,7 @@ pub(crate) const WHAT_TO_DO: &str = "whoever runs the bridge finds in `/health` 
 #[derive(Debug, Clone)]
 pub struct Machine {
     /// Starts every child.
-    pub spawner: Spawner,
+    pub starter: Starter,
     /// Where jobs and workspaces are.
     pub store: Store,
     /// Children on their way out, and what they leave to their jobs.

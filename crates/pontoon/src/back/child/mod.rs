@@ -5,12 +5,15 @@
 
 pub(crate) mod command;
 pub(crate) mod ending;
+#[cfg(test)]
+pub(crate) mod in_memory;
 pub mod isolation;
 pub(crate) mod last_words;
 pub mod launcher;
 pub mod machine;
 pub(crate) mod population;
 pub(crate) mod probe;
+pub mod process;
 pub mod ready;
 pub mod told;
 pub mod workspace;

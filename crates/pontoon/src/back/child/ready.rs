@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use pontoon_supervise::{Child, Exit, Ladder};
+use pontoon_supervise::{Exit, Ladder};
 
 use super::ending::{Remains, stop};
 use super::last_words::ChildWords;
 use super::population::{Leaving, Living};
+use super::process::Process;
 use super::workspace::{Temporary, Workspace};
 use crate::back::conversation::Conversation;
 use crate::jobs::{Held, Snapshot};
@@ -21,7 +22,7 @@ pub struct ReadyChild {
     /// The conversation with it.
     pub conversation: Conversation,
     /// Taken when the child is stopped.
-    pub(crate) process: Option<Child>,
+    pub(crate) process: Option<Process>,
     pub(crate) pid: u32,
     /// What it complains of.
     pub(crate) words: ChildWords,
@@ -85,7 +86,7 @@ impl ReadyChild {
 
     /// How it ended, if it has.
     pub(crate) fn exit(&self) -> Option<Exit> {
-        self.process.as_ref().and_then(Child::try_exit)
+        self.process.as_ref().and_then(Process::try_exit)
     }
 
     /// How the child ended and what it last complained of, waiting a moment for its exit.
@@ -107,7 +108,7 @@ impl ReadyChild {
 
     /// Kills the child and all it started, now.
     pub fn kill(&self) {
-        self.process.iter().for_each(Child::kill);
+        self.process.iter().for_each(Process::kill);
     }
 
     /// Asks it to end because it answers nothing any more, or what it was started for is not wanted any more, and
@@ -141,5 +142,43 @@ impl ReadyChild {
     /// What lies in its job now.
     pub(crate) async fn scan(&self) -> Option<Snapshot> {
         self.workspace.as_ref()?.scan().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pontoon_wire::heal::Heal;
+    use pontoon_wire::{Revision, method};
+
+    use crate::back::child::in_memory::{InMemoryServers, ServerEnd};
+    use crate::back::pair::{Pair, client, naming, result, serve_legacy};
+
+    /// Makes a call on such a server, and gives whether its end needed more than the end of its input.
+    async fn check(servers: InMemoryServers, is_healed: bool) {
+        let pair = Pair::new(servers, |_| {});
+        let ada = client(Revision::V2025_11_25, "ada", "{}");
+        let answer = pair.call_tool(&ada, "x").await;
+        assert!(answer.contains("result"), "{answer}");
+        pair.until_ended().await;
+        let healed = pair.back.heals.counts().iter().any(|(heal, _)| *heal == Heal::H27);
+        assert_eq!(healed, is_healed);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_ends_with_its_input_needs_no_more() {
+        check(naming(), false).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_ignores_the_end_of_its_input_is_killed_and_that_is_noted() {
+        let deaf = InMemoryServers::new(|end: ServerEnd| async move {
+            let answer = |message: &pontoon_wire::Message, id: &str| {
+                let is_call = message.method() == method::CALL_TOOL;
+                is_call.then(|| result(id, "{}")).into_iter().collect()
+            };
+            serve_legacy(end, answer).await;
+            std::future::pending::<()>().await;
+        });
+        check(deaf, true).await;
     }
 }

@@ -227,3 +227,61 @@ pub(crate) async fn blocking<T: Send + 'static>(
         Err(JobError::Io { what: "do anything", source: std::io::Error::other(panic) })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::jobs::StoreOptions;
+
+    #[tokio::test]
+    async fn a_job_goes_with_its_child_unless_a_call_is_recorded_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = StoreOptions {
+            expiry: Duration::from_secs(60),
+            store_payloads: true,
+            min_free_bytes: 0,
+            other_users: false,
+        };
+        let (store, endings) = (Store::open(folder.path(), options).unwrap(), TaskTracker::new());
+        let unused = OwnJob::make(&store, &endings).await.unwrap();
+        let recorded = OwnJob::make(&store, &endings).await.unwrap();
+        recorded.keep();
+        let kept = Arc::clone(&recorded.job);
+        let temporary = Temporary::make(&store, &endings).await.unwrap();
+        let paths = [
+            unused.job.files().to_owned(),
+            temporary.directory().to_owned(),
+            recorded.job.files().to_owned(),
+        ];
+        assert!(paths.iter().all(|path| path.is_dir()));
+        drop((unused, temporary, recorded));
+        endings.close();
+        endings.wait().await;
+        assert_eq!(paths.map(|path| path.is_dir()), [false, false, true]);
+        drop(kept);
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_was_made_anew_is_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = StoreOptions {
+            expiry: Duration::from_secs(60),
+            store_payloads: true,
+            min_free_bytes: 0,
+            other_users: false,
+        };
+        let store = Store::open(folder.path(), options).unwrap();
+        let space = store.session_space("demo", "ada").unwrap();
+        let workspace = Workspace::Session(space);
+        let before = workspace.directory_id().await;
+        assert!(before.is_some());
+        assert_eq!(workspace.directory_id().await, before);
+        let path = workspace.directory().to_owned();
+        std::fs::rename(&path, path.with_file_name("moved")).unwrap();
+        assert_eq!(workspace.directory_id().await, None);
+        std::fs::create_dir(&path).unwrap();
+        assert_ne!(workspace.directory_id().await, before);
+    }
+}

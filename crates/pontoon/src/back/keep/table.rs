@@ -311,3 +311,54 @@ impl Slot {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use pontoon_wire::Revision;
+
+    use crate::back::pair::{Pair, STATEFUL, client, naming};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_conversation_keeps_its_child_until_it_was_idle_for_too_long() {
+        let pair = Pair::new(naming(), |server| server.mode = STATEFUL);
+        let ada = client(Revision::V2025_11_25, "ada", "{}");
+        for _ in 0..3 {
+            assert!(pair.call_tool(&ada, "x").await.contains("x by 1"));
+            tokio::time::advance(Duration::from_secs(1700)).await;
+            pair.back.stop_idle();
+        }
+        tokio::time::advance(Duration::from_secs(101)).await;
+        pair.back.stop_idle();
+        assert!(pair.back.kept_children().is_empty());
+        assert!(pair.call_tool(&ada, "x").await.contains("x by 2"), "it was let go, not lost");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_with_too_many_conversations_loses_the_one_left_alone_longest() {
+        let pair = Pair::new(naming(), |server| server.mode = STATEFUL);
+        for number in 1..=5 {
+            let chat = client(Revision::V2025_11_25, &format!("chat {number}"), "{}");
+            assert!(pair.call_tool(&chat, "x").await.contains(&format!("x by {number}")));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(pair.back.kept_children().len(), 4, "per_client");
+        let second = client(Revision::V2025_11_25, "chat 2", "{}");
+        assert!(pair.call_tool(&second, "x").await.contains("x by 2"));
+        let first = client(Revision::V2025_11_25, "chat 1", "{}");
+        assert!(pair.call_tool(&first, "x").await.contains("x by 6"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn servers_share_the_places_and_one_ends_only_its_own_children() {
+        let one = Pair::new(naming(), |server| server.mode = STATEFUL);
+        let other = one.another(|server| server.mode = STATEFUL);
+        let ada = client(Revision::V2025_11_25, "ada", "{}");
+        one.call_tool(&ada, "x").await;
+        other.call_tool(&ada, "x").await;
+        assert_eq!(one.around.keep.table.used().0, 2);
+        other.back.drain();
+        assert_eq!((one.back.kept_children().len(), other.back.kept_children().len()), (1, 0));
+    }
+}
