@@ -22,6 +22,10 @@ bench:
     cargo bench -p pontoon --bench calls
     cargo bench -p pontoon-host --bench bridge
 
+# Pontoon beside other bridges; the first time it builds and installs them.
+bench-peers:
+    ./scripts/bench-peers.sh
+
 # The demo server on this terminal.
 demo:
     cargo run --quiet -- demo

@@ -12,7 +12,8 @@
 set -euo pipefail
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-installs=$repository/tests/interop/installs
+# scripts/bench-peers.sh has a directory of its own.
+installs=${PONTOON_INSTALLS:-$repository/tests/interop/installs}
 cache=${PONTOON_TEST_CACHE:-$HOME/.cache/pontoon-test}
 python=${PYTHON:-python3.11}
 

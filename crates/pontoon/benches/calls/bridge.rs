@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::client::Http;
+use crate::client::{Http, HttpCaller};
 use crate::process::{self, Running};
+use crate::server::Server;
 
 /// The name of the only server.
 const SERVER: &str = "bench";
@@ -25,35 +26,38 @@ pub(crate) struct Bridge {
 }
 
 impl Bridge {
-    /// Starts `pontoon` with a server that runs `program` with `args`, and waits until it is known.
-    pub(crate) fn start(pontoon: &Path, mode: &str, program: &Path, args: &[&str]) -> Self {
-        // All clients come from one address, which may have 32 conversations unless it is told.
-        let server = match mode {
-            "stateful" => json!({
-                "command": program, "args": args, "mode": mode, "max_processes_per_client": 64,
-            }),
-            _ => json!({ "command": program, "args": args, "mode": mode }),
-        };
-        let bridge = Self::serve(pontoon, &server);
+    /// Starts the build `pontoon` in front of `server`, and waits until that is known.
+    pub(crate) fn start(pontoon: &Path, mode: &str, server: &Server) -> Self {
+        let mut entry = json!({ "command": server.program, "args": server.args, "mode": mode });
+        if mode == "stateful" {
+            // All clients come from one address, which may have 32 conversations unless this is said.
+            entry["max_processes_per_client"] = 64.into();
+        }
+        let bridge = Self::serve(pontoon, &entry);
         bridge.wait_for_no_child();
         bridge
     }
 
-    /// The same with a process for each request, and so many of them ready.
-    pub(crate) fn warm(pontoon: &Path, spares: usize, program: &Path, args: &[&str]) -> Self {
-        let server = json!({ "command": program, "args": args, "warm": spares });
-        let bridge = Self::serve(pontoon, &server);
+    /// The same with a process for each request, and this many of them ready.
+    pub(crate) fn warm(pontoon: &Path, spares: usize, server: &Server) -> Self {
+        let entry = json!({ "command": server.program, "args": server.args, "warm": spares });
+        let bridge = Self::serve(pontoon, &entry);
         bridge.wait_for_spares(spares);
         bridge
     }
 
-    /// Waits until so many processes are ready.
+    /// A client with a session, that makes this call.
+    pub(crate) fn client(&self, call: &str) -> HttpCaller {
+        HttpCaller::new(Http::open(self.address, &self.path()), &self.path(), call)
+    }
+
+    /// Waits until this many processes are ready.
     pub(crate) fn wait_for_spares(&self, spares: usize) {
         self.wait_for("its spares", |health| health["spares"] == spares);
     }
 
     fn serve(pontoon: &Path, server: &Value) -> Self {
-        let directory = TempDir::with_prefix("pontoon-bench-").expect("a directory");
+        let directory = process::directory();
         let config = directory.path().join("mcp-servers.json");
         let text = json!({ "mcpServers": { SERVER: server } }).to_string();
         std::fs::write(&config, text).expect("a file in our own directory");

@@ -3,19 +3,19 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{ChildStdin, ChildStdout, Command};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::bridge::Bridge;
 use crate::process::Running;
 
-/// The revision that everybody speaks here.
-const REVISION: &str = "2025-11-25";
+/// The revisions that clients speak here.
+const LEGACY: &str = "2025-11-25";
+const MODERN: &str = "2026-07-28";
 
 /// An `initialize` request.
 pub(crate) fn initialize() -> String {
     format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{{\"protocolVersion\":\
-         \"{REVISION}\",\"capabilities\":{{}},\"clientInfo\":{{\"name\":\"bench\",\"version\":\"1\"}}}}}}"
+         \"{LEGACY}\",\"capabilities\":{{}},\"clientInfo\":{{\"name\":\"bench\",\"version\":\"1\"}}}}}}"
     )
 }
 
@@ -26,6 +26,17 @@ pub(crate) fn tool_call(tool: &str, arguments: &str) -> String {
     format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tools/call\",\"params\":{{\"name\":\"{tool}\",\
          \"arguments\":{arguments}}}}}"
+    )
+}
+
+/// The same call by a client of the modern era, which says with each request who it is.
+fn modern_tool_call(tool: &str, arguments: &str) -> String {
+    format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tools/call\",\"params\":{{\"_meta\":{{\
+         \"io.modelcontextprotocol/protocolVersion\":\"{MODERN}\",\
+         \"io.modelcontextprotocol/clientInfo\":{{\"name\":\"bench\",\"version\":\"1\"}},\
+         \"io.modelcontextprotocol/clientCapabilities\":{{}}}},\
+         \"name\":\"{tool}\",\"arguments\":{arguments}}}}}"
     )
 }
 
@@ -43,48 +54,52 @@ pub(crate) struct Http {
     buffer: Vec<u8>,
     /// The id the bridge gave, once a session is open.
     session: Option<String>,
+    used: Instant,
 }
+
+/// How long a connection may be left alone before another takes its place: some servers close theirs
+/// after five seconds.
+const LEFT_ALONE: Duration = Duration::from_secs(2);
 
 impl Http {
     /// Connects.
     pub(crate) fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("somebody listens");
+        let stream = TcpStream::connect(address).expect("the other side listens");
         stream.set_nodelay(true).expect("a TCP socket");
         stream.set_read_timeout(Some(Duration::from_secs(30))).expect("not zero");
-        Self { address, stream, buffer: vec![0; 64 * 1024], session: None }
+        let (buffer, used) = (vec![0; 64 * 1024], Instant::now());
+        Self { address, stream, buffer, session: None, used }
     }
 
-    /// Connects to a bridge and opens a session there.
-    pub(crate) fn open(bridge: &Bridge) -> Self {
-        let mut http = Self::connect(bridge.address());
-        http.open_session(bridge);
+    /// Connects and opens a session at `path`.
+    pub(crate) fn open(address: SocketAddr, path: &str) -> Self {
+        let mut http = Self::connect(address);
+        http.open_session(path);
         http
     }
 
-    /// Opens a session, also a second one on the same connection.
-    pub(crate) fn open_session(&mut self, bridge: &Bridge) {
+    /// Opens a session, also a second one on the same connection. A bridge may go without.
+    pub(crate) fn open_session(&mut self, path: &str) {
         self.session = None;
-        let request = self.post(&bridge.path(), &initialize());
+        let request = self.post(path, &initialize());
         let (head, _) = self.exchange(&request);
-        let head = String::from_utf8_lossy(&self.buffer[..head]);
-        let id = head.lines().find_map(|line| {
-            let (name, value) = line.split_once(": ")?;
-            name.eq_ignore_ascii_case("mcp-session-id").then_some(value)
-        });
-        self.session = Some(id.expect("the bridge opens a session").to_owned());
-        let request = self.post(&bridge.path(), INITIALIZED);
+        self.session = self.header(head, "mcp-session-id");
+        let request = self.post(path, INITIALIZED);
         self.exchange(&request);
     }
 
-    /// The bytes of a POST.
+    /// The bytes of a POST of the legacy era.
     pub(crate) fn post(&self, path: &str, body: &str) -> Vec<u8> {
         let session = self.session.as_ref().map(|id| format!("Mcp-Session-Id: {id}\r\n"));
+        let headers = format!("Mcp-Protocol-Version: {LEGACY}\r\n{}", session.unwrap_or_default());
+        self.post_with(path, &headers, body)
+    }
+
+    fn post_with(&self, path: &str, headers: &str, body: &str) -> Vec<u8> {
         format!(
             "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nAccept: \
-             application/json, text/event-stream\r\nMcp-Protocol-Version: {REVISION}\r\n{}\
-             Content-Length: {}\r\n\r\n{body}",
+             application/json, text/event-stream\r\n{headers}Content-Length: {}\r\n\r\n{body}",
             self.address,
-            session.unwrap_or_default(),
             body.len(),
         )
         .into_bytes()
@@ -98,11 +113,10 @@ impl Http {
     }
 
     /// Opens the session's own stream, and leaves it open.
-    pub(crate) fn listen(&mut self, bridge: &Bridge) {
+    pub(crate) fn listen(&mut self, path: &str) {
         let id = self.session.as_deref().expect("a session is open");
         let request = format!(
-            "GET {} HTTP/1.1\r\nHost: {}\r\nAccept: text/event-stream\r\nMcp-Session-Id: {id}\r\n\r\n",
-            bridge.path(),
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nAccept: text/event-stream\r\nMcp-Session-Id: {id}\r\n\r\n",
             self.address
         );
         self.stream.write_all(request.as_bytes()).expect("a connection");
@@ -112,32 +126,78 @@ impl Http {
 
     /// Sends a request and reads its response into the buffer: where the body begins, and its length.
     fn exchange(&mut self, request: &[u8]) -> (usize, usize) {
+        if self.used.elapsed() > LEFT_ALONE {
+            self.stream = Self::connect(self.address).stream;
+        }
         self.stream.write_all(request).expect("a connection");
         let mut filled = 0;
         let head = loop {
-            let read = self.stream.read(&mut self.buffer[filled..]).expect("a response in time");
-            assert!(read > 0, "the connection was closed");
-            filled += read;
+            filled = self.read_to(filled, filled + 1);
             if let Some(end) = find(&self.buffer[..filled], b"\r\n\r\n") {
                 break end + 4;
             }
         };
-        let length = self.content_length(head);
-        if self.buffer.len() < head + length {
-            self.buffer.resize(head + length, 0);
-        }
-        self.stream.read_exact(&mut self.buffer[filled..head + length]).expect("a whole body");
+        let is_good = self.buffer.starts_with(b"HTTP/1.1 20");
+        assert!(is_good, "{}", String::from_utf8_lossy(&self.buffer[..filled]));
+        let length = match self.content_length(head) {
+            Some(length) => {
+                self.read_to(filled, head + length);
+                length
+            }
+            None if self.header(head, "transfer-encoding").is_some() => {
+                self.read_chunks(head, filled) - head
+            }
+            None => 0,
+        };
+        self.used = Instant::now();
         (head, length)
     }
 
-    fn content_length(&self, head: usize) -> usize {
+    /// Reads until the buffer is filled at least to `wanted`, and gives where it is filled to.
+    fn read_to(&mut self, mut filled: usize, wanted: usize) -> usize {
+        if self.buffer.len() < wanted {
+            self.buffer.resize(wanted.next_power_of_two(), 0);
+        }
+        while filled < wanted {
+            let read = self.stream.read(&mut self.buffer[filled..]).expect("a response in time");
+            assert!(read > 0, "the connection was closed");
+            filled += read;
+        }
+        filled
+    }
+
+    /// Reads a body in chunks that begins at `at`, and gives where it ends. The sizes stay in between.
+    fn read_chunks(&mut self, mut at: usize, mut filled: usize) -> usize {
+        loop {
+            let Some(line) = find(&self.buffer[at..filled], b"\r\n") else {
+                filled = self.read_to(filled, filled + 1);
+                continue;
+            };
+            let size = String::from_utf8_lossy(&self.buffer[at..at + line]);
+            let size = usize::from_str_radix(size.trim(), 16).expect("the size of a chunk");
+            at += line + 2 + size + 2;
+            filled = self.read_to(filled, at);
+            if size == 0 {
+                return at;
+            }
+        }
+    }
+
+    /// Without making a text of it: every answer is looked at.
+    fn content_length(&self, head: usize) -> Option<usize> {
         let head = &self.buffer[..head];
-        let is_good = head.starts_with(b"HTTP/1.1 20");
-        assert!(is_good, "{}", String::from_utf8_lossy(head));
-        let at = find(head, b"content-length: ");
-        let digits = at.map_or(&[][..], |at| &head[at + b"content-length: ".len()..]);
-        let digits = digits.iter().take_while(|byte| byte.is_ascii_digit());
-        digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0'))
+        let name = [&b"content-length: "[..], b"Content-Length: "];
+        let at = name.iter().find_map(|name| Some(find(head, name)? + name.len()))?;
+        let digits = head[at..].iter().take_while(|byte| byte.is_ascii_digit());
+        Some(digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0')))
+    }
+
+    fn header(&self, head: usize, wanted: &str) -> Option<String> {
+        let head = String::from_utf8_lossy(&self.buffer[..head]);
+        head.lines().find_map(|line| {
+            let (name, value) = line.split_once(": ")?;
+            name.eq_ignore_ascii_case(wanted).then(|| value.to_owned())
+        })
     }
 }
 
@@ -156,6 +216,16 @@ impl HttpCaller {
     /// Posts `body` to `path` with each call.
     pub(crate) fn new(http: Http, path: &str, body: &str) -> Self {
         Self { request: http.post(path, body), http }
+    }
+
+    /// Calls a tool as a client of the modern era.
+    pub(crate) fn modern(address: SocketAddr, path: &str, tool: &str, arguments: &str) -> Self {
+        let http = Http::connect(address);
+        let headers = format!(
+            "Mcp-Protocol-Version: {MODERN}\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n"
+        );
+        let request = http.post_with(path, &headers, &modern_tool_call(tool, arguments));
+        Self { http, request }
     }
 
     /// Calls once, and gives the answer.

@@ -5,11 +5,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::client::Caller;
+use crate::process::processor_time;
 
 /// What one side did, over all its turns.
 #[derive(Debug, Default)]
 pub(crate) struct Side {
     turns: Vec<Turn>,
+    /// The processor time of each group of its processes when each turn began, and after the last.
+    readings: Vec<Vec<Duration>>,
 }
 
 /// What one side did in one turn.
@@ -61,6 +64,31 @@ impl Side {
         self.turns.push(Turn { times, elapsed });
     }
 
+    /// A turn of which the time on a processor is counted, apart for each group of processes. What they do
+    /// after it, until their next turn, belongs to it.
+    pub(crate) fn counted_turn<C: Caller>(
+        &mut self,
+        callers: &mut [C],
+        length: Duration,
+        groups: &[Vec<u32>],
+    ) {
+        self.read(groups);
+        self.turn(callers, length);
+    }
+
+    /// Reads the time on a processor, once more after the last turn.
+    pub(crate) fn read(&mut self, groups: &[Vec<u32>]) {
+        self.readings.push(groups.iter().map(|pids| processor_time(pids)).collect());
+    }
+
+    /// In each turn, the seconds on a processor that a call took of these groups.
+    pub(crate) fn used(&self, groups: &[usize]) -> Vec<f64> {
+        let sum = |reading: &[Duration]| groups.iter().map(|at| reading[*at]).sum::<Duration>();
+        let spans = self.readings.windows(2).map(|pair| sum(&pair[1]) - sum(&pair[0]));
+        let used = |(span, turn): (Duration, &Turn)| span.as_secs_f64() / turn.times.len() as f64;
+        spans.zip(&self.turns).map(used).collect()
+    }
+
     /// How many calls there were.
     pub(crate) fn calls(&self) -> usize {
         self.turns.iter().map(|turn| turn.times.len()).sum()
@@ -77,14 +105,16 @@ impl Side {
         let rate = |turn: &Turn| turn.times.len() as f64 / turn.elapsed.as_secs_f64();
         self.turns.iter().map(rate).collect()
     }
+
+    /// What a call took of this time on a processor, in seconds.
+    pub(crate) fn per_call(&self, used: Duration) -> f64 {
+        used.as_secs_f64() / self.calls() as f64
+    }
 }
 
-/// How a load is called in the table.
-pub(crate) fn name(what: &str, clients: usize) -> String {
-    match clients {
-        1 => format!("{what}, 1 client"),
-        _ => format!("{what}, {clients} clients"),
-    }
+/// The order of `count` sides in a round: each begins as often as the others.
+pub(crate) fn order(count: usize, round: usize) -> impl Iterator<Item = usize> {
+    (0..count).map(move |at| (at + round) % count)
 }
 
 /// The middle one.

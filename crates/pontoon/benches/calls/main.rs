@@ -1,7 +1,7 @@
 //! What the bridge costs: each number beside a floor, measured in turns in the same run.
 //!
-//! `cargo bench -p pontoon --bench calls [-- --quick] [--only pooled] [--pontoon FILE]`. Everything
-//! runs on loopback, is started here and is stopped here. What the rows mean is told in
+//! `cargo bench -p pontoon --bench calls [-- --quick] [--only pooled] [--pontoon FILE]...`. Everything
+//! runs on loopback, is started here and is stopped here, also by Ctrl-C. What the rows mean is told in
 //! `docs/benchmarks.md`. This file reads the command line; each section has a file of its own.
 
 #![forbid(unsafe_code)]
@@ -12,8 +12,11 @@ mod client;
 mod load;
 mod memory;
 mod native;
+mod peer;
+mod peers;
 mod pooled;
 mod process;
+mod server;
 mod spares;
 mod stateless;
 mod table;
@@ -24,38 +27,47 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 
+use crate::server::Server;
 use crate::table::Table;
 
 /// Measures the bridge against its floors.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Shorter: about 20 seconds, with more noise.
+    /// Shorter: about a minute, with more noise.
     #[arg(long)]
     quick: bool,
-    /// Only this: pooled or pooled-1, -16, -64, stateless or stateless-1, -8, spares, memory, big.
+    /// Only this: pooled or pooled-1, -16, -64, stateless or stateless-1, -8, spares, memory, big, peers.
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
-    /// The bridge to measure, in place of the one that was just built.
+    /// Only in front of this server: cheap or demo.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    server: String,
+    /// The bridge to measure, in place of the one that was just built. Several are compared in turns,
+    /// each with the first.
     #[arg(long, value_name = "FILE")]
-    pontoon: Option<PathBuf>,
+    pontoon: Vec<PathBuf>,
+    /// Where `scripts/bench-peers.sh` has installed other bridges; without it there is no section `peers`.
+    #[arg(long, value_name = "DIRECTORY")]
+    peers: Option<PathBuf>,
     /// Cargo says this when it measures; without it, it only tests that this can be built.
     #[arg(long, hide = true)]
     bench: bool,
     /// Be the HTTP server of the floor.
     #[arg(long, hide = true)]
     be_http_server: bool,
-    /// Be a stdio server with long answers.
-    #[arg(long, hide = true)]
-    be_stdio_server: bool,
-    /// How long the stdio server takes to start.
-    #[arg(long, hide = true, default_value_t = 0)]
-    start_ms: u64,
 }
 
 /// What every section needs to know.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) pontoon: PathBuf,
+    /// The builds of the bridge, of which the first is the one that the others are compared with.
+    pub(crate) builds: Vec<PathBuf>,
+    /// The program of the server that costs nothing.
+    pub(crate) cheap: PathBuf,
+    /// The servers that calls are measured with.
+    pub(crate) servers: Vec<Server>,
+    /// Where other bridges are installed.
+    pub(crate) peers: Option<PathBuf>,
     pub(crate) is_quick: bool,
 }
 
@@ -72,15 +84,17 @@ impl Plan {
 
 type Section = (&'static str, fn(&Plan, &mut Table));
 
-const SECTIONS: [Section; 8] = [
-    ("pooled-1", |plan, table| pooled::measure(plan, 1, table)),
-    ("pooled-16", |plan, table| pooled::measure(plan, 16, table)),
-    ("pooled-64", |plan, table| pooled::measure(plan, 64, table)),
+// A mode of the bridge that keeps children in another way is a row of `pooled::KEPT` and its sections here.
+const SECTIONS: [Section; 9] = [
+    ("pooled-1", |plan, table| pooled::measure(plan, &pooled::KEPT, 1, table)),
+    ("pooled-16", |plan, table| pooled::measure(plan, &pooled::KEPT, 16, table)),
+    ("pooled-64", |plan, table| pooled::measure(plan, &pooled::KEPT, 64, table)),
     ("stateless-1", |plan, table| stateless::measure(plan, 1, table)),
     ("stateless-8", |plan, table| stateless::measure(plan, 8, table)),
     ("spares", spares::measure),
     ("memory", memory::measure),
     ("big", big::measure),
+    ("peers", peers::measure),
 ];
 
 fn main() -> ExitCode {
@@ -88,16 +102,13 @@ fn main() -> ExitCode {
     if options.be_http_server {
         return native::serve_http();
     }
-    if options.be_stdio_server {
-        return native::serve_stdio(Duration::from_millis(options.start_ms));
-    }
     if !options.bench {
         return ExitCode::SUCCESS;
     }
-    let built = PathBuf::from(env!("CARGO_BIN_EXE_pontoon"));
-    let plan = Plan { pontoon: options.pontoon.unwrap_or(built), is_quick: options.quick };
+    let directory = process::end_all_on_a_signal();
+    let plan = plan(&options, server::build_cheap(directory.path()));
     let began = Instant::now();
-    let mut table = Table::default();
+    let mut table = Table::new(&plan.builds);
     for (name, measure) in SECTIONS {
         let group = name.split_once('-').map_or(name, |(group, _)| group);
         if ["", name, group].contains(&options.only.as_str()) {
@@ -108,4 +119,14 @@ fn main() -> ExitCode {
     let left = process::left();
     assert!(left.is_empty(), "processes are left: {left:?}");
     ExitCode::SUCCESS
+}
+
+fn plan(options: &Options, cheap: PathBuf) -> Plan {
+    let mut builds = options.pontoon.clone();
+    if builds.is_empty() {
+        builds.push(PathBuf::from(env!("CARGO_BIN_EXE_pontoon")));
+    }
+    let mut servers = vec![Server::cheap(&cheap, &[]), Server::demo(&builds[0])];
+    servers.retain(|server| ["", server.name].contains(&options.server.as_str()));
+    Plan { builds, cheap, servers, peers: options.peers.clone(), is_quick: options.quick }
 }

@@ -1,11 +1,9 @@
-//! The floors as processes of their own: a plain HTTP server, and a stdio server with long answers.
+//! The floor as a process of its own: an HTTP server, plain and with MCP.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -14,22 +12,15 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::process::{self, Running};
 
-/// This program.
-pub(crate) fn program() -> PathBuf {
-    std::env::current_exe().expect("this program has a file")
-}
-
-/// The argument that makes this program a stdio server with long answers.
-pub(crate) const STDIO: &str = "--be-stdio-server";
-
 /// Starts the HTTP server of the floor, and gives its address.
 pub(crate) fn start_http() -> (Running, SocketAddr) {
-    let mut running = Running::start(&mut process::command(&program(), &["--be-http-server"]));
+    let program = std::env::current_exe().expect("this program has a file");
+    let mut running = Running::start(&mut process::command(&program, &["--be-http-server"]));
     let mut line = String::new();
     let stdout = running.0.stdout.as_mut().expect("piped");
     BufReader::new(stdout).read_line(&mut line).expect("an address");
@@ -41,13 +32,13 @@ static WHOLE: LazyLock<Bytes> = LazyLock::new(|| WRITTEN.clone().into());
 static WRITTEN: LazyLock<String> = LazyLock::new(|| text(16 * 1024 * 1024));
 
 /// A plain HTTP server: reads each body and answers with as many bytes as its path `/N` says. At
-/// `/mcp` it is a native server of MCP: tools that greet and tell much, and no bridge.
+/// `/mcp` it is a native server of MCP: the tools of the servers behind the bridge, and no bridge.
 pub(crate) fn serve_http() -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let serving = async {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound just above");
-        writeln!(io::stdout(), "{address}").expect("somebody reads");
+        writeln!(io::stdout(), "{address}").expect("the bench reads it");
         loop {
             let (stream, _) = listener.accept().await.expect("a connection");
             tokio::spawn(serve_connection(stream));
@@ -75,7 +66,7 @@ async fn serve_connection(stream: TcpStream) {
 /// What the native server tells at length: the same text before JSON escapes it.
 static LONG: LazyLock<String> = LazyLock::new(|| WRITTEN.replace("\\n", "\n"));
 
-/// Answers a call of `greet` like the demo server does, and a call of `big` like [`serve_stdio`].
+/// Answers a call of `greet` like the demo server does, and of `echo` and `big` like the cheap one.
 fn answer_natively(body: &[u8]) -> Bytes {
     #[derive(serde::Serialize)]
     struct Content<'t> {
@@ -98,7 +89,7 @@ fn answer_natively(body: &[u8]) -> Bytes {
     let text = match arguments["bytes"].as_u64() {
         // Written as JSON it is longer: each line has an escape of two bytes for one.
         Some(bytes) => &LONG[..usize::try_from(bytes).unwrap_or(0) / LINE * (LINE - 1)],
-        None => &hello,
+        None => arguments["text"].as_str().unwrap_or(&hello),
     };
     let result = ToolResult { content: [Content { r#type: "text", text }] };
     let response = Response { jsonrpc: "2.0", id: &message["id"], result };
@@ -114,55 +105,3 @@ fn text(length: usize) -> String {
 
 /// How long a line of [`text`] is.
 const LINE: usize = 64;
-
-/// A stdio server of the legacy era with a tool whose answer is as long as is asked, and one that
-/// tells its process. A long answer is made once, so that giving it costs little more than writing it.
-/// Before it reads anything it takes as long as `start`, as servers do that load much.
-pub(crate) fn serve_stdio(start: Duration) -> ExitCode {
-    std::thread::sleep(start);
-    let mut output = io::stdout().lock();
-    let (mut length, mut whole) = (0, String::new());
-    for line in io::stdin().lock().lines() {
-        let Ok(line) = line else { break };
-        let message: Value = serde_json::from_str(&line).unwrap_or_default();
-        let Some(id) = message.get("id") else { continue };
-        let result = match message["method"].as_str().unwrap_or_default() {
-            "initialize" => json!({
-                "protocolVersion": message["params"]["protocolVersion"],
-                "capabilities": { "tools": {} },
-                "serverInfo": { "name": "bench", "version": "1" },
-            }),
-            "tools/list" => json!({
-                "tools": [
-                    { "name": "big", "inputSchema": { "type": "object" } },
-                    { "name": "pid", "inputSchema": { "type": "object" } },
-                ],
-            }),
-            "tools/call" if message["params"]["name"] == "pid" => json!({
-                "content": [{ "type": "text", "text": std::process::id().to_string() }],
-            }),
-            "tools/call" => {
-                let asked = message["params"]["arguments"]["bytes"].as_u64().unwrap_or(0);
-                if length != asked {
-                    (length, whole) = (asked, text(usize::try_from(asked).unwrap_or(0)));
-                }
-                let head = format!(
-                    "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\""
-                );
-                let parts = [head.as_str(), &whole, "\"}]}}\n"];
-                if parts.iter().try_for_each(|part| output.write_all(part.as_bytes())).is_err() {
-                    break;
-                }
-                continue;
-            }
-            _ => {
-                let error = json!({ "code": -32601, "message": "no such method" });
-                let answer = json!({ "jsonrpc": "2.0", "id": id, "error": error });
-                drop(writeln!(output, "{answer}"));
-                continue;
-            }
-        };
-        drop(writeln!(output, "{}", json!({ "jsonrpc": "2.0", "id": id, "result": result })));
-    }
-    ExitCode::SUCCESS
-}

@@ -1,20 +1,85 @@
 //! Processes: how they are started and stopped here, and what the system tells of them.
+//!
+//! What was started ends with its [`Running`], or all at once with a signal such as that of Ctrl-C.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// The clock ticks of `/proc`, a hundred a second on every Linux there is.
 const TICK: Duration = Duration::from_millis(10);
 
 /// The processes below those that were stopped, with their start times, to look for at the end.
 static SEEN: Mutex<Vec<(u32, u64)>> = Mutex::new(Vec::new());
+
+fn seen() -> MutexGuard<'static, Vec<(u32, u64)>> {
+    SEEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where everything of this run lies.
+static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+
+/// A directory of this run.
+pub(crate) fn directory() -> TempDir {
+    let whole = DIRECTORY.get().expect("made before anything else");
+    TempDir::new_in(whole).expect("a directory")
+}
+
+/// Makes the directory of this run, and sees to it that Ctrl-C and the like leave nothing behind.
+pub(crate) fn end_all_on_a_signal() -> TempDir {
+    let directory = TempDir::with_prefix("pontoon-bench-").expect("a directory");
+    let whole = DIRECTORY.get_or_init(|| directory.path().to_owned());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let enter = runtime.enter();
+    let mut signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
+        .map(|kind| signal(kind).expect("a signal that can be caught"));
+    drop(enter);
+    thread::spawn(move || {
+        let [interrupt, terminate, hangup] = &mut signals;
+        runtime.block_on(async {
+            tokio::select! { _ = interrupt.recv() => {} _ = terminate.recv() => {} _ = hangup.recv() => {} }
+        });
+        IS_ENDING.store(true, Ordering::Relaxed);
+        // Callers whose bridge ends would tell of it.
+        std::panic::set_hook(Box::new(|_| {}));
+        end_all();
+        drop(fs::remove_dir_all(whole));
+        std::process::exit(130);
+    });
+    directory
+}
+
+/// A signal came, and everything is being ended.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Ends everything that runs below this process: what it started itself gets a chance to end in order, once.
+fn end_all() {
+    let all: Vec<_> =
+        below(std::process::id()).into_iter().filter_map(|pid| Some((pid, stat(pid)?))).collect();
+    let send = |pid: u32, signal| {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        // An error means that it has ended already, which is what we want.
+        pid.map(|pid| kill_process(pid, signal).ok());
+    };
+    let own = all.iter().filter(|(_, stat)| stat.parent == std::process::id());
+    own.for_each(|(pid, _)| send(*pid, Signal::TERM));
+    let left = || all.iter().filter(|(pid, stat)| is_left(&(*pid, stat.started)));
+    let began = Instant::now();
+    while left().count() > 0 && began.elapsed() < Duration::from_secs(10) {
+        thread::sleep(Duration::from_millis(20));
+    }
+    left().for_each(|(pid, _)| send(*pid, Signal::KILL));
+}
 
 /// A process that is stopped when this is dropped.
 #[derive(Debug)]
@@ -50,7 +115,12 @@ impl Drop for Running {
         if matches!(self.0.try_wait(), Ok(Some(_))) {
             return;
         }
-        below(self.id()).into_iter().for_each(note);
+        while IS_ENDING.load(Ordering::Relaxed) {
+            // The process ends as soon as all of them have.
+            thread::park();
+        }
+        let below = below(self.id());
+        seen().extend(below.into_iter().filter_map(|pid| Some((pid, stat(pid)?.started))));
         drop(self.0.stdin.take());
         let pid = Pid::from_child(&self.0);
         let began = Instant::now();
@@ -67,24 +137,21 @@ impl Drop for Running {
     }
 }
 
-fn note(pid: u32) {
-    let Some(stat) = stat(pid) else { return };
-    SEEN.lock().unwrap_or_else(PoisonError::into_inner).push((pid, stat.started));
-}
-
 /// The processes that were started here and still run, after a moment to end in.
 pub(crate) fn left() -> Vec<u32> {
-    let seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let seen = seen();
     let began = Instant::now();
     loop {
-        let is_left =
-            |(pid, started): &&(u32, u64)| stat(*pid).is_some_and(|stat| stat.started == *started);
-        let left: Vec<u32> = seen.iter().filter(is_left).map(|(pid, _)| *pid).collect();
+        let left: Vec<u32> = seen.iter().filter(|it| is_left(it)).map(|(pid, _)| *pid).collect();
         if left.is_empty() || began.elapsed() > Duration::from_secs(5) {
             return left;
         }
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+fn is_left((pid, started): &(u32, u64)) -> bool {
+    stat(*pid).is_some_and(|stat| stat.started == *started && !stat.is_zombie)
 }
 
 /// What `/proc/PID/stat` tells: the parent, the time on a processor, the start.
@@ -95,6 +162,8 @@ struct Stat {
     /// Of children that have ended.
     ended: Duration,
     started: u64,
+    /// It has ended, and its parent does not know yet.
+    is_zombie: bool,
 }
 
 fn stat(pid: u32) -> Option<Stat> {
@@ -108,6 +177,7 @@ fn stat(pid: u32) -> Option<Stat> {
         own: ticks(11) + ticks(12),
         ended: ticks(13) + ticks(14),
         started: number(19)?,
+        is_zombie: fields.first() == Some(&"Z"),
     })
 }
 
@@ -124,6 +194,14 @@ pub(crate) fn below(pid: u32) -> Vec<u32> {
         at += 1;
     }
     found.split_off(1)
+}
+
+/// Waits, but not long, until no more than this many processes are below this one.
+pub(crate) fn wait_for_few_below(pid: u32, few: usize) {
+    let began = Instant::now();
+    while below(pid).len() > few && began.elapsed() < Duration::from_secs(2) {
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// User and system time of these processes until now.
