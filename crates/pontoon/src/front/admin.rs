@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::body::ResponseBody;
 use super::http::Site;
-use super::respond::{Answer, empty, json};
+use super::response::{Answer, empty, json};
 use crate::back::live::Live;
 use crate::config::{Mode, note_on_people};
 use crate::observe::health::{self, Sight};

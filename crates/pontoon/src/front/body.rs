@@ -11,8 +11,8 @@ use pontoon_wire::framing::events;
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::file_body::FileBody;
-use super::sse_stream::SseBody;
+use super::files::file_body::FileBody;
+use super::mcp::sse_stream::SseBody;
 use crate::ids::EventIds;
 use crate::session::stream::{Connection, Event};
 

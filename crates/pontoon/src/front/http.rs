@@ -21,18 +21,18 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use super::admin::{self, LastLook};
-use super::again::Again;
-use super::auth::{Area, Auth};
-use super::caller::Caller;
-use super::downloads;
+use super::files::downloads;
 use super::framing::Framed;
-use super::guard::Guard;
-use super::identity::Identities;
 use super::leave;
-use super::origin::Origins;
-use super::respond::{Answer, Why, empty, error, retry_after};
-use super::sse::{self, Streams};
-use super::streamable;
+use super::mcp::sse::{self, Streams};
+use super::mcp::streamable;
+use super::repoll::Again;
+use super::response::{Answer, Why, empty, error, retry_after};
+use super::who::auth::{Area, Auth};
+use super::who::caller::Caller;
+use super::who::guard::Guard;
+use super::who::identity::Identities;
+use super::who::origin::Origins;
 use crate::back::budget::Budget;
 use crate::client::Principal;
 use crate::held_bytes::{Full, HeldBytes, Hold, RETRY_SECONDS};
@@ -289,7 +289,7 @@ async fn elsewhere(
     match segments {
         ["files", ..] => download(site, request).await,
         ["health" | "ready" | "metrics"] if request.method() != Method::GET => {
-            super::respond::not_allowed("only GET is answered here", "GET")
+            super::response::not_allowed("only GET is answered here", "GET")
         }
         ["health"] => match site.auth.check(request.headers(), Area::Health) {
             Ok(None) if site.auth.is_on() => admin::health(site, Sight::Status).await,

@@ -15,7 +15,7 @@ use pontoon_wire::Text;
 use pontoon_wire::framing::events;
 use tokio::time::{Instant, Sleep};
 
-use super::body::{KEEP_ALIVE, OnEnd};
+use super::super::body::{KEEP_ALIVE, OnEnd};
 use crate::call::CallError;
 use crate::client::{Person, Principal};
 use crate::config::ServerName;

@@ -17,11 +17,11 @@ use hyper::{Method, Request};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest, Sha256};
 
-use super::body::ResponseBody;
+use super::super::body::ResponseBody;
+use super::super::response::{Answer, empty, json, not_allowed};
 use super::file_body::FileBody;
 use super::link::Link;
 use super::ranges::{Version, Wanted, http_time, wanted};
-use super::respond::{Answer, empty, json, not_allowed};
 use crate::jobs::Download;
 
 /// The one text for everything that is not there, may not be seen, or was never a file.

@@ -15,15 +15,15 @@ use pontoon_wire::error::code;
 use pontoon_wire::{Era, Kind, Message, Revision, ScanError, Slot, method};
 use tokio_util::sync::CancellationToken;
 
-use super::body::{EventBody, EventOptions, KEEP_ALIVE, OnEnd};
-use super::caller::Caller;
-use super::http::{Site, accepted, read_body};
+use super::super::body::{EventBody, EventOptions, KEEP_ALIVE, OnEnd};
+use super::super::http::{Site, accepted, read_body};
+use super::super::response::{
+    Answer, empty, error, events, failed, json, not_allowed, retry_after, with_receipt,
+};
+use super::super::who::caller::Caller;
 use super::post::{
     self, LAST_EVENT, Refusal, SESSION, VERSION, accepts, check_media, header_list, modern_status,
     only,
-};
-use super::respond::{
-    Answer, empty, error, events, failed, json, not_allowed, retry_after, with_receipt,
 };
 use crate::call::{Call, Outcome, Reply};
 use crate::client::Client;

@@ -6,7 +6,7 @@ use hyper::{Response, StatusCode};
 use pontoon_wire::{ErrorObject, Text};
 
 use super::body::{EventBody, ResponseBody};
-use super::sse_stream::SseBody;
+use super::mcp::sse_stream::SseBody;
 use crate::call::{CallError, Receipt};
 
 /// A response of ours.

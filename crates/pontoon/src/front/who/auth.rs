@@ -15,7 +15,7 @@ use subtle::ConstantTimeEq;
 
 use pontoon_wire::error::{ErrorObject, code};
 
-use super::respond::{Answer, error, json};
+use super::super::response::{Answer, error, json};
 use crate::config::{ApiKey, KeyName};
 
 /// What a request is for.
@@ -252,9 +252,9 @@ fn hash(key: &[u8]) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::body::ResponseBody;
     use super::*;
     use crate::config::Secret;
+    use crate::front::body::ResponseBody;
 
     const LAX: bool = false;
     const STRICT: bool = true;

@@ -13,11 +13,11 @@ use pontoon_wire::{Kind, Message, Slot, method};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::body::OnEnd;
-use super::caller::Caller;
-use super::http::{Site, accepted, read_body};
+use super::super::body::OnEnd;
+use super::super::http::{Site, accepted, read_body};
+use super::super::response::{Answer, error, failed, not_allowed, sse};
+use super::super::who::caller::Caller;
 use super::post::{accepts, check_content};
-use super::respond::{Answer, error, failed, not_allowed, sse};
 use super::sse_stream::{SseBody, SseStream};
 use super::streamable::{legacy_client, unreadable};
 use crate::call::{Call, CallError, Reply};
