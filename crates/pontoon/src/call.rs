@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use pontoon_wire::error::{ErrorObject, code};
-use pontoon_wire::{Message, Rewrite, Slot, Text, method, quoted};
+use pontoon_wire::{Message, Rewrite, Slot, Text, envelope, method, quoted};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -19,7 +19,7 @@ use crate::client::Client;
 use crate::clock::Clock;
 use crate::held_bytes::HeldBytes;
 use crate::observe::metrics::{Ending, Kind, ServerMetrics};
-use crate::observe::refusals::Refusal;
+use crate::observe::refusals::RefusalLine;
 use crate::outbox::{Item, Outbox};
 use crate::permits::{Permit, Permits};
 
@@ -239,10 +239,16 @@ impl Reply {
         &self.id
     }
 
-    /// Counts how the call of this client ends, and how long it took; a refusal is logged.
-    pub fn count(&mut self, metrics: &Arc<ServerMetrics>, kind: Kind, client: &Arc<Client>) {
+    /// Counts how the call of this client ends, and how long it took since it began; a refusal is logged.
+    pub fn count(
+        &mut self,
+        metrics: &Arc<ServerMetrics>,
+        kind: Kind,
+        client: &Arc<Client>,
+        began: Instant,
+    ) {
         let (metrics, client) = (Arc::clone(metrics), Arc::clone(client));
-        self.tally = Some(Tally { metrics, kind, client, began: Instant::now() });
+        self.tally = Some(Tally { metrics, kind, client, began });
     }
 
     /// Counts the answer until the client has taken it.
@@ -327,7 +333,7 @@ impl Reply {
     /// Answers with a result, a JSON text.
     pub fn result(mut self, result: &str) {
         let id = String::from_utf8_lossy(&self.id);
-        let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}");
+        let text = envelope::result_answer(&id, result);
         self.finish(Some(Outcome::Answer(Bytes::from(text).into(), None, None)));
     }
 
@@ -382,7 +388,7 @@ impl Tally {
         let Some(Outcome::Failed(error, _)) = outcome else { return };
         if error.is_refusal() {
             let why = error.to_error();
-            metrics.refusals.tell(&Refusal {
+            metrics.refusals.tell(&RefusalLine {
                 status: error.status(),
                 code: why.code,
                 server: &metrics.name,
@@ -480,7 +486,7 @@ impl fmt::Debug for Questions {
 
 /// A `notifications/...` message without parameters.
 pub fn plain_notification(method: &str) -> Bytes {
-    Bytes::from(format!("{{\"jsonrpc\":\"2.0\",\"method\":{}}}", quoted(method)))
+    Bytes::from(envelope::plain_notification(method))
 }
 
 /// Whether a method is one of the lists, and the member its result carries.

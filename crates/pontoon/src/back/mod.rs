@@ -6,6 +6,7 @@
 
 mod ahead;
 pub mod answer;
+mod aside;
 pub mod budget;
 pub mod children;
 mod command;

@@ -494,7 +494,7 @@ impl Back {
     }
 
     /// The child kept for this client, if it runs.
-    pub fn kept(&self, client: &Client, child_era: Era) -> Option<Arc<Live>> {
+    pub(super) fn kept(&self, client: &Client, child_era: Era) -> Option<Arc<Live>> {
         let slot = self.pool.lock().get(&self.pool_key(client, child_era)).cloned()?;
         let children = slot.children.try_lock().ok()?;
         children.iter().find(|live| live.is_fit()).cloned()
