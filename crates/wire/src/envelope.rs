@@ -19,7 +19,7 @@ mod tests {
 
     /// Compares a text, and what it is as a message.
     #[track_caller]
-    fn check(text: String, kind: Kind, expected: &str) {
+    fn check(text: &str, kind: Kind, expected: &str) {
         assert_eq!(text, expected);
         let message = Message::parse(text.as_bytes()).unwrap();
         assert_eq!(message.check_envelope(), Ok(()));
@@ -29,8 +29,8 @@ mod tests {
     #[test]
     fn envelopes_are_messages_on_one_line() {
         let answer = r#"{"jsonrpc":"2.0","id":"7","result":{"a":1}}"#;
-        check(result_answer("\"7\"", "{\"a\":1}"), Kind::Answer, answer);
+        check(&result_answer("\"7\"", "{\"a\":1}"), Kind::Answer, answer);
         let note = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
-        check(plain_notification("notifications/tools/list_changed"), Kind::Notification, note);
+        check(&plain_notification("notifications/tools/list_changed"), Kind::Notification, note);
     }
 }

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue};
@@ -115,31 +115,17 @@ fn limit_silence(stream: &TcpStream) {
 #[cfg(not(target_os = "linux"))]
 fn limit_silence(_stream: &TcpStream) {}
 
-/// Answers a request inside its trace, and tells the trace.
+/// Answers a request inside its trace, and tells the trace and the log: what for, but neither names of files nor
+/// anything else that people choose.
 async fn traced(
     site: &Arc<HttpSite>,
     request: Request<Incoming>,
     peer: IpAddr,
     is_proxy: bool,
 ) -> HttpResponse {
+    let began = Instant::now();
     let parents = request.headers().get_all(TRACEPARENT).iter().map(HeaderValue::as_bytes);
     let trace = site.traces.of(parents);
-    let mut answer = logged(site, request, peer).instrument(trace.span()).await;
-    if let Ok(value) = HeaderValue::from_str(&trace.header()) {
-        answer.headers_mut().insert(TRACEPARENT, value);
-    }
-    // A stream that a proxy hears may still be open when the bridge leaves, and then its connection must
-    // not be used again: that has to be said now.
-    if site.leaving.is_cancelled() || (is_proxy && answer.body().is_stream()) {
-        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    }
-    answer
-}
-
-/// Answers a request, and logs that it did: what for, but neither names of files nor anything else
-/// that people choose.
-async fn logged(site: &Arc<HttpSite>, request: Request<Incoming>, peer: IpAddr) -> HttpResponse {
-    let began = std::time::Instant::now();
     let area = match request.uri().path().split('/').nth(1) {
         Some("mcp") => "mcp",
         Some("sse") => "sse",
@@ -148,49 +134,49 @@ async fn logged(site: &Arc<HttpSite>, request: Request<Incoming>, peer: IpAddr) 
         _ => "elsewhere",
     };
     let method = request.method().clone();
-    let answer = handle(site, request, peer).await;
-    let status = answer.status().as_u16();
-    let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    tracing::debug!(%method, area, status, took_ms, "request answered");
-    answer
+    let answering = async {
+        let response = handle(site, request, peer).await;
+        let status = response.status().as_u16();
+        let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        tracing::debug!(%method, area, status, took_ms, "request answered");
+        response
+    };
+    let mut response = answering.instrument(trace.span()).await;
+    if let Ok(value) = HeaderValue::from_str(&trace.header()) {
+        response.headers_mut().insert(TRACEPARENT, value);
+    }
+    // A stream that a proxy hears may still be open when the bridge leaves, and then its connection must
+    // not be used again: that has to be said now.
+    if site.leaving.is_cancelled() || (is_proxy && response.body().is_stream()) {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
+/// Answers a request: one to a server here, and where it is refused, that is logged.
 async fn handle(site: &Arc<HttpSite>, request: Request<Incoming>, peer: IpAddr) -> HttpResponse {
     let path = request.uri().path().to_owned();
     let segments: Vec<_> = path.split('/').skip(1).collect();
-    match segments.as_slice() {
-        ["mcp" | "sse", ..] => to_server(site, request, &path, &segments, peer).await,
-        _ => {
-            let answered = Box::pin(elsewhere(site, request, &path, &segments)).await;
-            answered.unwrap_or_else(Refusal::into_response)
-        }
+    if !matches!(segments.as_slice(), ["mcp" | "sse", ..]) {
+        let answered = Box::pin(elsewhere(site, request, &path, &segments)).await;
+        return answered.unwrap_or_else(Refusal::into_response);
     }
-}
-
-/// Answers a request to a server; one that is refused is logged.
-async fn to_server(
-    site: &Arc<HttpSite>,
-    request: Request<Incoming>,
-    path: &str,
-    segments: &[&str],
-    peer: IpAddr,
-) -> HttpResponse {
     let server = segments.get(1).copied().unwrap_or_default();
     let refuse = |refusal: Refusal, from| {
         refusal.log(&site.metrics.refusals, server, from);
         refusal.into_response()
     };
-    let (entry, caller) = match caller(site, request.headers(), path, segments, peer) {
+    let (entry, caller) = match caller(site, request.headers(), &path, &segments, peer) {
         Ok(found) => found,
         Err(refusal) => {
             return refuse(refusal, site.entrance.identities.address(request.headers(), peer));
         }
     };
-    let answered = match segments {
+    let answered = match segments.as_slice() {
         ["mcp", _] => streamable::handle(site, &entry, request, &caller).await,
         ["sse", _] => sse::open(site, &entry, &request, &caller),
         ["sse", _, "messages"] => Box::pin(sse::message(site, &entry, request, &caller)).await,
-        _ => Err(not_there(path)),
+        _ => Err(not_there(&path)),
     };
     answered.unwrap_or_else(|refusal| {
         // These words cost something, and few requests are refused.
@@ -259,4 +245,23 @@ fn unknown_server(site: &HttpSite, name: &str) -> Refusal {
     names.sort_unstable();
     let text = format!("there is no server {name:?}; there are: {}", names.join(", "));
     Refusal::invalid(404, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of the future that answers a request.
+    fn size_of_answer<F>(
+        _: impl Fn(&'static Arc<HttpSite>, Request<Incoming>, IpAddr, bool) -> F,
+    ) -> usize {
+        size_of::<F>()
+    }
+
+    /// It is moved for every request, so rare roads are boxed, and no message lies in it.
+    #[test]
+    fn the_future_of_a_request_is_small() {
+        let size = size_of_answer(traced);
+        assert!(size < 5000, "{size} bytes");
+    }
 }

@@ -82,13 +82,13 @@ pub enum Arrival<'h> {
     /// In the session of a legacy client.
     InSession(Arc<Session>),
     /// By itself, as those of modern clients do, with these headers.
-    Alone(&'h [(&'h str, &'h [u8])]),
+    Alone(Vec<(&'h str, &'h [u8])>),
 }
 
 /// The same, with the call noted as open where it is one of a session.
 enum Arrived<'h> {
     InSession(OpenCall),
-    Alone(&'h [(&'h str, &'h [u8])]),
+    Alone(Vec<(&'h str, &'h [u8])>),
 }
 
 impl Arrived<'_> {

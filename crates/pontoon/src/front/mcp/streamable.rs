@@ -3,6 +3,7 @@
 //! The status and type of a response are decided as late as possible: JSON when the outcome is the
 //! first thing that comes, a stream of events otherwise or after some silence.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
@@ -14,7 +15,7 @@ use hyper::{HeaderMap, Method, Request};
 use pontoon_wire::envelope::result_answer;
 use pontoon_wire::error::code;
 use pontoon_wire::{Era, Kind, Message, Revision, Slot, method};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::super::headers::only_text;
 use super::super::refusal::Refusal;
@@ -65,54 +66,135 @@ async fn post(
     check_media(request.headers())?;
     let (head, body) = request.into_parts();
     let message = read_message(&head.headers, body, site, &caller.person.principal).await?;
-    let id = post::request_id(&message);
-    let answered = take(site, entry, &head.headers, message, caller).await;
-    answered.map_err(|refusal| refusal.with_id(id))
-}
-
-/// Takes a message that was posted.
-async fn take(
-    site: &Arc<HttpSite>,
-    entry: &Arc<Entry>,
-    headers: &HeaderMap,
-    message: Message,
-    caller: &Caller,
-) -> Result<HttpResponse, Refusal> {
-    let version = only_text(headers, VERSION)?;
-    match (post::era(&message, version), message.kind()) {
-        (Era::Modern, Kind::Request) => {
-            let headers = header_list(headers);
-            post::check_modern(&headers, &message)?;
-            let client = caller.modern_client(entry, &message);
-            Ok(modern_request(site, entry, &headers, client, message).await)
-        }
-        (Era::Modern, _) => Ok(accepted()),
-        (Era::Legacy, Kind::Request) if message.method() == method::INITIALIZE => {
-            Box::pin(initialize(site, entry, &message, caller)).await
-        }
-        (Era::Legacy, kind) => {
-            let session = find_session(site, entry, headers, caller)?;
-            let client = caller.legacy_client(entry, &session);
-            if kind == Kind::Request {
-                let prefers_events = post::prefers_events(headers);
-                let answer = legacy_request(site, entry, session, client, message, prefers_events);
-                return Ok(answer.await);
-            }
-            site.sessions.note(entry, &session, &client, &message);
-            Ok(accepted())
+    match take(site, entry, &head.headers, message, caller)? {
+        Taken::Done(response) => Ok(response),
+        Taken::Opening(opening) => opening.await,
+        Taken::Submitted(submitted, stream, asked) => {
+            submitted.await;
+            Ok(outcome(&stream, asked).await)
         }
     }
+}
+
+/// A message that was posted, and what is left to do for its response.
+enum Taken<'a, S> {
+    /// Nothing.
+    Done(HttpResponse),
+    /// A session is being opened. Few requests do that, and it needs much room.
+    Opening(Pin<Box<dyn Future<Output = Result<HttpResponse, Refusal>> + Send + 'a>>),
+    /// Its call is being submitted; the outcome comes on this stream.
+    Submitted(S, Arc<Stream>, Asked),
+}
+
+/// What a request wants of its response.
+enum Asked {
+    /// That of a legacy client, who may go away and come back: its call goes on.
+    Legacy { session: Arc<Session>, prefers_events: bool },
+    /// That of a modern client, who cancels its call by going away.
+    Modern { cancel: DropGuard, is_probe: bool },
+}
+
+/// Takes a message that was posted. This is no `async fn`: the message is not moved into a future.
+fn take<'a>(
+    site: &'a Arc<HttpSite>,
+    entry: &'a Arc<Entry>,
+    headers: &'a HeaderMap,
+    message: Message,
+    caller: &'a Caller,
+) -> Result<Taken<'a, impl Future<Output = ()> + Send + use<'a>>, Refusal> {
+    let id = post::request_id(&message);
+    let with_id = |refusal: Refusal| refusal.with_id(id.clone());
+    let version = only_text(headers, VERSION).map_err(with_id)?;
+    let era = post::era(&message, version);
+    if (era, message.kind()) == (Era::Modern, Kind::Request) {
+        let headers = header_list(headers);
+        post::check_modern(&headers, &message).map_err(with_id)?;
+        let client = caller.modern_client(entry, &message);
+        let is_probe = message.method() == method::DISCOVER;
+        let stream = Stream::new(0, id.unwrap_or_default(), Vec::new());
+        let (call, cancel) = call(entry, message, client, &stream, None);
+        let asked = Asked::Modern { cancel: cancel.drop_guard(), is_probe };
+        let submitted = site.sessions.submit(entry, Arrival::Alone(headers), call);
+        return Ok(Taken::Submitted(submitted, stream, asked));
+    }
+    if era == Era::Modern {
+        return Ok(Taken::Done(accepted()));
+    }
+    if message.kind() == Kind::Request && message.method() == method::INITIALIZE {
+        return Ok(Taken::Opening(Box::pin(initialize(site, entry, message, caller))));
+    }
+    let session = find_session(site, entry, headers, caller).map_err(with_id)?;
+    let client = caller.legacy_client(entry, &session);
+    if message.kind() != Kind::Request {
+        site.sessions.note(entry, &session, &client, &message);
+        return Ok(Taken::Done(accepted()));
+    }
+    session.touch();
+    let prefers_events = post::prefers_events(headers);
+    let stream = session.new_stream(id.unwrap_or_default());
+    let (call, _) = call(entry, message, client, &stream, Some(&session));
+    let submitted = site.sessions.submit(entry, Arrival::InSession(Arc::clone(&session)), call);
+    Ok(Taken::Submitted(submitted, stream, Asked::Legacy { session, prefers_events }))
+}
+
+/// A call whose outcome comes on this stream, and what cancels it.
+fn call(
+    entry: &Entry,
+    request: Message,
+    client: Arc<Client>,
+    stream: &Stream,
+    session: Option<&Session>,
+) -> (Call, CancellationToken) {
+    let questions = session.map(|session| Arc::clone(&session.questions));
+    let reply = Reply::new(stream.request_id.clone(), Arc::clone(&stream.outbox), questions);
+    let (cancel, clock) = (CancellationToken::new(), entry.back.clock(&request));
+    (Call { request, client, cancel: cancel.clone(), clock, reply }, cancel)
+}
+
+/// The response to a request: JSON if its outcome comes first, else the events of its stream.
+async fn outcome(stream: &Arc<Stream>, asked: Asked) -> HttpResponse {
+    let prefers_events = matches!(asked, Asked::Legacy { prefers_events: true, .. });
+    let first = match tokio::time::timeout(KEEP_ALIVE, stream.outbox.next()).await {
+        Ok(Next::End(Some(outcome))) if !prefers_events => {
+            return match asked {
+                Asked::Legacy { .. } => legacy_json(outcome, &stream.request_id),
+                Asked::Modern { cancel, is_probe } => {
+                    cancel.disarm();
+                    modern_json(outcome, &stream.request_id, is_probe)
+                }
+            };
+        }
+        Ok(next) => Some(next),
+        Err(_) => None,
+    };
+    let options = match asked {
+        Asked::Legacy { session, .. } => {
+            session.keep_stream(stream);
+            EventOptions {
+                ids: Some(session.events.clone()),
+                is_primed: session.revision >= Revision::V2025_11_25,
+                cancel: None,
+                on_end: None,
+            }
+        }
+        Asked::Modern { cancel, .. } => {
+            let cancel = Some(cancel.disarm());
+            EventOptions { ids: None, is_primed: false, cancel, on_end: None }
+        }
+    };
+    events(stream, first, options)
 }
 
 async fn initialize(
     site: &Arc<HttpSite>,
     entry: &Arc<Entry>,
-    request: &Message,
+    request: Message,
     caller: &Caller,
 ) -> Result<HttpResponse, Refusal> {
     let key_of = |session: &Arc<str>| caller.key(Some(session), &entry.back.server);
-    let opened = site.sessions.open(entry, request, &caller.person, key_of).await;
-    let (session, result) = opened.map_err(|why| Refusal::of_call(200, &why))?;
+    let opened = site.sessions.open(entry, &request, &caller.person, key_of).await;
+    let refused = |why| Refusal::of_call(200, &why).with_id(post::request_id(&request));
+    let (session, result) = opened.map_err(refused)?;
     let id = String::from_utf8_lossy(request.raw(Slot::Id).unwrap_or_default());
     let mut response = json(200, &Bytes::from(result_answer(&id, &result)).into());
     let value = HeaderValue::from_str(&session.id).expect("a session id is plain ASCII");
@@ -142,69 +224,6 @@ fn find_session(
         NoSession::Unknown => Refusal::new(404, code::UNKNOWN_SESSION, why.to_string()),
         NoSession::Busy(busy) => Refusal::new(503, busy.to_error().code, why.to_string()),
     })
-}
-
-async fn legacy_request(
-    site: &Arc<HttpSite>,
-    entry: &Arc<Entry>,
-    session: Arc<Session>,
-    client: Arc<Client>,
-    request: Message,
-    prefers_events: bool,
-) -> HttpResponse {
-    session.touch();
-    let id = request.copy(Slot::Id).unwrap_or_default();
-    let stream = session.new_stream(id.clone());
-    let reply = Reply::new(id, Arc::clone(&stream.outbox), Some(Arc::clone(&session.questions)));
-    let (cancel, clock) = (CancellationToken::new(), entry.back.clock(&request));
-    let call = Call { request, client, cancel, clock, reply };
-    site.sessions.submit(entry, Arrival::InSession(Arc::clone(&session)), call).await;
-    // A client that goes away now does not cancel: its call goes on, and it may come back.
-    let can_poll = session.revision >= Revision::V2025_11_25;
-    let first = match tokio::time::timeout(KEEP_ALIVE, stream.outbox.next()).await {
-        Ok(Next::End(Some(outcome))) if !prefers_events => {
-            return legacy_json(outcome, &stream.request_id);
-        }
-        Ok(next) => Some(next),
-        Err(_) => None,
-    };
-    session.keep_stream(&stream);
-    let options = EventOptions {
-        ids: Some(session.events.clone()),
-        is_primed: can_poll,
-        cancel: None,
-        on_end: None,
-    };
-    events(&stream, first, options)
-}
-
-async fn modern_request(
-    site: &Arc<HttpSite>,
-    entry: &Arc<Entry>,
-    headers: &[(&str, &[u8])],
-    client: Arc<Client>,
-    request: Message,
-) -> HttpResponse {
-    let id = request.copy(Slot::Id).unwrap_or_default();
-    let is_probe = request.method() == method::DISCOVER;
-    let stream = Stream::new(0, id.clone(), Vec::new());
-    let reply = Reply::new(id, Arc::clone(&stream.outbox), None);
-    let (cancel, clock) = (CancellationToken::new(), entry.back.clock(&request));
-    // A client that goes away cancels.
-    let guard = cancel.clone().drop_guard();
-    let call = Call { client, request, cancel: cancel.clone(), clock, reply };
-    site.sessions.submit(entry, Arrival::Alone(headers), call).await;
-    let first = match tokio::time::timeout(KEEP_ALIVE, stream.outbox.next()).await {
-        Ok(Next::End(Some(outcome))) => {
-            guard.disarm();
-            return modern_json(outcome, &stream.request_id, is_probe);
-        }
-        Ok(next) => Some(next),
-        Err(_) => None,
-    };
-    guard.disarm();
-    let options = EventOptions { ids: None, is_primed: false, cancel: Some(cancel), on_end: None };
-    events(&stream, first, options)
 }
 
 fn get(
