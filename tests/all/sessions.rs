@@ -6,7 +6,7 @@ use pontoon_tests::client::{Exchange, Legacy, Speaker};
 use pontoon_tests::rig::{holds_within, wait_until};
 use serde_json::{Value, json};
 
-use crate::{fixture, rig};
+use crate::{fixture, rig, shell};
 
 fn counting(token: &str, steps: u32, delay_ms: u32) -> Value {
     json!({
@@ -218,6 +218,28 @@ fn a_cancelled_call_gets_no_answer() {
         session.end();
         rig.stop();
     }
+}
+
+/// Of a legacy client at a modern server: its process starts with the subscription, and here never gets ready.
+#[test]
+fn a_subscription_that_waits_for_its_process_can_be_cancelled() {
+    let directory = tempfile::tempdir().unwrap();
+    let flag = directory.path().join("hang");
+    let script = format!("[ -e {} ] && exec sleep 60; exec FIXTURE --era modern", flag.display());
+    let rig = rig([shell(&script, "stateful")]);
+    let mut session = Legacy::open(&rig.endpoint("shell"));
+    rig.wait_for_state("shell", "ready");
+    rig.wait_for_gauge("children", 0);
+    std::fs::write(&flag, "").unwrap();
+    let open = session.send("s", "resources/subscribe", json!({"uri": "test://watched-resource"}));
+    rig.wait_for_gauge("children", 1);
+    let response = session.notify("notifications/cancelled", &json!({"requestId": "s"}));
+    assert_eq!(response.status(), 202);
+    rig.wait_for_gauge("children", 0);
+    let response = open.begin().unwrap().finish().unwrap().0;
+    assert!(response.messages().unwrap().is_empty(), "{}", response.text());
+    session.end();
+    rig.stop();
 }
 
 #[test]

@@ -26,13 +26,10 @@ use crate::back::keep::table::KeptTable;
 use crate::back::{Back, Surroundings};
 use crate::config::isolation::Level;
 use crate::config::{Config, SMALLEST_BUDGET, Server, Source};
-use crate::front::auth::Auth;
-use crate::front::guard::Guard;
-use crate::front::http::{self, Site};
-use crate::front::identity::Identities;
+use crate::front::http;
 use crate::front::leave::LINGER;
-use crate::front::origin::Origins;
-use crate::front::token::Verifier;
+use crate::front::site::HttpSite;
+use crate::front::who::entrance::Entrance;
 use crate::held_bytes::HeldBytes;
 use crate::ids::Ids;
 use crate::jobs::{Links, Store, StoreError, StoreOptions, Writer};
@@ -63,7 +60,7 @@ const HEARTBEAT: Duration = Duration::from_secs(30);
 /// The bridge, listening.
 #[derive(Debug)]
 pub struct App {
-    site: Arc<Site>,
+    site: Arc<HttpSite>,
     around: Surroundings,
     listeners: Vec<TcpListener>,
     state_dir: Option<PathBuf>,
@@ -152,7 +149,7 @@ impl App {
         }
         let admission =
             Admission::new(config.max_concurrent, config.queue_wait, Arc::clone(&metrics));
-        let site = Arc::new(Site {
+        let site = Arc::new(HttpSite {
             sessions: Arc::new(Sessions::new(
                 entries,
                 admission,
@@ -161,22 +158,12 @@ impl App {
                 config.ways_to_say_who(),
             )),
             streams: Default::default(),
-            guard: Guard::new(&config.listen, &config.allowed_hosts, &config.allowed_origins),
+            entrance: Entrance::new(config),
             max_body: config.max_body,
             held: Arc::clone(&around.machine.held),
             started: Instant::now(),
             spawner,
             metrics,
-            auth: Auth::new(&config.api_keys, config.strict_auth),
-            identities: Identities::new(
-                config.trusted_proxies.clone(),
-                config.identity.clone(),
-                config
-                    .owui_jwt_secret
-                    .clone()
-                    .map(|secret| Verifier { secret, max_age: config.owui_jwt_max_age }),
-            ),
-            origins: Origins::new(&config.base_url),
             store: around.machine.store.clone(),
             looking: Arc::default(),
             min_free_disk: config.min_free_disk,
@@ -266,7 +253,7 @@ impl App {
     /// Says that this bridge leaves, and goes on until no proxy has a connection by which it may
     /// still send something.
     async fn leave_proxies(&self) {
-        let Site { leaving, proxied, sessions, streams, .. } = &*self.site;
+        let HttpSite { leaving, proxied, sessions, streams, .. } = &*self.site;
         leaving.cancel();
         // Before a proxy tries another replica: that one waits for us then.
         self.around.machine.store.leave();

@@ -40,6 +40,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod envelope;
 pub mod era;
 pub mod error;
 pub mod framing;

@@ -59,6 +59,11 @@ pub const LIST_ROOTS: &str = "roots/list";
 pub const LOG_LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
+/// The methods by which a legacy client says which resources it wants to hear of.
+pub fn is_subscription(method: &str) -> bool {
+    [SUBSCRIBE, UNSUBSCRIBE].contains(&method)
+}
+
 /// Methods that left the protocol in the modern era.
 pub fn is_legacy_only(method: &str) -> bool {
     const GONE: [&str; 6] = [INITIALIZE, PING, SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE, "tasks/list"];

@@ -4,6 +4,7 @@
 //! `call` takes one call to its answer, `keep` says which child it gets, `child` starts that, `conversation` moves
 //! the frames. A back stands between `call` and `keep`.
 
+mod aside;
 pub mod call;
 pub mod child;
 pub mod conversation;

@@ -8,7 +8,7 @@ mod reply;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use pontoon_wire::{Message, method, quoted};
+use pontoon_wire::{Message, envelope, method};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
@@ -36,7 +36,7 @@ pub struct Call {
 
 /// A `notifications/...` message without parameters.
 pub fn plain_notification(method: &str) -> Bytes {
-    Bytes::from(format!("{{\"jsonrpc\":\"2.0\",\"method\":{}}}", quoted(method)))
+    Bytes::from(envelope::plain_notification(method))
 }
 
 /// Whether a method is one of the lists, and the member its result carries.

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use pontoon_wire::error::ErrorObject;
-use pontoon_wire::{Message, Rewrite, Slot, Text};
+use pontoon_wire::{Message, Rewrite, Slot, Text, envelope};
 
 use super::error::CallError;
 use super::outcome::{Outcome, Receipt};
@@ -17,7 +17,7 @@ use super::questions::{Answerer, Feed, Questions};
 use crate::client::Client;
 use crate::held_bytes::HeldBytes;
 use crate::observe::metrics::{Ending, Kind, ServerMetrics};
-use crate::observe::refusals::Refusal;
+use crate::observe::refusals::RefusalLine;
 use crate::outbox::{Item, Outbox};
 use crate::permits::{Permit, Permits};
 
@@ -73,10 +73,16 @@ impl Reply {
         &self.id
     }
 
-    /// Counts how the call of this client ends, and how long it took; a refusal is logged.
-    pub fn count(&mut self, metrics: &Arc<ServerMetrics>, kind: Kind, client: &Arc<Client>) {
+    /// Counts how the call of this client ends, and how long it took since it began; a refusal is logged.
+    pub fn count(
+        &mut self,
+        metrics: &Arc<ServerMetrics>,
+        kind: Kind,
+        client: &Arc<Client>,
+        began: Instant,
+    ) {
         let (metrics, client) = (Arc::clone(metrics), Arc::clone(client));
-        self.tally = Some(Tally { metrics, kind, client, began: Instant::now() });
+        self.tally = Some(Tally { metrics, kind, client, began });
     }
 
     /// Counts the answer until the client has taken it.
@@ -161,7 +167,7 @@ impl Reply {
     /// Answers with a result, a JSON text.
     pub fn result(mut self, result: &str) {
         let id = String::from_utf8_lossy(&self.id);
-        let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}");
+        let text = envelope::result_answer(&id, result);
         self.finish(Some(Outcome::Answer(Bytes::from(text).into(), None, None)));
     }
 
@@ -216,7 +222,7 @@ impl Tally {
         let Some(Outcome::Failed(error, _)) = outcome else { return };
         if error.is_refusal() {
             let why = error.to_error();
-            metrics.refusals.tell(&Refusal {
+            metrics.refusals.tell(&RefusalLine {
                 status: error.status(),
                 code: why.code,
                 server: &metrics.name,

@@ -10,8 +10,8 @@ use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use serde_json::Value;
 
 use super::body::ResponseBody;
-use super::http::Site;
-use super::respond::{Answer, empty, json};
+use super::response::{HttpResponse, empty, json};
+use super::site::HttpSite;
 use crate::back::keep::kept_child::KeptChild;
 use crate::config::{Mode, note_on_people};
 use crate::observe::health::{self, Sight};
@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_secs(5);
 const SHARED: Duration = Duration::from_secs(1);
 
 /// How everything is, as far as the one who asks may see it.
-pub async fn health(site: &Arc<Site>, sight: Sight) -> Answer {
+pub async fn health(site: &Arc<HttpSite>, sight: Sight) -> HttpResponse {
     let max_age = match sight {
         // Anyone may ask, as often as they like.
         Sight::Status => SHARED,
@@ -37,14 +37,14 @@ pub async fn health(site: &Arc<Site>, sight: Sight) -> Answer {
 }
 
 /// Whether requests may be sent here.
-pub async fn ready(site: &Arc<Site>) -> Answer {
+pub async fn ready(site: &Arc<HttpSite>) -> HttpResponse {
     // Anyone may ask, as often as they like.
     let jobs_fault = jobs_fault(site, SHARED).await;
     respond(health::ready(&Scene { jobs_fault, ..scene(site) }))
 }
 
 /// Every number, as Prometheus reads it.
-pub async fn metrics(site: &Arc<Site>) -> Answer {
+pub async fn metrics(site: &Arc<HttpSite>) -> HttpResponse {
     let mut answer = empty(200);
     let scene = with_disk(site, scene(site), Duration::ZERO).await;
     let page = Bytes::from(site.metrics.render(&scene));
@@ -55,14 +55,14 @@ pub async fn metrics(site: &Arc<Site>) -> Answer {
     answer
 }
 
-fn respond((status, body): (u16, Value)) -> Answer {
+fn respond((status, body): (u16, Value)) -> HttpResponse {
     let mut answer = json(status, &Bytes::from(body.to_string()).into());
     answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     answer
 }
 
 /// How everything is now, but for the disk, which may be slow.
-fn scene(site: &Site) -> Scene {
+fn scene(site: &HttpSite) -> Scene {
     let sessions = &site.sessions;
     let mut servers: Vec<_> =
         sessions.entries().iter().map(|(name, entry)| server(site, name, entry)).collect();
@@ -93,14 +93,14 @@ fn scene(site: &Site) -> Scene {
 }
 
 /// What is worth knowing before the first call.
-fn note(site: &Site) -> Option<String> {
+fn note(site: &HttpSite) -> Option<String> {
     let entries = site.sessions.entries();
-    let servers = entries.values().filter(|_| site.auth.has_unnamed_key());
+    let servers = entries.values().filter(|_| site.entrance.auth.has_unnamed_key());
     note_on_people(servers.map(|entry| &*entry.back.server), &site.sessions.ways_to_say_who)
 }
 
 /// The same with the disk, which is looked at elsewhere: a disk that hangs holds no other call up.
-async fn with_disk(site: &Site, scene: Scene, max_age: Duration) -> Scene {
+async fn with_disk(site: &HttpSite, scene: Scene, max_age: Duration) -> Scene {
     let jobs_fault = jobs_fault(site, max_age).await;
     if jobs_fault.is_some() {
         return Scene { jobs_fault, ..scene };
@@ -117,33 +117,10 @@ async fn with_disk(site: &Site, scene: Scene, max_age: Duration) -> Scene {
     Scene { disk, ..scene }
 }
 
-/// What was wrong with the jobs directory when it was looked at last, after what could be mended was.
-#[derive(Debug, Default)]
-pub struct LastLook(Option<(Instant, Option<String>)>);
-
-impl LastLook {
-    /// Looks now, unless the last look is younger than this. Its age counts from its end: on a slow disk those
-    /// who waited for it are served by it.
-    fn look(
-        &mut self,
-        max_age: Duration,
-        now: impl Fn() -> Instant,
-        look: impl FnOnce() -> Option<String>,
-    ) -> Option<String> {
-        match &self.0 {
-            Some((at, fault)) if now().saturating_duration_since(*at) < max_age => fault.clone(),
-            _ => {
-                let fault = look();
-                self.0.insert((now(), fault)).1.clone()
-            }
-        }
-    }
-}
-
-/// What is wrong with the jobs directory, now or at most so long ago.
+/// What is wrong with the jobs directory, now or at most `max_age` ago.
 ///
 /// One looks at a time, so that a disk that hangs takes one thread and not one for each probe.
-async fn jobs_fault(site: &Site, max_age: Duration) -> Option<String> {
+async fn jobs_fault(site: &HttpSite, max_age: Duration) -> Option<String> {
     let look = async {
         let mut last = Arc::clone(&site.looking).lock_owned().await;
         let store = site.store.clone();
@@ -163,8 +140,8 @@ async fn jobs_fault(site: &Site, max_age: Duration) -> Option<String> {
     tokio::time::timeout(LOOK, look).await.unwrap_or_else(|_| silent())
 }
 
-/// The kept children of a server, by names that tell nobody whose they are.
-fn children(site: &Site, entry: &Entry) -> Vec<ChildScene> {
+/// The kept children of a server, by names that do not tell whose they are.
+fn children(site: &HttpSite, entry: &Entry) -> Vec<ChildScene> {
     let now = Instant::now();
     let scene = |(key, child): (String, Arc<KeptChild>)| {
         let (age, idle) = child.ages(now);
@@ -179,7 +156,7 @@ fn children(site: &Site, entry: &Entry) -> Vec<ChildScene> {
     entry.back.kept_children().into_iter().map(scene).collect()
 }
 
-fn server(site: &Site, name: &str, entry: &Entry) -> ServerScene {
+fn server(site: &HttpSite, name: &str, entry: &Entry) -> ServerScene {
     let state = match (entry.state(), entry.trouble()) {
         (State::Failed(why), _) => ServerState::Failed(why),
         // What it offers is known from earlier, but it did not start when it was last tried.
@@ -202,40 +179,5 @@ fn server(site: &Site, name: &str, entry: &Entry) -> ServerScene {
         spares: entry.back.spares(),
         heals: heals.iter().map(|(heal, count)| (heal.code(), *count)).collect(),
         isolation: entry.back.isolation(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use super::*;
-
-    #[test]
-    fn one_look_serves_all_who_ask_within_a_second() {
-        let (mut last, began) = (LastLook::default(), Instant::now());
-        let mut look = |max_age, after: u64, found: &str| {
-            let now = began + Duration::from_millis(after);
-            last.look(max_age, || now, || Some(found.to_owned())).unwrap()
-        };
-        assert_eq!(look(SHARED, 0, "first"), "first");
-        assert_eq!(look(SHARED, 999, "second"), "first");
-        assert_eq!(look(SHARED, 1000, "third"), "third");
-        assert_eq!(look(Duration::ZERO, 1001, "fourth"), "fourth", "who looks closer");
-        assert_eq!(look(SHARED, 1002, "fifth"), "fourth", "which serves the others, too");
-    }
-
-    #[test]
-    fn a_slow_look_serves_those_who_waited_for_it() {
-        let (mut last, clock) = (LastLook::default(), Cell::new(Instant::now()));
-        let mut look = |found: &str| {
-            let look = || {
-                clock.set(clock.get() + 2 * SHARED);
-                Some(found.to_owned())
-            };
-            last.look(SHARED, || clock.get(), look).unwrap()
-        };
-        assert_eq!(look("first"), "first");
-        assert_eq!(look("second"), "first");
     }
 }

@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 /// `keepalive_timeout` of the shipped nginx files is two seconds.
 pub const LINGER: Duration = Duration::from_secs(3);
 
-/// Once nobody new can come, the last ones are there after this long.
+/// Once no connection can begin any more, the last ones are there after this long.
 const LAST: Duration = Duration::from_millis(50);
 
-/// Where nobody can be kept away, accepting ends after this long.
+/// Where new connections cannot be kept away, accepting ends after this long.
 const LONGEST: Duration = Duration::from_millis(250);
 
 /// Closes a listener, and gives the connections that came before.

@@ -1,26 +1,20 @@
 //! The left side: bytes from clients become calls, and outcomes become bytes.
 //!
-//! Every front keeps one promise: a call for each request, an answer for each call.
+//! What comes in: connections. What goes out: a call for each request, and an answer for each call. A front looks
+//! up nothing by itself and starts nothing: whose child it is and whether the call may run is decided in `session`.
 
-pub mod address;
 pub mod admin;
-pub mod again;
-pub mod auth;
 pub mod body;
-pub mod caller;
-pub mod downloads;
-pub mod file_body;
+pub mod files;
 pub mod framing;
-pub mod guard;
+pub mod headers;
 pub mod http;
-pub mod identity;
+pub mod last_look;
 pub mod leave;
-pub mod link;
-pub mod origin;
-pub mod post;
-pub mod ranges;
-pub mod respond;
-pub mod sse;
-pub mod sse_stream;
-pub mod streamable;
-pub mod token;
+pub mod mcp;
+pub mod refusal;
+pub mod repoll;
+pub mod request_body;
+pub mod response;
+pub mod site;
+pub mod who;

@@ -40,7 +40,7 @@ struct Told {
 
 /// One refusal.
 #[derive(Clone, Copy)]
-pub struct Refusal<'a> {
+pub struct RefusalLine<'a> {
     /// The HTTP status that was sent, or says the same.
     pub status: u16,
     /// The code of the JSON-RPC error.
@@ -57,8 +57,8 @@ pub struct Refusal<'a> {
 
 impl Refusals {
     /// Logs a refusal, unless one for the same reason was logged a moment ago.
-    pub fn tell(&self, refusal: &Refusal<'_>) {
-        let Refusal { status, code, server, who, from, why } = *refusal;
+    pub fn tell(&self, refusal: &RefusalLine<'_>) {
+        let RefusalLine { status, code, server, who, from, why } = *refusal;
         let Some(more) = self.count(Reason { status, code }, Instant::now()) else { return };
         let why: String = why.chars().take(MAX_WHY).collect();
         tracing::warn!(%who, %from, server, status, why, more, "refused");

@@ -1,4 +1,4 @@
-//! The end of sessions, and those that have ended here though their ids are still good: so many, the oldest
+//! The end of sessions, and those that have ended here though their ids are still good; of these the oldest
 //! are forgotten first.
 
 use std::collections::{HashSet, VecDeque};
@@ -42,7 +42,7 @@ impl Ended {
 impl Sessions {
     /// Ends a session at its client's wish.
     pub fn close(&self, session: &Session) {
-        // In this order: whoever misses it in the table finds that it has ended.
+        // In this order: a request that misses it in the table finds that it has ended.
         self.bury(session);
         self.lock().remove(&session.id);
         self.end(session);

@@ -3,37 +3,39 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use pontoon_wire::{Era, Message, method};
+use pontoon_wire::{Era, method};
 
 use super::catalog::{Catalog, Entry, State};
 use super::personal::{Look, PersonName, Try, outcome};
 use super::{Sessions, failed};
-use crate::call::{CallError, list_member};
-use crate::client::{Client, Key, Person};
+use crate::call::{Call, CallError, list_member};
+use crate::client::{Key, Person};
 use crate::clock::Clock;
-use crate::observe::metrics::{Ending, Kind};
 use crate::permits::Permit;
 
 impl Sessions {
-    /// What the server offers this client, waiting until that is known, for this request.
+    /// What the server offers every client, if that is known.
+    pub(super) fn known_now(entry: &Entry) -> Option<Arc<Catalog>> {
+        match entry.state() {
+            State::Ready(catalog) if !entry.back.server.is_personal() => Some(catalog),
+            _ => None,
+        }
+    }
+
+    /// What the server offers the client of this call, as soon as that is known.
     ///
     /// # Errors
     ///
     /// Why it cannot be used, to be told to the client.
-    pub async fn known(
+    pub(super) async fn known(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
-        request: &Message,
-        client: &Client,
-        clock: &Clock,
+        call: &Call,
     ) -> Result<Arc<Catalog>, CallError> {
-        let began = Instant::now();
+        let Call { request, client, clock, .. } = call;
         let method = request.method();
         let catalog = self.catalog(entry, &client.key, &client.person, client.era(), &method);
-        in_time(entry, clock, catalog).await.inspect_err(|error| {
-            let (kind, ending) = (Kind::of(&method), Ending::of_status(error.status()));
-            entry.back.metrics.call_ended(kind, ending, began.elapsed());
-        })
+        in_time(entry, clock, catalog).await
     }
 
     /// What the server offers this person. A process for what they ask may start meanwhile.

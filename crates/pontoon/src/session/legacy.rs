@@ -67,11 +67,11 @@ pub struct Session {
     next_stream: AtomicU64,
     /// Where its streams count what they keep: its own share, and what all sessions have.
     memories: [Arc<Memory>; 2],
-    state: Mutex<State>,
+    state: Mutex<SessionState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct SessionState {
     log_level: Option<Bytes>,
     subscriptions: BTreeSet<String>,
     /// By numbers of ours: a client may use an id twice at once.
@@ -79,6 +79,8 @@ struct State {
     next_open: u64,
     streams: VecDeque<Arc<Stream>>,
     last_used: Instant,
+    /// No call begins any more.
+    has_ended: bool,
 }
 
 impl Session {
@@ -105,13 +107,14 @@ impl Session {
             info: hello.info.unwrap_or_else(own_info),
             next_stream: AtomicU64::new(1),
             memories,
-            state: Mutex::new(State {
+            state: Mutex::new(SessionState {
                 log_level: None,
                 subscriptions: BTreeSet::new(),
                 open: BTreeMap::new(),
                 next_open: 0,
                 streams: VecDeque::new(),
                 last_used: now(),
+                has_ended: false,
             }),
         }
     }
@@ -157,14 +160,17 @@ impl Session {
         self.lock().streams.iter().find(|stream| stream.number == number).cloned()
     }
 
-    /// Notes a call as open under the client's id, for a later cancel.
-    pub fn begin(self: &Arc<Self>, id: Bytes) -> Open {
-        let cancel = CancellationToken::new();
+    /// Notes a call as open under the client's id: `cancel` fires when the client cancels it, or when the session
+    /// ends. `None` if it has ended already.
+    pub fn begin(self: &Arc<Self>, id: Bytes, cancel: CancellationToken) -> Option<OpenCall> {
         let mut state = self.lock();
+        if state.has_ended {
+            return None;
+        }
         state.next_open += 1;
         let number = state.next_open;
-        state.open.insert(number, (id, cancel.clone()));
-        Open { session: Arc::clone(self), number, cancel }
+        state.open.insert(number, (id, cancel));
+        Some(OpenCall { session: Arc::clone(self), number })
     }
 
     /// Cancels the call that the client gave this id, the newest if it gave it to several.
@@ -214,26 +220,35 @@ impl Session {
 
     /// Ends the session: open calls are cancelled, its streams end.
     pub fn end(&self) {
-        let open: Vec<_> = self.lock().open.values().cloned().collect();
+        let open: Vec<_> = {
+            let mut state = self.lock();
+            state.has_ended = true;
+            state.open.values().cloned().collect()
+        };
         open.iter().for_each(|(_, cancel)| cancel.cancel());
         self.feed.outbox.finish(None);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SessionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A call that is open until this is dropped.
 #[derive(Debug)]
-pub struct Open {
+pub struct OpenCall {
     session: Arc<Session>,
     number: u64,
-    /// Fires when the client cancels.
-    pub cancel: CancellationToken,
 }
 
-impl Drop for Open {
+impl OpenCall {
+    /// The session it belongs to.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl Drop for OpenCall {
     fn drop(&mut self) {
         let mut state = self.session.lock();
         state.open.remove(&self.number);
@@ -253,23 +268,38 @@ mod tests {
         Arc::new(Session::new("id".into(), &name, hello, &Person::local(), &ids, &all))
     }
 
+    /// A call that has begun, and what fires when it is cancelled.
+    fn begin(session: &Arc<Session>, id: &'static [u8]) -> (OpenCall, CancellationToken) {
+        let cancel = CancellationToken::new();
+        let open = session.begin(Bytes::from_static(id), cancel.clone());
+        (open.expect("the session goes on"), cancel)
+    }
+
     #[test]
     fn two_calls_of_one_id_are_two_calls() {
         let session = session();
-        let [older, newer] = [(); 2].map(|()| session.begin(Bytes::from_static(b"7")));
+        let [(_open, older), (open, newer)] = [(); 2].map(|()| begin(&session, b"7"));
         session.cancel(b"7");
-        assert_eq!((older.cancel.is_cancelled(), newer.cancel.is_cancelled()), (false, true));
-        drop(newer);
+        assert_eq!((older.is_cancelled(), newer.is_cancelled()), (false, true));
+        drop(open);
         assert!(!session.is_stale(Duration::ZERO), "the older one is still open");
         session.cancel(b"7");
-        assert!(older.cancel.is_cancelled());
+        assert!(older.is_cancelled());
     }
 
     #[test]
     fn the_end_of_a_session_cancels_every_call() {
         let session = session();
-        let open = [b"7", b"7", b"8"].map(|id| session.begin(Bytes::from_static(id)));
+        let open = [b"7", b"7", b"8"].map(|id| begin(&session, id));
         session.end();
-        assert!(open.iter().all(|open| open.cancel.is_cancelled()));
+        assert!(open.iter().all(|(_, cancel)| cancel.is_cancelled()));
+    }
+
+    #[test]
+    fn no_call_begins_in_a_session_that_has_ended() {
+        let session = session();
+        session.end();
+        let open = session.begin(Bytes::from_static(b"7"), CancellationToken::new());
+        assert!(open.is_none(), "its end would cancel nothing of it");
     }
 }

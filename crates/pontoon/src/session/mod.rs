@@ -4,6 +4,7 @@
 //! rest becomes a task of the server's back, and the middle is done with it.
 
 pub mod admit;
+mod answered_here;
 pub mod answers;
 pub mod catalog;
 mod ended;
@@ -23,19 +24,17 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use bytes::Bytes;
 use pontoon_wire::error::{ErrorObject, code};
-use pontoon_wire::{Era, Kind as MessageKind, Message, Slot, method, quoted};
+use pontoon_wire::{Era, Kind as MessageKind, Message, Slot, method};
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use self::admit::Admission;
 use self::catalog::{Catalog, Entry};
 use self::ended::Ended;
-use self::legacy::Session;
+use self::legacy::{OpenCall, Session};
 use self::memory::Memory;
 use self::personal::PersonalCatalogs;
-use crate::back::keep::demand::Use;
 use crate::call::{Call, CallError};
 use crate::client::{Client, Key, Person, Principal};
 use crate::clock::Stage;
@@ -75,6 +74,30 @@ pub struct Sessions {
     ids: Arc<Ids>,
     /// Those that have ended and must not go on, though their ids are good.
     ended: Mutex<Ended>,
+}
+
+/// How a request came.
+#[derive(Debug)]
+pub enum Arrival<'h> {
+    /// In the session of a legacy client.
+    InSession(Arc<Session>),
+    /// By itself, as those of modern clients do, with these headers.
+    Alone(Vec<(&'h str, &'h [u8])>),
+}
+
+/// The same, with the call noted as open where it is one of a session.
+enum Arrived<'h> {
+    InSession(OpenCall),
+    Alone(Vec<(&'h str, &'h [u8])>),
+}
+
+impl Arrived<'_> {
+    fn into_open(self) -> Option<OpenCall> {
+        match self {
+            Self::InSession(open) => Some(open),
+            Self::Alone(_) => None,
+        }
+    }
 }
 
 /// Why a session cannot be used.
@@ -252,34 +275,87 @@ impl Sessions {
         self.entries().values().for_each(|entry| entry.back.sweep());
     }
 
-    /// Takes a call to a server that offers this, and sees that it is answered. `session` is the legacy
-    /// client's.
-    pub fn submit(
+    /// Takes a call to a server, and sees that it is answered. It waits until it is known what the server
+    /// offers; a call that is dropped meanwhile was not made.
+    ///
+    /// Not an `async fn`: a call that can go on at once does so here, and is not moved into a future first.
+    pub fn submit<'a>(
+        self: &'a Arc<Self>,
+        entry: &'a Arc<Entry>,
+        arrival: Arrival<'a>,
+        mut call: Call,
+    ) -> impl Future<Output = ()> + Send + use<'a> {
+        let began = Instant::now();
+        let arrived = match arrival {
+            Arrival::Alone(headers) => Some(Arrived::Alone(headers)),
+            Arrival::InSession(session) => {
+                let open = session.begin(call.reply.id().clone(), call.cancel.clone());
+                open.map(Arrived::InSession)
+            }
+        };
+        let waiting = match (arrived, Self::known_now(entry)) {
+            (None, _) => {
+                let ended = ErrorObject::new(code::UNKNOWN_SESSION, NoSession::Unknown.to_string());
+                call.reply.fail(CallError::Told(ended, 404));
+                None
+            }
+            (Some(arrived), Some(catalog)) => {
+                self.count_call(entry, &mut call, began);
+                self.route(&catalog, entry, arrived, call);
+                None
+            }
+            (Some(arrived), None) => {
+                Some(Box::pin(self.submit_when_known(entry, arrived, call, began)))
+            }
+        };
+        async move {
+            if let Some(waiting) = waiting {
+                waiting.await;
+            }
+        }
+    }
+
+    /// Waits until it is known what the server offers, no longer than the client wants its answer.
+    async fn submit_when_known(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
-        catalog: &Arc<Catalog>,
-        session: Option<Arc<Session>>,
+        arrived: Arrived<'_>,
         mut call: Call,
+        began: Instant,
     ) {
+        let known = tokio::select! {
+            biased;
+            () = call.cancel.cancelled() => None,
+            known = self.known(entry, &call) => Some(known),
+        };
+        self.count_call(entry, &mut call, began);
+        match known {
+            Some(Ok(catalog)) => self.route(&catalog, entry, arrived, call),
+            Some(Err(why)) => call.reply.fail(why),
+            None => call.reply.forget(),
+        }
+    }
+
+    /// Counts a call from when it came.
+    fn count_call(&self, entry: &Entry, call: &mut Call, began: Instant) {
         let kind = Kind::of(&call.request.method());
-        call.reply.count(&entry.back.metrics, kind, &call.client);
+        call.reply.count(&entry.back.metrics, kind, &call.client, began);
         call.reply.count_bytes(&self.held);
-        self.route(catalog, entry, session, call);
     }
 
     fn route(
         self: &Arc<Self>,
         catalog: &Arc<Catalog>,
         entry: &Arc<Entry>,
-        session: Option<Arc<Session>>,
+        arrived: Arrived<'_>,
         call: Call,
     ) {
-        let call = match &session {
-            Some(session) => answer_legacy(catalog, entry, session, call),
-            None => answer_modern(catalog, entry, call),
+        let call = match &arrived {
+            Arrived::InSession(open) => answered_here::legacy(catalog, entry, open.session(), call),
+            Arrived::Alone(headers) => answered_here::modern(catalog, entry, headers, call),
         };
         let Some(mut call) = call else { return };
-        if let Some(refusal) = disabled(entry, &call.request) {
+        if let Some(refusal) = answered_here::disabled(entry, &call.request) {
             return call.reply.error(&refusal);
         }
         let child_era = catalog.child_era(call.client.era());
@@ -307,10 +383,7 @@ impl Sessions {
                 Err(busy) => return call.reply.fail(busy),
             }
         }
-        let open = session.map(|session| session.begin(call.reply.id().clone()));
-        if let Some(open) = &open {
-            call.cancel = open.cancel.clone();
-        }
+        let open = arrived.into_open();
         let (sessions, back) = (Arc::clone(self), Arc::clone(&entry.back));
         let taking = async move {
             let call = match must_wait {
@@ -370,11 +443,7 @@ impl Sessions {
             method::CANCELLED => session.cancel(message.raw(Slot::RequestId).unwrap_or_default()),
             _ => {
                 let Some(catalog) = entry.known_to(Era::Legacy) else { return };
-                let child_era = catalog.child_era(Era::Legacy);
-                let live = entry.back.kept(client, child_era);
-                if let Some(live) = live.filter(|live| live.era == Era::Legacy) {
-                    live.link.say(message.clone());
-                }
+                entry.back.pass_on(client, catalog.child_era(Era::Legacy), message);
             }
         }
     }
@@ -403,128 +472,10 @@ fn take_stalest(
     table.remove(&stalest.id)
 }
 
-/// Why a call of a tool that is switched off is refused: for the client it is not there.
-fn disabled(entry: &Entry, request: &Message) -> Option<ErrorObject> {
-    let disabled = &entry.back.server.disabled_tools;
-    if disabled.is_empty() || request.method() != method::CALL_TOOL {
-        return None;
-    }
-    let name = request.string(Slot::Name).unwrap_or_default();
-    let is_disabled = disabled.iter().any(|tool| *tool == name);
-    is_disabled.then(|| {
-        ErrorObject::new(code::INVALID_PARAMS, format!("there is no tool {:?}", name.as_ref()))
-    })
-}
-
 fn failed(entry: &Entry, why: &str) -> CallError {
     CallError::ServerFailed(format!(
         "the server `{}` does not start: {}",
         entry.back.server.name,
         entry.back.told_of_start(why)
     ))
-}
-
-/// Answers what a legacy client may hear from us; gives the call back if it must go to a child.
-fn answer_legacy(catalog: &Catalog, entry: &Entry, session: &Session, call: Call) -> Option<Call> {
-    let method = call.request.method().into_owned();
-    match method.as_str() {
-        method::PING => call.reply.result("{}"),
-        method::DISCOVER | method::LISTEN => call.reply.error(&answers::no_such_method(&method)),
-        method::INITIALIZE => {
-            let text = "the session is open already: end it, or send `initialize` without its id";
-            call.reply.error(&ErrorObject::new(code::INVALID_REQUEST, text));
-        }
-        method::SET_LEVEL => set_level(catalog, entry, session, call),
-        method::SUBSCRIBE | method::UNSUBSCRIBE => return subscribe(catalog, entry, session, call),
-        _ => return answer_list(catalog, entry, call),
-    }
-    None
-}
-
-fn set_level(catalog: &Catalog, entry: &Entry, session: &Session, call: Call) {
-    if !answers::offers(catalog, Era::Legacy, "logging") {
-        return call.reply.error(&answers::no_such_method(method::SET_LEVEL));
-    }
-    let level = call.request.string(Slot::Level).unwrap_or_default();
-    if !method::LOG_LEVELS.contains(&level.as_ref()) {
-        let text = format!("`level` must be one of {}", method::LOG_LEVELS.join(", "));
-        return call.reply.error(&ErrorObject::new(code::INVALID_PARAMS, text));
-    }
-    let level = Bytes::from(quoted(&level));
-    session.set_log_level(&level);
-    if let Some(live) = entry.back.kept(&call.client, catalog.child_era(Era::Legacy)) {
-        live.set_log_level(&level);
-    }
-    call.reply.result("{}");
-}
-
-/// A subscription goes to a legacy child as it is; a modern child is listened to anew.
-fn subscribe(catalog: &Catalog, entry: &Entry, session: &Session, call: Call) -> Option<Call> {
-    if entry.back.server.mode == Mode::Stateless {
-        let text = "a server with a process for each request has no subscriptions";
-        call.reply.error(&ErrorObject::new(code::METHOD_NOT_FOUND, text));
-        return None;
-    }
-    let uri = call.request.string(Slot::Uri).unwrap_or_default().into_owned();
-    if !session.subscribe(uri, call.request.method() == method::SUBSCRIBE) {
-        let text = "too many subscriptions in this session, or too long an address";
-        call.reply.error(&ErrorObject::new(code::INVALID_PARAMS, text));
-        return None;
-    }
-    if catalog.child_era(Era::Legacy) == Era::Legacy {
-        return Some(call);
-    }
-    // With the new subscription in it, which the call was made without.
-    let client = session.client(call.client.key.clone(), Arc::clone(&call.client.person));
-    let live = entry.back.kept(&client, Era::Modern);
-    if let Some(live) = live {
-        live.feed(&client);
-        call.reply.result("{}");
-        return None;
-    }
-    // The child starts with the subscription already in its feed.
-    let back = Arc::clone(&entry.back);
-    tokio::spawn(async move {
-        let Call { clock, cancel, reply, .. } = call;
-        match back.lease_unless(&cancel, &clock, Use::Listen, &client, Era::Modern).await {
-            Some(Ok(_)) => reply.result("{}"),
-            Some(Err(error)) => reply.fail(error),
-            None => reply.forget(),
-        }
-    });
-    None
-}
-
-/// Answers what a modern client may hear from us; gives the call back if it must go to a child.
-fn answer_modern(catalog: &Catalog, entry: &Entry, call: Call) -> Option<Call> {
-    let method = call.request.method().into_owned();
-    if method == method::DISCOVER {
-        match catalog.facts(Era::Modern) {
-            Some(facts) => call.reply.result(&answers::discover(facts, &entry.back.server)),
-            None => call.reply.fail(CallError::Internal),
-        }
-        return None;
-    }
-    if method::is_legacy_only(&method) {
-        call.reply.error(&answers::no_such_method(&method));
-        return None;
-    }
-    answer_list(catalog, entry, call)
-}
-
-/// Lists come from the catalogue, unless the client's own child has said that they changed, or the
-/// resources may differ there.
-fn answer_list(catalog: &Catalog, entry: &Entry, call: Call) -> Option<Call> {
-    let client_era = call.client.era();
-    let Some(answer) = answers::list(catalog, &call.request, client_era) else { return Some(call) };
-    let is_lively = call.request.method() == method::LIST_RESOURCES;
-    let live = entry.back.kept(&call.client, catalog.child_era(client_era));
-    if live.is_some_and(|live| is_lively || live.link.lists_changed()) {
-        return Some(call);
-    }
-    match answer {
-        Ok(result) => call.reply.result(&result),
-        Err(error) => call.reply.error(&error),
-    }
-    None
 }

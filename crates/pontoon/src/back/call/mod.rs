@@ -39,6 +39,9 @@ impl Back {
         if call.request.method() == method::LISTEN {
             return Box::pin(self.take_listen(call, child_era)).await;
         }
+        if child_era == Era::Modern && method::is_subscription(&call.request.method()) {
+            return Box::pin(self.take_subscription(call)).await;
+        }
         let Some((call, suspended)) = self.find_suspended(call, child_era) else { return };
         let Call { request, client, mut cancel, clock, reply } = call;
         let lease = match suspended {
@@ -66,6 +69,17 @@ impl Back {
                 }
             }
             Some(Err(error)) => refuse(reply, error, &request, client.era()),
+            None => reply.forget(),
+        }
+    }
+
+    /// Takes a legacy client's subscription at a modern server: a child is started, and listened to with the
+    /// subscriptions that the client has by now.
+    async fn take_subscription(&self, call: Call) {
+        let Call { client, cancel, clock, reply, .. } = call;
+        match self.lease_unless(&cancel, &clock, Use::Listen, &client, Era::Modern).await {
+            Some(Ok(_)) => reply.result("{}"),
+            Some(Err(error)) => reply.fail(error),
             None => reply.forget(),
         }
     }

@@ -17,7 +17,7 @@ use super::*;
 const POST: &str = "POST /a HTTP/1.1\r\nHost: x\r\n";
 
 /// What is found in these bytes, whichever way they come.
-fn check(text: &str, expected: Result<Part, Ambiguous>) {
+fn check(text: &str, expected: Result<FramePart, Ambiguous>) {
     for size in [1, 2, 3, 7, 50, text.len().max(1)] {
         let (mut framing, mut bytes) = (Framing::default(), text.as_bytes().to_vec());
         let checked = bytes.chunks_mut(size).try_for_each(|part| framing.check(part));
@@ -27,18 +27,21 @@ fn check(text: &str, expected: Result<Part, Ambiguous>) {
 
 #[test]
 fn the_end_of_a_request_is_found() {
-    check("", Ok(Part::Start));
-    check("\r\nGET / HTTP/1.1\r\n\r\n", Ok(Part::Start));
-    check("GET / HTTP/1.1\r\nHost: x", Ok(Part::Headers));
-    check(&format!("{POST}content-LENGTH: \t5 \r\n\r\nhel"), Ok(Part::Body(2)));
-    check(&format!("{POST}Content-Length: 5\r\n\r\nhelloGET"), Ok(Part::Start));
-    check(&format!("{POST}Content-Length: 5\r\n\r\nhe\n\nlGET / HTTP/1.1\r\n"), Ok(Part::Headers));
+    check("", Ok(FramePart::Start));
+    check("\r\nGET / HTTP/1.1\r\n\r\n", Ok(FramePart::Start));
+    check("GET / HTTP/1.1\r\nHost: x", Ok(FramePart::Headers));
+    check(&format!("{POST}content-LENGTH: \t5 \r\n\r\nhel"), Ok(FramePart::Body(2)));
+    check(&format!("{POST}Content-Length: 5\r\n\r\nhelloGET"), Ok(FramePart::Start));
+    check(
+        &format!("{POST}Content-Length: 5\r\n\r\nhe\n\nlGET / HTTP/1.1\r\n"),
+        Ok(FramePart::Headers),
+    );
     let chunked = format!("{POST}Transfer-Encoding: Chunked\r\n\r\n");
-    check(&format!("{chunked}A\r\n123"), Ok(Part::Chunk(7)));
-    check(&format!("{chunked}5 ;a=\"b\"\r\nhel\n\n\r\n0\r\n"), Ok(Part::Trailers));
-    check(&format!("{chunked}5\r\nhello\r\n0\r\nX: y\r\n\r\n"), Ok(Part::Start));
-    check(&format!("{chunked}5;{}\r\nhel", "x".repeat(3 * KEPT)), Ok(Part::Chunk(2)));
-    check(&format!("{POST}X-Long: {}\r\n\r\n", "x".repeat(3 * KEPT)), Ok(Part::Start));
+    check(&format!("{chunked}A\r\n123"), Ok(FramePart::Chunk(7)));
+    check(&format!("{chunked}5 ;a=\"b\"\r\nhel\n\n\r\n0\r\n"), Ok(FramePart::Trailers));
+    check(&format!("{chunked}5\r\nhello\r\n0\r\nX: y\r\n\r\n"), Ok(FramePart::Start));
+    check(&format!("{chunked}5;{}\r\nhel", "x".repeat(3 * KEPT)), Ok(FramePart::Chunk(2)));
+    check(&format!("{POST}X-Long: {}\r\n\r\n", "x".repeat(3 * KEPT)), Ok(FramePart::Start));
 }
 
 #[test]

@@ -1,16 +1,19 @@
 //! Who asks: the address, the user, the chat and the credential behind a request.
 //!
-//! Anybody can write any header, so most count only from a proxy that is trusted, or beside an API
+//! Any client can write any header, so most count only from a proxy that is trusted, or beside an API
 //! key. What follows from an identity, whose child it is and which limits hold, is decided elsewhere.
 
 use std::net::IpAddr;
 use std::time::SystemTime;
 
 use hyper::HeaderMap;
-use hyper::header::AUTHORIZATION;
+use hyper::header::{AUTHORIZATION, HeaderValue};
 use percent_encoding::percent_decode_str;
+use pontoon_wire::error::code;
 use sha2::{Digest, Sha256};
 
+use super::super::headers::only;
+use super::super::refusal::Refusal;
 use super::address::client_address;
 use super::token::{TokenError, Verifier};
 use crate::config::{AddressBlock, IdentityHeaders, KeyName};
@@ -36,7 +39,7 @@ pub struct Identity {
     pub user: Option<User>,
     /// The chat.
     pub chat: Option<String>,
-    /// What the client calls its conversation (`X-Session-Id`). Anybody may say it.
+    /// What the client calls its conversation (`X-Session-Id`). Any client may say it.
     pub session: Option<String>,
     /// A hash of the API key's name, or of an `Authorization` that is none of our keys.
     pub credential: Option<[u8; 32]>,
@@ -54,9 +57,6 @@ pub struct User {
     /// `admin`, `user` and the like.
     pub role: Option<String>,
 }
-
-/// A status, and the text that says what is wrong.
-pub type Refused = (u16, String);
 
 /// How requests are identified.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Identities {
         headers: &HeaderMap,
         peer: IpAddr,
         key: Option<&KeyName>,
-    ) -> Result<Identity, Refused> {
+    ) -> Result<Identity, Refusal> {
         self.identify_at(headers, peer, key, SystemTime::now())
     }
 
@@ -112,7 +112,7 @@ impl Identities {
         peer: IpAddr,
         key: Option<&KeyName>,
         now: SystemTime,
-    ) -> Result<Identity, Refused> {
+    ) -> Result<Identity, Refusal> {
         let is_trusted = |address| self.is_trusted(address);
         let client = client_address(headers, peer, is_trusted)?;
         let (user, chat) = match is_trusted(peer) || key.is_some() {
@@ -134,13 +134,13 @@ impl Identities {
         &self,
         headers: &HeaderMap,
         now: SystemTime,
-    ) -> Result<(Option<User>, Option<String>), Refused> {
+    ) -> Result<(Option<User>, Option<String>), Refusal> {
         let names = &self.names;
-        let value = |name: &str| Ok::<_, Refused>(only(headers, name)?.and_then(plain));
+        let value = |name: &str| Ok::<_, Refusal>(only(headers, name)?.and_then(plain));
         let chat = value(&names.chat)?;
         let Some(verifier) = &self.verifier else {
             let user = value(&names.user)?.map(|id| {
-                Ok::<_, Refused>(User {
+                Ok::<_, Refusal>(User {
                     id,
                     email: value(&names.email)?,
                     name: value(&names.name)?.map(decoded).and_then(checked),
@@ -152,9 +152,11 @@ impl Identities {
         // The chat is not signed, so it counts only together with the user who is.
         let Some(token) = only(headers, &names.jwt)? else { return Ok((None, None)) };
         let refused = |why: &dyn std::fmt::Display| {
-            (401, format!("the identity token in {} is refused: {why}", names.jwt))
+            let text = format!("the identity token in {} is refused: {why}", names.jwt);
+            Refusal::new(401, code::UNAUTHORIZED, text)
         };
-        let token = std::str::from_utf8(token).map_err(|_| refused(&TokenError::Form))?;
+        let token =
+            std::str::from_utf8(token.as_bytes()).map_err(|_| refused(&TokenError::Form))?;
         let claims = verifier.verify(token, now).map_err(|why| refused(&why))?;
         let Some(id) = checked(claims.sub) else {
             return Err(refused(&format!("`sub` is longer than {MAX_ID} bytes or not plain text")));
@@ -169,22 +171,9 @@ impl Identities {
     }
 }
 
-/// The only value of a header, if it is there.
-///
-/// # Errors
-///
-/// 400 when it stands twice: two readers could choose differently.
-pub(super) fn only<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h [u8]>, Refused> {
-    let mut values = headers.get_all(name).iter();
-    match (values.next(), values.next()) {
-        (_, Some(_)) => Err((400, format!("the header {name} stands twice: send it once"))),
-        (first, None) => Ok(first.map(|value| value.as_bytes())),
-    }
-}
-
 /// A value as an id, if it can be one.
-fn plain(value: &[u8]) -> Option<String> {
-    checked(std::str::from_utf8(value).ok()?.to_owned())
+fn plain(value: &HeaderValue) -> Option<String> {
+    checked(std::str::from_utf8(value.as_bytes()).ok()?.to_owned())
 }
 
 /// A text, if it is something, not too long, and cannot break a line anywhere.
@@ -202,12 +191,12 @@ fn decoded(name: String) -> String {
 }
 
 /// What tells one credential from another, and gives none away.
-fn credential(headers: &HeaderMap, key: Option<&KeyName>) -> Result<Option<[u8; 32]>, Refused> {
+fn credential(headers: &HeaderMap, key: Option<&KeyName>) -> Result<Option<[u8; 32]>, Refusal> {
     let foreign = only(headers, AUTHORIZATION.as_str())?.filter(|value| !value.is_empty());
-    // The kinds are kept apart: nobody can pass for a key by sending its name.
+    // The kinds are kept apart: a client cannot pass for a key by sending its name.
     let (kind, value) = match (key, foreign) {
         (Some(name), _) => ("key", name.as_str().as_bytes()),
-        (None, Some(value)) => ("authorization", value),
+        (None, Some(value)) => ("authorization", value.as_bytes()),
         (None, None) => return Ok(None),
     };
     let hash = Sha256::new().chain_update(kind).chain_update([0]).chain_update(value);
@@ -223,7 +212,7 @@ mod tests {
 
     /// A proxy that is trusted.
     const PROXY: &str = "10.0.0.1";
-    /// Somebody else.
+    /// A peer that is not.
     const STRANGER: &str = "203.0.113.9";
     const SECRET: &[u8] = b"a secret of both";
     const NOW: u64 = 1_800_000_000;
@@ -242,10 +231,10 @@ mod tests {
         peer: &str,
         key: Option<&str>,
         headers: Headers<'_>,
-    ) -> Result<Identity, Refused> {
+    ) -> Result<Identity, Refusal> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
-            map.append(*name, hyper::header::HeaderValue::from_bytes(value.as_bytes()).unwrap());
+            map.append(*name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
         }
         let now = UNIX_EPOCH + Duration::from_secs(NOW);
         let key = key.map(|name| KeyName::Named(name.into()));
@@ -253,9 +242,9 @@ mod tests {
     }
 
     /// What is left of an identity on one line: address, user, chat, session.
-    fn line(found: &Result<Identity, Refused>) -> String {
+    fn line(found: &Result<Identity, Refusal>) -> String {
         match found {
-            Err((status, _)) => status.to_string(),
+            Err(refusal) => refusal.status().to_string(),
             Ok(identity) => {
                 let user = identity.user.as_ref().map(|user| user.id.as_str());
                 let known = if identity.is_known_address { "" } else { "?" };
@@ -413,8 +402,9 @@ mod tests {
     fn a_forged_token_is_refused_with_the_reason() {
         let refused = |token: &str, reason: &str| {
             let headers = [("x-openwebui-user-jwt", token), USER, CHAT];
-            let (status, text) = identify(Some(SECRET), PROXY, None, &headers).unwrap_err();
-            assert_eq!(status, 401);
+            let refusal = identify(Some(SECRET), PROXY, None, &headers).unwrap_err();
+            assert_eq!(refusal.status(), 401);
+            let text = refusal.text();
             assert!(text.contains(reason) && text.contains("x-openwebui-user-jwt"), "{text}");
         };
         refused(&signed("", b"another"), "signature is wrong");

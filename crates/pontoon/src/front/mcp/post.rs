@@ -1,11 +1,19 @@
 //! What a posted message is: its era, by the body first, and whether its headers agree with it.
 //!
-//! Plain functions over headers and a message; what follows from them is done in `streamable`.
+//! Plain functions over headers and a message; what follows from them is done in `streamable` and `sse`.
 
+use bytes::Bytes;
 use hyper::HeaderMap;
+use hyper::body::Incoming;
 use hyper::header::{ACCEPT, CONTENT_TYPE};
 use pontoon_wire::error::{ErrorObject, code};
-use pontoon_wire::{Era, Kind, Message, Revision, Slot, headers, method};
+use pontoon_wire::{Era, Kind, Message, Revision, ScanError, Slot, headers, method};
+
+use super::super::headers::only_text;
+use super::super::refusal::Refusal;
+use super::super::request_body::read_body;
+use super::super::site::HttpSite;
+use crate::client::Principal;
 
 /// The header that names a legacy session.
 pub const SESSION: &str = "mcp-session-id";
@@ -17,20 +25,39 @@ pub const LAST_EVENT: &str = "last-event-id";
 /// The longest thing a request may say of its client, in bytes: a child may be kept under it.
 const MAX_META: usize = 64 * 1024;
 
-/// A message that is refused: the status and the error to answer with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// The HTTP status.
-    pub status: u16,
-    /// The JSON-RPC error.
-    pub error: ErrorObject,
+/// The message in a body, with an envelope as it must be.
+///
+/// # Errors
+///
+/// A body that is refused, or is no message.
+pub async fn read_message(
+    headers: &HeaderMap,
+    body: Incoming,
+    site: &HttpSite,
+    client: &Principal,
+) -> Result<Message, Refusal> {
+    let (body, hold) = read_body(headers, body, site, client).await?;
+    let message = hold.ride_with(Message::parse(body).map_err(unreadable)?);
+    match message.check_envelope() {
+        Ok(()) => Ok(message),
+        Err(wrong) => Err(Refusal::invalid(400, wrong.to_string()).with_id(request_id(&message))),
+    }
 }
 
-impl Refusal {
-    /// A refusal with this status, code and text.
-    pub fn new(status: u16, code: i64, text: impl Into<String>) -> Self {
-        Self { status, error: ErrorObject::new(code, text) }
-    }
+/// What to say to a body that is no message.
+fn unreadable(error: ScanError) -> Refusal {
+    let code = match error {
+        ScanError::Batch | ScanError::NotObject | ScanError::Duplicate { .. } => {
+            code::INVALID_REQUEST
+        }
+        _ => code::PARSE,
+    };
+    Refusal::new(400, code, error.to_string())
+}
+
+/// The id of a message, if it has one.
+pub fn request_id(message: &Message) -> Option<Bytes> {
+    message.copy(Slot::Id).filter(|id| id.as_ref() != b"null")
 }
 
 /// Whether a body says that it is JSON. Any page can post a form to us; JSON it cannot post without
@@ -40,11 +67,11 @@ impl Refusal {
 ///
 /// 415 for one that does not.
 pub fn check_content(headers: &HeaderMap) -> Result<(), Refusal> {
-    let content = only(headers, CONTENT_TYPE.as_str())?.unwrap_or_default();
+    let content = only_text(headers, CONTENT_TYPE.as_str())?.unwrap_or_default();
     let essence = content.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
         let text = "the body must be application/json: say so in Content-Type";
-        return Err(Refusal::new(415, code::INVALID_REQUEST, text));
+        return Err(Refusal::invalid(415, text));
     }
     Ok(())
 }
@@ -58,7 +85,7 @@ pub fn check_media(headers: &HeaderMap) -> Result<(), Refusal> {
     check_content(headers)?;
     if !accepts(headers, "application/json") || !accepts(headers, "text/event-stream") {
         let text = "Accept must list both application/json and text/event-stream";
-        return Err(Refusal::new(406, code::INVALID_REQUEST, text));
+        return Err(Refusal::invalid(406, text));
     }
     Ok(())
 }
@@ -83,26 +110,6 @@ pub fn prefers_events(headers: &HeaderMap) -> bool {
     first.eq_ignore_ascii_case("text/event-stream")
 }
 
-/// The only value of a header, if it is there.
-///
-/// # Errors
-///
-/// 400 when it stands twice: two readers could choose differently.
-pub fn only<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Refusal> {
-    let mut values = headers.get_all(name).iter();
-    let first = values.next();
-    if values.next().is_some() {
-        return Err(Refusal::new(
-            400,
-            code::INVALID_REQUEST,
-            format!("the header {name} stands twice"),
-        ));
-    }
-    let unreadable =
-        |_| Refusal::new(400, code::INVALID_REQUEST, format!("the header {name} is not text"));
-    first.map(|value| value.to_str().map(str::trim).map_err(unreadable)).transpose()
-}
-
 /// The era of a message: its body decides, and a header only where the body is silent.
 pub fn era(message: &Message, version_header: Option<&str>) -> Era {
     if message.has(Slot::MetaVersion) {
@@ -123,7 +130,7 @@ pub fn era(message: &Message, version_header: Option<&str>) -> Era {
 /// # Errors
 ///
 /// 400 with the protocol's codes.
-pub fn check_modern(headers: &HeaderMap, request: &Message) -> Result<(), Refusal> {
+pub fn check_modern(headers: &[(&str, &[u8])], request: &Message) -> Result<(), Refusal> {
     let invalid = |text: &str| Refusal::new(400, code::INVALID_PARAMS, text);
     let Some(version) = request.string(Slot::MetaVersion) else {
         let name = Slot::MetaVersion.name();
@@ -140,8 +147,7 @@ pub fn check_modern(headers: &HeaderMap, request: &Message) -> Result<(), Refusa
     if let Some(member) = member.filter(|_| name.is_none()) {
         return Err(invalid(&format!("`params.{member}` must be a string")));
     }
-    let list = header_list(headers);
-    headers::check_standard(&list, &method, name.as_deref(), &version)
+    headers::check_standard(headers, &method, name.as_deref(), &version)
         .map_err(|mismatch| Refusal::new(400, code::HEADER_MISMATCH, mismatch.to_string()))?;
     if Revision::parse(&version).map(Revision::era) != Some(Era::Modern) {
         let error =
@@ -151,7 +157,7 @@ pub fn check_modern(headers: &HeaderMap, request: &Message) -> Result<(), Refusa
             Revision::NEWEST_MODERN,
             pontoon_wire::quoted(&version),
         );
-        return Err(Refusal { status: 400, error: error.with_data(data) });
+        return Err(Refusal::with_error(400, error.with_data(data)));
     }
     if request.raw(Slot::MetaCapabilities).is_none_or(|raw| raw.first() != Some(&b'{')) {
         let name = Slot::MetaCapabilities.name();
@@ -170,16 +176,6 @@ pub fn header_list(headers: &HeaderMap) -> Vec<(&str, &[u8])> {
     headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
 }
 
-/// The status that goes with an answer of a modern server.
-pub fn modern_status(error_code: Option<i64>) -> u16 {
-    match error_code {
-        Some(code::HEADER_MISMATCH | code::MISSING_CAPABILITY | code::UNSUPPORTED_VERSION) => 400,
-        Some(code::PARSE | code::INVALID_REQUEST) => 400,
-        Some(code::METHOD_NOT_FOUND) => 404,
-        _ => 200,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,7 +190,7 @@ mod tests {
 
     #[track_caller]
     fn check_media_is(pairs: &[(&'static str, &'static str)], expected: u16) {
-        let found = check_media(&headers(pairs)).map_or_else(|refusal| refusal.status, |()| 200);
+        let found = check_media(&headers(pairs)).map_or_else(|refusal| refusal.status(), |()| 200);
         assert_eq!(found, expected, "{pairs:?}");
     }
 

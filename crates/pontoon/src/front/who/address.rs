@@ -7,8 +7,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use hyper::HeaderMap;
+use hyper::header::HeaderValue;
 
-use super::identity::{Refused, only};
+use super::super::headers::only;
+use super::super::refusal::Refusal;
 
 /// More entries or bytes than these are not looked at, counted from the right.
 const MAX_ENTRIES: usize = 32;
@@ -35,14 +37,14 @@ pub fn client_address(
     headers: &HeaderMap,
     peer: IpAddr,
     is_trusted: impl Fn(IpAddr) -> bool,
-) -> Result<ClientAddress, Refused> {
+) -> Result<ClientAddress, Refusal> {
     let peer = peer.to_canonical();
     let known = |address| ClientAddress { address, is_known: true };
     let hidden = |address| ClientAddress { address, is_known: false };
     if !is_trusted(peer) {
         return Ok(known(peer));
     }
-    let real = only(headers, REAL_IP)?;
+    let real = only(headers, REAL_IP)?.map(HeaderValue::as_bytes);
     let Some(entries) = forwarded_for(headers) else {
         return Ok(real.and_then(parse).map_or(hidden(peer), known));
     };

@@ -21,7 +21,7 @@ pub struct Version {
 
 /// What to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum WantedPart {
     /// All of it (200).
     Whole,
     /// A part (206).
@@ -47,21 +47,21 @@ pub fn wanted(
     version: &Version,
     size: u64,
     now: SystemTime,
-) -> Wanted {
+) -> WantedPart {
     if !is_expected(headers, version) {
-        return Wanted::Other;
+        return WantedPart::Other;
     }
     if is_known(headers, version) {
-        return Wanted::Nothing;
+        return WantedPart::Nothing;
     }
     // A range means something for GET alone, and only for the state that the client has a part of.
     if *method != Method::GET || !is_same(headers, version, now) {
-        return Wanted::Whole;
+        return WantedPart::Whole;
     }
     let mut ranges = headers.get_all(RANGE).iter();
     match (ranges.next().and_then(|value| value.to_str().ok()), ranges.next()) {
         (Some(range), None) => part(range, size),
-        _ => Wanted::Whole,
+        _ => WantedPart::Whole,
     }
 }
 
@@ -115,27 +115,27 @@ fn date(headers: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
 }
 
 /// The one part that a range names. Several, or none that can be read, mean the whole.
-fn part(range: &str, size: u64) -> Wanted {
+fn part(range: &str, size: u64) -> WantedPart {
     let Some(part) = range.trim().strip_prefix("bytes=").map(str::trim) else {
-        return Wanted::Whole;
+        return WantedPart::Whole;
     };
-    let Some((first, last)) = part.split_once('-') else { return Wanted::Whole };
+    let Some((first, last)) = part.split_once('-') else { return WantedPart::Whole };
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number(first) || !is_number(last) {
-        return Wanted::Whole;
+        return WantedPart::Whole;
     }
     // A number too large to hold is beyond every end, and so is the largest one.
     let number = |text: &str| text.parse::<u64>().unwrap_or(u64::MAX);
     let found = match (first, last) {
-        ("", "") => return Wanted::Whole,
+        ("", "") => return WantedPart::Whole,
         ("", length) => size.saturating_sub(number(length))..size,
         (first, "") => number(first)..size,
-        (first, last) if number(first) > number(last) => return Wanted::Whole,
+        (first, last) if number(first) > number(last) => return WantedPart::Whole,
         (first, last) => number(first)..number(last).saturating_add(1).min(size),
     };
     match found.is_empty() {
-        true => Wanted::Beyond,
-        false => Wanted::Part(found),
+        true => WantedPart::Beyond,
+        false => WantedPart::Part(found),
     }
 }
 
@@ -152,12 +152,12 @@ mod tests {
 
     /// Asks an hour after the change for a file of ten bytes.
     #[track_caller]
-    fn check(headers: &[(HeaderName, &str)], expected: &Wanted) {
+    fn check(headers: &[(HeaderName, &str)], expected: &WantedPart) {
         check_at(3600, headers, expected);
     }
 
     #[track_caller]
-    fn check_at(later: u64, headers: &[(HeaderName, &str)], expected: &Wanted) {
+    fn check_at(later: u64, headers: &[(HeaderName, &str)], expected: &WantedPart) {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(name, value.parse().unwrap());
@@ -172,25 +172,25 @@ mod tests {
     #[test]
     fn one_range_is_a_part() {
         let range = |text, expected| check(&[(RANGE, text)], expected);
-        range("bytes=0-0", &Wanted::Part(0..1));
-        range("bytes=2-5", &Wanted::Part(2..6));
-        range("bytes=2-", &Wanted::Part(2..10));
-        range("bytes=-3", &Wanted::Part(7..10));
-        range("bytes=-30", &Wanted::Part(0..10));
-        range("bytes=9-99999999999999999999999", &Wanted::Part(9..10));
-        range("bytes= 9-18446744073709551615", &Wanted::Part(9..10));
+        range("bytes=0-0", &WantedPart::Part(0..1));
+        range("bytes=2-5", &WantedPart::Part(2..6));
+        range("bytes=2-", &WantedPart::Part(2..10));
+        range("bytes=-3", &WantedPart::Part(7..10));
+        range("bytes=-30", &WantedPart::Part(0..10));
+        range("bytes=9-99999999999999999999999", &WantedPart::Part(9..10));
+        range("bytes= 9-18446744073709551615", &WantedPart::Part(9..10));
     }
 
     #[test]
     fn a_range_beyond_the_end_is_told() {
         let range = |text, expected| check(&[(RANGE, text)], expected);
-        range("bytes=10-", &Wanted::Beyond);
-        range("bytes=10-12", &Wanted::Beyond);
-        range("bytes=-0", &Wanted::Beyond);
-        range("bytes=18446744073709551615-", &Wanted::Beyond);
-        range("bytes=99999999999999999999999-", &Wanted::Beyond);
-        assert_eq!(part("bytes=0-", 0), Wanted::Beyond);
-        assert_eq!(part("bytes=-5", 0), Wanted::Beyond);
+        range("bytes=10-", &WantedPart::Beyond);
+        range("bytes=10-12", &WantedPart::Beyond);
+        range("bytes=-0", &WantedPart::Beyond);
+        range("bytes=18446744073709551615-", &WantedPart::Beyond);
+        range("bytes=99999999999999999999999-", &WantedPart::Beyond);
+        assert_eq!(part("bytes=0-", 0), WantedPart::Beyond);
+        assert_eq!(part("bytes=-5", 0), WantedPart::Beyond);
     }
 
     #[test]
@@ -210,10 +210,10 @@ mod tests {
             "bytes",
             "",
         ] {
-            check(&[(RANGE, text)], &Wanted::Whole);
+            check(&[(RANGE, text)], &WantedPart::Whole);
         }
-        check(&[(RANGE, "bytes=0-1"), (RANGE, "bytes=2-3")], &Wanted::Whole);
-        check(&[], &Wanted::Whole);
+        check(&[(RANGE, "bytes=0-1"), (RANGE, "bytes=2-3")], &WantedPart::Whole);
+        check(&[], &WantedPart::Whole);
     }
 
     #[test]
@@ -221,48 +221,48 @@ mod tests {
         let headers = HeaderMap::from_iter([(RANGE, "bytes=0-1".parse().unwrap())]);
         let version = Version { tag: TAG.to_owned(), modified: None };
         let found = wanted(&Method::HEAD, &headers, &version, 10, SystemTime::now());
-        assert_eq!(found, Wanted::Whole);
+        assert_eq!(found, WantedPart::Whole);
     }
 
     #[test]
     fn a_part_is_sent_only_of_the_state_the_client_knows() {
         let resume = |same, expected| check(&[(RANGE, "bytes=5-"), (IF_RANGE, same)], expected);
-        resume(TAG, &Wanted::Part(5..10));
-        resume("\"t2\"", &Wanted::Whole);
-        resume("W/\"t1\"", &Wanted::Whole);
-        resume(AT, &Wanted::Part(5..10));
-        resume(BEFORE, &Wanted::Whole);
-        resume(AFTER, &Wanted::Whole);
-        resume("rubbish", &Wanted::Whole);
+        resume(TAG, &WantedPart::Part(5..10));
+        resume("\"t2\"", &WantedPart::Whole);
+        resume("W/\"t1\"", &WantedPart::Whole);
+        resume(AT, &WantedPart::Part(5..10));
+        resume(BEFORE, &WantedPart::Whole);
+        resume(AFTER, &WantedPart::Whole);
+        resume("rubbish", &WantedPart::Whole);
         let twice = [(RANGE, "bytes=5-"), (IF_RANGE, TAG), (IF_RANGE, TAG)];
-        check(&twice, &Wanted::Whole);
-        check_at(1, &[(RANGE, "bytes=5-"), (IF_RANGE, AT)], &Wanted::Whole);
+        check(&twice, &WantedPart::Whole);
+        check_at(1, &[(RANGE, "bytes=5-"), (IF_RANGE, AT)], &WantedPart::Whole);
     }
 
     #[test]
     fn a_client_that_has_it_gets_nothing() {
-        check(&[(IF_NONE_MATCH, TAG)], &Wanted::Nothing);
-        check(&[(IF_NONE_MATCH, "W/\"t1\"")], &Wanted::Nothing);
-        check(&[(IF_NONE_MATCH, "\"t0\", \"t1\"")], &Wanted::Nothing);
-        check(&[(IF_NONE_MATCH, "*")], &Wanted::Nothing);
-        check(&[(IF_NONE_MATCH, "\"t2\"")], &Wanted::Whole);
-        check(&[(IF_MODIFIED_SINCE, AT)], &Wanted::Nothing);
-        check(&[(IF_MODIFIED_SINCE, AFTER)], &Wanted::Nothing);
-        check(&[(IF_MODIFIED_SINCE, BEFORE)], &Wanted::Whole);
-        check(&[(IF_MODIFIED_SINCE, "rubbish")], &Wanted::Whole);
-        check(&[(IF_NONE_MATCH, "\"t2\""), (IF_MODIFIED_SINCE, AT)], &Wanted::Whole);
-        check(&[(IF_NONE_MATCH, TAG), (RANGE, "bytes=0-1")], &Wanted::Nothing);
+        check(&[(IF_NONE_MATCH, TAG)], &WantedPart::Nothing);
+        check(&[(IF_NONE_MATCH, "W/\"t1\"")], &WantedPart::Nothing);
+        check(&[(IF_NONE_MATCH, "\"t0\", \"t1\"")], &WantedPart::Nothing);
+        check(&[(IF_NONE_MATCH, "*")], &WantedPart::Nothing);
+        check(&[(IF_NONE_MATCH, "\"t2\"")], &WantedPart::Whole);
+        check(&[(IF_MODIFIED_SINCE, AT)], &WantedPart::Nothing);
+        check(&[(IF_MODIFIED_SINCE, AFTER)], &WantedPart::Nothing);
+        check(&[(IF_MODIFIED_SINCE, BEFORE)], &WantedPart::Whole);
+        check(&[(IF_MODIFIED_SINCE, "rubbish")], &WantedPart::Whole);
+        check(&[(IF_NONE_MATCH, "\"t2\""), (IF_MODIFIED_SINCE, AT)], &WantedPart::Whole);
+        check(&[(IF_NONE_MATCH, TAG), (RANGE, "bytes=0-1")], &WantedPart::Nothing);
     }
 
     #[test]
     fn a_client_that_expects_another_state_is_told() {
-        check(&[(IF_MATCH, TAG)], &Wanted::Whole);
-        check(&[(IF_MATCH, "*")], &Wanted::Whole);
-        check(&[(IF_MATCH, "\"t2\", \"t1\""), (RANGE, "bytes=0-1")], &Wanted::Part(0..2));
-        check(&[(IF_MATCH, "\"t2\"")], &Wanted::Other);
-        check(&[(IF_MATCH, "W/\"t1\"")], &Wanted::Other);
-        check(&[(IF_UNMODIFIED_SINCE, AT)], &Wanted::Whole);
-        check(&[(IF_UNMODIFIED_SINCE, BEFORE)], &Wanted::Other);
+        check(&[(IF_MATCH, TAG)], &WantedPart::Whole);
+        check(&[(IF_MATCH, "*")], &WantedPart::Whole);
+        check(&[(IF_MATCH, "\"t2\", \"t1\""), (RANGE, "bytes=0-1")], &WantedPart::Part(0..2));
+        check(&[(IF_MATCH, "\"t2\"")], &WantedPart::Other);
+        check(&[(IF_MATCH, "W/\"t1\"")], &WantedPart::Other);
+        check(&[(IF_UNMODIFIED_SINCE, AT)], &WantedPart::Whole);
+        check(&[(IF_UNMODIFIED_SINCE, BEFORE)], &WantedPart::Other);
     }
 
     #[test]

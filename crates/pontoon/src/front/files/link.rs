@@ -4,7 +4,7 @@ use percent_encoding::percent_decode_str;
 
 /// Which file a request names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Link {
+pub struct FileAddress {
     /// The job, decoded.
     pub job: String,
     /// The path in it, decoded, with `/` between its parts.
@@ -13,7 +13,7 @@ pub struct Link {
     pub query: Option<String>,
 }
 
-impl Link {
+impl FileAddress {
     /// The file that an address names; `None` if it can name none.
     pub fn parse(path: &str, query: Option<&str>) -> Option<Self> {
         let mut parts = path.strip_prefix("/files/")?.split('/').map(decode);
@@ -45,7 +45,7 @@ mod tests {
     /// Compares the path that is found behind the job; `None` if no file can be meant.
     #[track_caller]
     fn check(path: &str, expected: Option<&str>) {
-        let found = Link::parse(&format!("/files/{JOB}/{path}"), Some("q"));
+        let found = FileAddress::parse(&format!("/files/{JOB}/{path}"), Some("q"));
         assert_eq!(found.as_ref().map(|link| link.path.as_str()), expected, "{path}");
     }
 
@@ -98,8 +98,8 @@ mod tests {
         ] {
             check(path, None);
         }
-        assert_eq!(Link::parse("/files/", None), None);
-        assert_eq!(Link::parse("/files/%2e%2e/a", None), None);
-        assert_eq!(Link::parse("/file/a/b", None), None);
+        assert_eq!(FileAddress::parse("/files/", None), None);
+        assert_eq!(FileAddress::parse("/files/%2e%2e/a", None), None);
+        assert_eq!(FileAddress::parse("/file/a/b", None), None);
     }
 }

@@ -1,21 +1,20 @@
 //! May they: API keys, as mcpo has them, with its exact answers.
 //!
 //! A key is shown in `Authorization`, or in `X-API-Key` where a front end puts the user's own token for
-//! the server there. What opened the bridge is for nobody else to see.
+//! the server there. What opened the bridge is not for the server to see.
 //!
 //! Who asks is another question, and `identity` answers it.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use pontoon_wire::error::{ErrorObject, code};
+use pontoon_wire::error::code;
 
-use super::respond::{Answer, error, json};
+use super::super::refusal::Refusal;
 use crate::config::{ApiKey, KeyName};
 
 /// What a request is for.
@@ -23,8 +22,6 @@ use crate::config::{ApiKey, KeyName};
 pub enum Area {
     /// Tools: MCP in each of its forms, and calls by plain HTTP.
     Tool,
-    /// What describes the tools: `openapi.json`, `docs`, the console.
-    Document,
     /// `/health` and `/ready`. Open always, because a container's probe has no key; without one it
     /// tells only the status.
     Health,
@@ -35,17 +32,15 @@ pub enum Area {
         /// Whether the link was signed by us, and so is a key itself.
         is_signed: bool,
     },
-    /// `OPTIONS`, which a browser sends without any key.
-    Preflight,
 }
 
 /// The keys that open the bridge.
 pub struct Auth {
-    keys: Vec<Key>,
+    keys: Vec<KnownKey>,
     is_strict: bool,
 }
 
-struct Key {
+struct KnownKey {
     name: KeyName,
     /// Hashed, so that a comparison takes the same time for every length.
     hash: [u8; 32],
@@ -82,7 +77,7 @@ enum Shown<'h> {
 impl Auth {
     /// These keys. Without any, everything is open; if `is_strict`, almost nothing is.
     pub fn new(keys: &[ApiKey], is_strict: bool) -> Self {
-        let key = |key: &ApiKey| Key { name: key.name.clone(), hash: hash(key.key.expose()) };
+        let key = |key: &ApiKey| KnownKey { name: key.name.clone(), hash: hash(key.key.expose()) };
         Self { keys: keys.iter().map(key).collect(), is_strict }
     }
 
@@ -122,7 +117,7 @@ impl Auth {
             }
             (Ok(key), Some(_)) => pass(key, &["authorization", API_KEY]),
             (Ok(key), None) => pass(key, &["authorization"]),
-            // What stands in `Authorization` is somebody else's, and not for us to judge.
+            // What stands in `Authorization` is for the server, and not for us to judge.
             (Err(_), Some(key)) => pass(key, &[API_KEY]),
             (Err(_), None) if self.is_open(area) => Ok(None),
             (Err(denied), None) => Err(denied),
@@ -131,9 +126,8 @@ impl Auth {
 
     fn is_open(&self, area: Area) -> bool {
         match area {
-            Area::Health | Area::Preflight => true,
+            Area::Health => true,
             Area::Tool | Area::Metrics => false,
-            Area::Document => !self.is_strict,
             Area::Files { is_signed } => is_signed || !self.is_strict,
         }
     }
@@ -191,14 +185,13 @@ impl Denied {
         Self { status, detail, schemes }
     }
 
-    /// The answer where mcpo's clients ask.
-    pub fn plain(self) -> Answer {
-        let text = format!("{{\"detail\":{}}}", pontoon_wire::quoted(self.detail));
-        self.with_schemes(json(self.status, &Bytes::from(text).into()))
+    /// The refusal where mcpo's clients ask.
+    pub fn plain(self) -> Refusal {
+        self.with_schemes(Refusal::plain(self.status, self.detail))
     }
 
-    /// The answer where MCP clients ask, which show the text of an error and nothing else.
-    pub fn mcp(self) -> Answer {
+    /// The refusal where MCP clients ask, which show the text of an error and nothing else.
+    pub fn mcp(self) -> Refusal {
         let (code, what_to_do) = match self.status {
             401 => (
                 code::UNAUTHORIZED,
@@ -212,14 +205,16 @@ impl Denied {
             _ => (code::INVALID_REQUEST, "show one key, once"),
         };
         let text = format!("{}: {what_to_do}", self.detail);
-        self.with_schemes(error(self.status, &ErrorObject::new(code, text), None))
+        self.with_schemes(Refusal::new(self.status, code, text))
     }
 
-    fn with_schemes(self, mut answer: Answer) -> Answer {
-        if let Some(schemes) = self.schemes {
-            answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(schemes));
+    fn with_schemes(self, refusal: Refusal) -> Refusal {
+        match self.schemes {
+            Some(schemes) => {
+                refusal.with_header(WWW_AUTHENTICATE, HeaderValue::from_static(schemes))
+            }
+            None => refusal,
         }
-        answer
     }
 }
 
@@ -252,9 +247,9 @@ fn hash(key: &[u8]) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::body::ResponseBody;
     use super::*;
     use crate::config::Secret;
+    use crate::front::body::ResponseBody;
 
     const LAX: bool = false;
     const STRICT: bool = true;
@@ -270,7 +265,8 @@ mod tests {
     const UNSUPPORTED: &str = r#"401 {"detail":"Unsupported authorization method"} Bearer, Basic"#;
 
     /// What an answer says on one line: status, body, schemes.
-    fn line(answer: Answer) -> String {
+    fn line(refusal: Refusal) -> String {
+        let answer = refusal.into_response();
         let schemes = answer.headers().get(WWW_AUTHENTICATE).cloned();
         let status = answer.status().as_u16();
         let ResponseBody::Text(pieces) = answer.into_body() else { panic!("a text is expected") };
@@ -334,18 +330,18 @@ mod tests {
     }
 
     #[test]
-    fn documents_health_and_files_are_open_unless_auth_is_strict() {
-        for area in [Area::Document, Area::Health, FILES, SIGNED, Area::Preflight] {
+    fn health_and_files_are_open_unless_auth_is_strict() {
+        for area in [Area::Health, FILES, SIGNED] {
             check(LAX, area, "-", "open");
             check(LAX, area, "Bearer wrong", "open");
             check(LAX, area, "Bearer K-one", "alice");
         }
-        for area in [Area::Document, FILES, Area::Metrics, Area::Tool] {
+        for area in [FILES, Area::Metrics, Area::Tool] {
             check(STRICT, area, "-", STRICT_MISSING);
             check(STRICT, area, "Bearer wrong", WRONG);
             check(STRICT, area, "Bearer K-one", "alice");
         }
-        for area in [Area::Health, SIGNED, Area::Preflight] {
+        for area in [Area::Health, SIGNED] {
             check(STRICT, area, "-", "open");
             check(STRICT, area, "Bearer wrong", "open");
             check(STRICT, area, "Bearer K-one", "alice");
@@ -354,12 +350,12 @@ mod tests {
 
     #[test]
     fn strict_auth_takes_a_password_of_any_user_for_all_but_tools() {
-        check(STRICT, Area::Document, &basic("any:K-one"), "alice");
-        check(STRICT, Area::Document, &basic(":K:two"), "bob");
+        check(STRICT, FILES, &basic("any:K-one"), "alice");
+        check(STRICT, FILES, &basic(":K:two"), "bob");
         check(STRICT, Area::Metrics, &basic("a:K-one"), "alice");
         check(STRICT, FILES, &basic("a:K-one"), "alice");
         check(STRICT, Area::Tool, &basic("any:K-one"), MISSING);
-        for area in [Area::Document, Area::Tool] {
+        for area in [FILES, Area::Tool] {
             check(STRICT, area, &basic("any:wrong"), WRONG_PASSWORD);
             check(STRICT, area, &basic("K-one:"), WRONG_PASSWORD);
             check(STRICT, area, &basic("K-one"), BAD_BASIC);
@@ -373,7 +369,7 @@ mod tests {
     fn two_authorizations_are_refused_everywhere() {
         let auth = Auth::new(&keys(&[("alice", "K-one")]), LAX);
         let expected = r#"400 {"detail":"Authorization must be sent once"}"#;
-        for area in [Area::Tool, Area::Document, Area::Health, FILES] {
+        for area in [Area::Tool, Area::Health, FILES] {
             assert_eq!(asked(&auth, area, &["Bearer K-one", "Bearer K-one"]), expected);
             assert_eq!(asked(&auth, area, &["Bearer x", "Bearer K-one"]), expected);
         }
@@ -420,7 +416,7 @@ mod tests {
     fn without_keys_everything_is_open() {
         let auth = Auth::new(&[], STRICT);
         assert!(!auth.is_on());
-        for area in [Area::Tool, Area::Document, Area::Health, Area::Metrics, FILES] {
+        for area in [Area::Tool, Area::Health, Area::Metrics, FILES] {
             assert_eq!(asked(&auth, area, &[]), "open");
             assert_eq!(asked(&auth, area, &["Bearer x"]), "open");
         }

@@ -1,17 +1,22 @@
-//! From who asks to whose child: the key and the person of a request.
+//! From who asks to whose child: the key, the person and the client of a request.
 //!
 //! The order is the one that keeps people apart best: the chat, the MCP session, the name the client
-//! gave its conversation, the user, the credential, the address. Whoever has none of these shares nothing,
-//! and the key without a name is no credential where anything is kept: it may be anybody's.
+//! gave its conversation, the user, the credential, the address. A request with none of these shares nothing,
+//! and the key without a name is no credential where anything is kept: every client may have it.
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hyper::HeaderMap;
+use pontoon_wire::{Message, Revision, Slot};
 use uuid::Uuid;
 
 use super::identity::Identity;
-use crate::client::{Key, Origin, Person, Principal};
+use crate::back::conversation::requests::own_info;
+use crate::client::{Client, Key, Origin, Person, Principal};
 use crate::config::{KeyName, Server, SessionKey};
+use crate::session::catalog::Entry;
+use crate::session::legacy::Session;
 
 /// Headers that are never handed to a server: they are for us, or for a proxy.
 const OURS: [&str; 3] = ["cookie", "proxy-authorization", "mcp-session-id"];
@@ -90,7 +95,7 @@ impl Caller {
         if let Some(session) = session {
             return Key::Session(Arc::clone(session));
         }
-        // A name alone is anybody's: it counts beside something that tells its owner from others.
+        // Any client may say a name: it counts beside something that tells its owner from others.
         let has_owner =
             user.is_some() || identity.credential.is_some() || identity.is_known_address;
         if let Some(name) = identity.session.as_ref().filter(|_| has_owner) {
@@ -103,6 +108,32 @@ impl Caller {
             Some(KeyName::Unnamed) if server.has_sessions() => Key::Unnamed,
             _ => credential(),
         }
+    }
+}
+
+impl Caller {
+    /// The client of a legacy session, as this request shows it.
+    pub fn legacy_client(&self, entry: &Entry, session: &Session) -> Arc<Client> {
+        let key = self.key(Some(&session.id), &entry.back.server);
+        session.client(key, Arc::clone(&self.person))
+    }
+
+    /// The client of a modern request, which says of itself what a server needs to know.
+    pub fn modern_client(&self, entry: &Entry, request: &Message) -> Arc<Client> {
+        // Copied, because a child that is kept for this client remembers them longer than the request.
+        let copy = |slot| request.raw(slot).map(Bytes::copy_from_slice);
+        Arc::new(Client {
+            revision: Revision::NEWEST_MODERN,
+            capabilities: copy(Slot::MetaCapabilities).unwrap_or_default(),
+            info: copy(Slot::MetaClientInfo)
+                .filter(|info| info.first() == Some(&b'{'))
+                .unwrap_or_else(own_info),
+            log_level: copy(Slot::MetaLogLevel).filter(|level| level.first() == Some(&b'"')),
+            key: self.key(None, &entry.back.server),
+            person: Arc::clone(&self.person),
+            feed: None,
+            subscriptions: Vec::new(),
+        })
     }
 }
 

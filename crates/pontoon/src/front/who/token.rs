@@ -54,7 +54,7 @@ pub enum TokenError {
     /// It names rules that we do not know and must not ignore.
     #[error("it asks for extensions (`crit`) that are not known here")]
     Critical,
-    /// The secrets differ, or somebody changed it.
+    /// The secrets differ, or it was changed on its way.
     #[error(
         "the signature is wrong: MCPO_OWUI_JWT_SECRET here must be \
              FORWARD_USER_INFO_HEADER_JWT_SECRET there"
@@ -63,7 +63,7 @@ pub enum TokenError {
     /// A claim is missing or of another kind than it must be.
     #[error("it must hold `sub`, `iss` and `iat` (or `exp`), each once and of the right kind")]
     Claims,
-    /// Somebody else signed it.
+    /// It was signed by another program.
     #[error("it is issued by {0:?}, not by \"open-webui\"")]
     Issuer(String),
     /// It was signed too long ago.
@@ -72,9 +72,9 @@ pub enum TokenError {
              clocks differ, or a turn took longer than MCPO_OWUI_JWT_MAX_AGE"
     )]
     Old {
-        /// So long ago.
+        /// How long ago it was signed.
         age_seconds: u64,
-        /// Of so long.
+        /// How long it counts.
         max_seconds: u64,
     },
     /// Its time is over, and it does not say when it was signed.
@@ -83,7 +83,7 @@ pub enum TokenError {
     /// Its time has not come.
     #[error("it is from {0} s in the future: the clocks differ")]
     Future(u64),
-    /// It names nobody.
+    /// It names no user.
     #[error("`sub` names nobody")]
     Nobody,
 }
@@ -167,7 +167,7 @@ fn signed_claims(token: &str, secret: &[u8]) -> Result<Claims, TokenError> {
     }
 }
 
-/// Signs claims, for the tests here and of whoever reads tokens.
+/// Signs claims, for the tests here and in `identity`.
 #[cfg(test)]
 pub(super) fn sign(header: &str, claims: &str, secret: &[u8]) -> String {
     let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);

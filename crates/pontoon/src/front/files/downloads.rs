@@ -1,31 +1,37 @@
 //! `/files/{job}/{path}`: what tools have made, for people to download.
 //!
 //! Whatever it is, it comes as an attachment that no browser runs as a page of ours. Only pictures may be
-//! shown by pages of other origins, such as that of the chat they were made in. Which files a job offers, and whether a link is good, is decided by whoever is asked to open it.
+//! shown by pages of other origins, such as that of the chat they were made in. Which files a job offers, and whether
+//! a link is good, is decided in `jobs`.
 
 use std::fmt::Write;
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use bytes::Bytes;
+use hyper::body::Body;
 use hyper::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE,
-    CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, LAST_MODIFIED,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, LAST_MODIFIED,
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Method, Request};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest, Sha256};
 
-use super::body::ResponseBody;
+use super::super::body::ResponseBody;
+use super::super::refusal::Refusal;
+use super::super::response::{HttpResponse, empty};
+use super::super::site::HttpSite;
+use super::super::who::auth::{Area, Denied};
 use super::file_body::FileBody;
-use super::link::Link;
-use super::ranges::{Version, Wanted, http_time, wanted};
-use super::respond::{Answer, empty, json, not_allowed};
+use super::link::FileAddress;
+use super::ranges::{Version, WantedPart, http_time, wanted};
 use crate::jobs::Download;
 
 /// The one text for everything that is not there, may not be seen, or was never a file.
-const NOT_FOUND: &str = r#"{"detail":"there is no such file here, or its link has expired: ask for it to be made again"}"#;
+const NOT_FOUND: &str =
+    "there is no such file here, or its link has expired: ask for it to be made again";
 
 /// What stands as it is in `filename*`: the characters that RFC 8187 allows.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
@@ -45,32 +51,60 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
 /// Pictures that are nothing but pictures: an SVG may hold scripts, and is none of them.
 const PICTURES: [&str; 4] = ["image/gif", "image/jpeg", "image/png", "image/webp"];
 
-/// The header that says which pages may show an answer.
-const RESOURCE_POLICY: &str = "cross-origin-resource-policy";
+/// The header that says which pages may show a file.
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-/// Answers a request to `/files/...`. `open` opens the file behind a link, if the link is good; it
-/// may block.
-pub async fn handle<B>(
+/// What every response here says, so that nothing a tool wrote runs in a browser.
+const SECURITY: [(HeaderName, &str); 5] = [
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'"),
+    (REFERRER_POLICY, "no-referrer"),
+    (CACHE_CONTROL, "private, no-cache"),
+    (RESOURCE_POLICY, "same-origin"),
+];
+
+/// Answers a request to `/files/...`.
+///
+/// # Errors
+///
+/// A request without a key where one is needed, or for what is not there.
+pub async fn handle<B>(site: &HttpSite, request: Request<B>) -> Result<HttpResponse, Refusal> {
+    let area = Area::Files { is_signed: site.links.is_signed() };
+    site.entrance.auth.check(request.headers(), area).map_err(Denied::plain)?;
+    let (store, links) = (site.store.clone(), Arc::clone(&site.links));
+    let sending = send_file(request, move |wanted| {
+        let query = wanted.query.as_deref();
+        let is_good = links.check(&wanted.job, &wanted.path, query, SystemTime::now());
+        is_good.then(|| store.open_file(&wanted.job, &wanted.path).ok()).flatten()
+    });
+    let response = sending.await?;
+    if response.status().is_success() {
+        site.metrics.downloads.bump();
+        site.metrics.download_bytes.add(response.body().size_hint().exact().unwrap_or_default());
+    }
+    Ok(response)
+}
+
+/// Sends a file or a part of it. `open` opens the file behind an address, if its link is good; it may block.
+async fn send_file<B>(
     request: Request<B>,
-    open: impl FnOnce(&Link) -> Option<Download> + Send + 'static,
-) -> Answer {
+    open: impl FnOnce(&FileAddress) -> Option<Download> + Send + 'static,
+) -> Result<HttpResponse, Refusal> {
     let (head, _) = request.into_parts();
     if ![Method::GET, Method::HEAD].contains(&head.method) {
-        return not_allowed("only GET and HEAD are answered here", "GET, HEAD");
+        return Err(Refusal::not_allowed("only GET and HEAD are answered here", "GET, HEAD"));
     }
-    let Some(link) = Link::parse(head.uri.path(), head.uri.query()) else { return not_found() };
+    let address = FileAddress::parse(head.uri.path(), head.uri.query()).ok_or_else(not_found)?;
     let opened = tokio::task::spawn_blocking(move || {
-        let download = open(&link)?;
+        let download = open(&address)?;
         let version = version(&download).ok()?;
         Some((download, version))
     });
-    match opened.await {
-        Ok(Some((download, version))) => send(&head.method, &head.headers, download, &version),
-        _ => not_found(),
-    }
+    let (download, version) = opened.await.ok().flatten().ok_or_else(not_found)?;
+    Ok(send(&head.method, &head.headers, download, &version))
 }
 
-/// The state of an open file. The tag is a hash, because an inode is nobody's business.
+/// The state of an open file. The tag is a hash, because a client has no use for an inode.
 fn version(download: &Download) -> std::io::Result<Version> {
     let facts = download.file.metadata()?;
     let mut hash = Sha256::new();
@@ -88,18 +122,26 @@ fn version(download: &Download) -> std::io::Result<Version> {
     Ok(Version { tag, modified: http_time(download.modified, SystemTime::now()) })
 }
 
-fn send(method: &Method, headers: &HeaderMap, download: Download, version: &Version) -> Answer {
+fn send(
+    method: &Method,
+    headers: &HeaderMap,
+    download: Download,
+    version: &Version,
+) -> HttpResponse {
     let Download { file, size, mime, name, .. } = download;
     let wanted = wanted(method, headers, version, size, SystemTime::now());
     let (status, part) = match wanted {
-        Wanted::Whole => (200, 0..size),
-        Wanted::Part(part) => (206, part),
-        Wanted::Nothing => (304, 0..0),
-        Wanted::Other => (412, 0..0),
-        Wanted::Beyond => (416, 0..0),
+        WantedPart::Whole => (200, 0..size),
+        WantedPart::Part(part) => (206, part),
+        WantedPart::Nothing => (304, 0..0),
+        WantedPart::Other => (412, 0..0),
+        WantedPart::Beyond => (416, 0..0),
     };
-    let mut answer = secured(empty(status));
-    let headers = answer.headers_mut();
+    let mut response = empty(status);
+    let headers = response.headers_mut();
+    for (name, text) in SECURITY {
+        headers.insert(name, HeaderValue::from_static(text));
+    }
     headers.insert(ETAG, value(&version.tag));
     if let Some(modified) = version.modified {
         headers.insert(LAST_MODIFIED, value(&httpdate::fmt_http_date(modified)));
@@ -123,10 +165,10 @@ fn send(method: &Method, headers: &HeaderMap, download: Download, version: &Vers
         headers.insert(CONTENT_DISPOSITION, value(&disposition(&name)));
         headers.insert(CONTENT_LENGTH, HeaderValue::from(part.end - part.start));
         if *method == Method::GET {
-            *answer.body_mut() = ResponseBody::File(FileBody::new(file, part));
+            *response.body_mut() = ResponseBody::File(FileBody::new(file, part));
         }
     }
-    answer
+    response
 }
 
 /// The header that makes a browser save a file under its name, in any script.
@@ -141,24 +183,11 @@ fn disposition(name: &str) -> String {
     format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{encoded}")
 }
 
-fn not_found() -> Answer {
-    secured(json(404, &Bytes::from_static(NOT_FOUND.as_bytes()).into()))
-}
-
-/// What every answer here says, so that nothing a tool wrote runs in somebody's browser.
-fn secured(mut answer: Answer) -> Answer {
-    let headers = answer.headers_mut();
-    let all = [
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'"),
-        (REFERRER_POLICY, "no-referrer"),
-        (CACHE_CONTROL, "private, no-cache"),
-    ];
-    for (name, text) in all {
-        headers.insert(name, HeaderValue::from_static(text));
-    }
-    headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
-    answer
+fn not_found() -> Refusal {
+    let refusal = Refusal::plain(404, NOT_FOUND);
+    SECURITY.into_iter().fold(refusal, |refusal, (name, text)| {
+        refusal.with_header(name, HeaderValue::from_static(text))
+    })
 }
 
 fn value(text: &str) -> HeaderValue {
@@ -212,7 +241,7 @@ mod tests {
 
     /// Opens a file of a folder. `missing` bytes more than it has are promised, as for one that was
     /// cut short since. A link that ends in `?bad` is not good.
-    fn open(folder: &Path, missing: u64, link: &Link) -> Option<Download> {
+    fn open(folder: &Path, missing: u64, link: &FileAddress) -> Option<Download> {
         if link.job != JOB || link.query.as_deref() == Some("bad") {
             return None;
         }
@@ -237,8 +266,11 @@ mod tests {
         let folder = folder.path().to_owned();
         let service = hyper::service::service_fn(move |request| {
             let folder = folder.clone();
-            let open = move |link: &Link| open(&folder, missing, link);
-            async move { Ok::<_, Infallible>(handle(request, open).await) }
+            let open = move |link: &FileAddress| open(&folder, missing, link);
+            async move {
+                let sent = send_file(request, open).await;
+                Ok::<_, Infallible>(sent.unwrap_or_else(Refusal::into_response))
+            }
         });
         let serving = hyper::server::conn::http1::Builder::new()
             .serve_connection(TokioIo::new(server), service);
@@ -347,6 +379,7 @@ mod tests {
         fs::create_dir(folder.path().join("folder")).unwrap();
         let other_job = JOB.replace('0', "1");
         let mut heads = std::collections::BTreeSet::new();
+        let not_there = br#"{"detail":"there is no such file here, or its link has expired: ask for it to be made again"}"#;
         for path in [
             format!("/files/{JOB}/missing"),
             format!("/files/{JOB}/folder"),
@@ -362,7 +395,7 @@ mod tests {
         ] {
             let found = ask(&folder, &format!("GET {path}"), &[]).await;
             assert_eq!(found.status(), "404", "{path}");
-            assert_eq!(found.body, NOT_FOUND.as_bytes(), "{path}");
+            assert_eq!(found.body, not_there, "{path}");
             let lines = found.head.lines().filter(|line| !line.starts_with("date:"));
             heads.insert(lines.collect::<Vec<_>>().join("\n"));
         }

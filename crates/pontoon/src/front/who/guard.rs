@@ -5,6 +5,8 @@ use hyper::HeaderMap;
 use hyper::header::{HOST, ORIGIN};
 use std::net::{IpAddr, SocketAddr};
 
+use super::super::refusal::Refusal;
+
 /// The hosts and origins that may be named.
 #[derive(Debug)]
 pub struct Guard {
@@ -34,17 +36,17 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// The status and the reason why it may not, for the person who reads it.
-    pub fn check(&self, headers: &HeaderMap) -> Result<(), (u16, String)> {
+    /// Why it may not, for the person who reads it.
+    pub fn check(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let mut hosts = headers.get_all(HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else {
-            return Err((400, "exactly one `Host` header is needed".to_owned()));
+            return Err(Refusal::invalid(400, "exactly one `Host` header is needed"));
         };
         let host = host.to_str().unwrap_or_default().to_ascii_lowercase();
         if !self.is_known(&host) {
             let text =
                 format!("the host {host:?} is not served here: name it in MCPO_ALLOWED_HOSTS");
-            return Err((403, text));
+            return Err(Refusal::invalid(403, text));
         }
         for origin in headers.get_all(ORIGIN) {
             let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
@@ -53,7 +55,7 @@ impl Guard {
             if !is_ours && !self.origins.contains(&origin) {
                 let text =
                     format!("the origin {origin:?} is foreign: name it in MCPO_ALLOWED_ORIGINS");
-                return Err((403, text));
+                return Err(Refusal::invalid(403, text));
             }
         }
         Ok(())

@@ -1,9 +1,9 @@
 //! One stream of the deprecated HTTP+SSE transport: all answers of a client on one connection.
 //!
 //! Each call keeps its own bounded outbox, and the stream takes from them in turn. So a client that
-//! reads slowly costs no more than its calls, and there are only so many of these.
+//! reads slowly costs no more than its calls, whose number is limited.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use pontoon_wire::Text;
 use pontoon_wire::framing::events;
 use tokio::time::{Instant, Sleep};
 
-use super::body::{KEEP_ALIVE, OnEnd};
+use super::event_body::{KEEP_ALIVE, OnEnd};
 use crate::call::CallError;
 use crate::client::{Person, Principal};
 use crate::config::ServerName;
@@ -23,45 +23,100 @@ use crate::outbox::{Next, Outbox};
 use crate::session::legacy::Session;
 use crate::session::stream::outcome_text;
 
+/// Streams in all, and of one client.
+const MAX_STREAMS: usize = 1024;
+const MAX_PER_CLIENT: usize = 64;
+
 /// Answers that a client has not taken yet.
 const MAX_CALLS: usize = 256;
 
 /// A client that has not begun after this long is let go.
 const OPENING: Duration = Duration::from_secs(60);
 
+/// The streams that are open.
+#[derive(Debug, Default)]
+pub struct SseStreams {
+    table: Mutex<HashMap<String, Arc<SseStream>>>,
+}
+
+impl SseStreams {
+    /// A new stream to this server.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Busy`] when there are too many.
+    pub fn open(&self, server: &ServerName, person: &Person) -> Result<Arc<SseStream>, CallError> {
+        let mut table = self.lock();
+        let own = table.values().filter(|stream| stream.principal == person.principal).count();
+        let what = match (table.len(), own) {
+            (MAX_STREAMS.., _) => format!("all {MAX_STREAMS} streams are in use"),
+            (_, MAX_PER_CLIENT..) => {
+                format!("all {MAX_PER_CLIENT} streams of this client are open")
+            }
+            _ => {
+                let stream = Arc::new(SseStream::new(server, person));
+                table.insert(stream.id.clone(), Arc::clone(&stream));
+                return Ok(stream);
+            }
+        };
+        Err(CallError::Busy { what, retry_after_seconds: 10 })
+    }
+
+    /// The stream of this name, if it is one of this server's and of this person's.
+    pub fn find(&self, server: &ServerName, id: &str, person: &Person) -> Option<Arc<SseStream>> {
+        let stream = self.lock().get(id).cloned()?;
+        let is_theirs = stream.server == *server && stream.principal.lets_in(person);
+        is_theirs.then_some(stream)
+    }
+
+    /// Lets all of them end with the answers that are under way.
+    pub fn end(&self) {
+        self.lock().values().for_each(|stream| stream.end());
+    }
+
+    /// Forgets a stream that was closed.
+    pub fn remove(&self, id: &str) {
+        self.lock().remove(id);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<SseStream>>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A stream, as those who put something on it see it.
 #[derive(Debug)]
 pub struct SseStream {
-    /// What the client names it by. Nobody can guess it.
+    /// What the client names it by, which cannot be guessed.
     pub id: String,
     /// The server it is for.
     pub server: ServerName,
     /// Whose it is.
     pub principal: Principal,
     opened: Instant,
-    state: Mutex<State>,
+    state: Mutex<SseState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SseState {
     session: Option<Arc<Session>>,
-    calls: VecDeque<Open>,
+    calls: VecDeque<OwedAnswer>,
     /// Nothing new is put on it; it ends with the last answer.
     is_ending: bool,
-    /// Nobody hears it any more.
+    /// The client has hung up.
     is_closed: bool,
     waker: Option<Waker>,
 }
 
 /// A call whose answer is still to be sent.
 #[derive(Debug)]
-struct Open {
+struct OwedAnswer {
     request_id: Bytes,
     outbox: Arc<Outbox>,
 }
 
 impl SseStream {
-    /// A stream that nobody has said anything on.
+    /// A stream on which nothing was said yet.
     pub fn new(server: &ServerName, person: &Person) -> Self {
         Self {
             id: uuid::Uuid::new_v4().to_string(),
@@ -77,7 +132,7 @@ impl SseStream {
         self.lock().session.clone()
     }
 
-    /// Makes `session` the stream's own. False if it has one, or nobody hears it any more.
+    /// Makes `session` the stream's own. False if it has one, or the client has hung up.
     pub fn welcome(&self, session: &Arc<Session>) -> bool {
         let mut state = self.lock();
         if state.is_closed || state.session.is_some() {
@@ -105,18 +160,9 @@ impl SseStream {
             return Err(CallError::Busy { what, retry_after_seconds: 1 });
         }
         let outbox = Arc::<Outbox>::default();
-        state.calls.push_back(Open { request_id, outbox: Arc::clone(&outbox) });
+        state.calls.push_back(OwedAnswer { request_id, outbox: Arc::clone(&outbox) });
         wake(state);
         Ok(outbox)
-    }
-
-    /// Does `work` unless the stream is closed, and does not let it close meanwhile: what is begun
-    /// for a session must be there when the session ends.
-    pub fn while_open(&self, work: impl FnOnce()) {
-        let state = self.lock();
-        if !state.is_closed {
-            work();
-        }
     }
 
     /// Lets it end with the answers that are under way.
@@ -175,7 +221,7 @@ impl SseStream {
         state.session.is_none() && state.calls.is_empty() && self.opened.elapsed() >= OPENING
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SseState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -190,7 +236,7 @@ fn poll_outbox(outbox: &Outbox, context: &mut Context<'_>) -> Poll<Next> {
     }
 }
 
-fn wake(mut state: MutexGuard<'_, State>) {
+fn wake(mut state: MutexGuard<'_, SseState>) {
     let waker = state.waker.take();
     drop(state);
     waker.into_iter().for_each(Waker::wake);

@@ -13,42 +13,42 @@ use std::task::{Context, Poll, Wake, Waker};
 const TRIES: usize = 4;
 
 /// A future that is polled again when it woke itself.
-pub struct Again<F> {
+pub struct Repoll<F> {
     future: Pin<Box<F>>,
-    bell: Arc<Bell>,
+    note: Arc<WakeNote>,
     waker: Waker,
 }
 
-/// What the future rings. While it is polled, ringing is only noted.
-struct Bell {
+/// What the future wakes. While it is polled, a wake is only noted.
+struct WakeNote {
     is_polling: AtomicBool,
-    rang: AtomicBool,
+    is_woken: AtomicBool,
     task: Mutex<Waker>,
 }
 
-impl Wake for Bell {
+impl Wake for WakeNote {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Noted first: whoever stops polling now looks for the note afterwards.
-        self.rang.store(true, Ordering::SeqCst);
+        // Noted first: a poll that ends now looks for the note afterwards.
+        self.is_woken.store(true, Ordering::SeqCst);
         if !self.is_polling.load(Ordering::SeqCst) {
             self.task.lock().unwrap_or_else(PoisonError::into_inner).wake_by_ref();
         }
     }
 }
 
-impl<F: Future> Again<F> {
+impl<F: Future> Repoll<F> {
     /// The same future.
     pub fn new(future: F) -> Self {
-        let bell = Arc::new(Bell {
+        let note = Arc::new(WakeNote {
             is_polling: AtomicBool::new(false),
-            rang: AtomicBool::new(false),
+            is_woken: AtomicBool::new(false),
             task: Mutex::new(Waker::noop().clone()),
         });
-        Self { future: Box::pin(future), waker: Waker::from(Arc::clone(&bell)), bell }
+        Self { future: Box::pin(future), waker: Waker::from(Arc::clone(&note)), note }
     }
 
     /// The future inside.
@@ -57,19 +57,19 @@ impl<F: Future> Again<F> {
     }
 }
 
-impl<F: Future> Future for Again<F> {
+impl<F: Future> Future for Repoll<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = &mut *self;
-        this.bell.task.lock().unwrap_or_else(PoisonError::into_inner).clone_from(context.waker());
+        this.note.task.lock().unwrap_or_else(PoisonError::into_inner).clone_from(context.waker());
         let mut inner = Context::from_waker(&this.waker);
         for _ in 0..TRIES {
-            this.bell.is_polling.store(true, Ordering::SeqCst);
-            this.bell.rang.store(false, Ordering::SeqCst);
+            this.note.is_polling.store(true, Ordering::SeqCst);
+            this.note.is_woken.store(false, Ordering::SeqCst);
             let polled = this.future.as_mut().poll(&mut inner);
-            this.bell.is_polling.store(false, Ordering::SeqCst);
-            if polled.is_ready() || !this.bell.rang.load(Ordering::SeqCst) {
+            this.note.is_polling.store(false, Ordering::SeqCst);
+            if polled.is_ready() || !this.note.is_woken.load(Ordering::SeqCst) {
                 return polled;
             }
         }
@@ -96,7 +96,7 @@ mod tests {
     /// Polls a future that wakes itself `times` before it is ready; gives wakes and readiness.
     fn check(times: usize) -> (usize, bool) {
         let mut left = times;
-        let mut future = Again::new(std::future::poll_fn(move |context| {
+        let mut future = Repoll::new(std::future::poll_fn(move |context| {
             if left == 0 {
                 return Poll::Ready(());
             }
@@ -125,7 +125,7 @@ mod tests {
     fn a_wake_from_outside_reaches_the_scheduler() {
         let slot: Arc<Mutex<Option<Waker>>> = Arc::default();
         let inside = Arc::clone(&slot);
-        let mut future = Again::new(std::future::poll_fn(move |context: &mut Context<'_>| {
+        let mut future = Repoll::new(std::future::poll_fn(move |context: &mut Context<'_>| {
             *inside.lock().unwrap() = Some(context.waker().clone());
             Poll::<()>::Pending
         }));

@@ -34,7 +34,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Framed<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.framing.part == Part::Broken {
+        if this.framing.part == FramePart::Broken {
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
         }
         let before = buf.filled().len();
@@ -95,7 +95,7 @@ enum Ambiguous {
 
 /// Where the next byte belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum FramePart {
     /// Before a request line.
     Start,
     /// In the headers.
@@ -114,12 +114,12 @@ enum Part {
     Broken,
 }
 
-/// So much of a line is kept when its rest is not there yet. A line that matters is shorter, or refused.
+/// How many bytes of a line are kept when its rest is not there yet. A line that matters is shorter, or refused.
 const KEPT: usize = 128;
 
 #[derive(Debug)]
 struct Framing {
-    part: Part,
+    part: FramePart,
     length: Option<u64>,
     is_chunked: bool,
     line: Partial,
@@ -128,7 +128,7 @@ struct Framing {
 impl Default for Framing {
     fn default() -> Self {
         let line = Partial { start: [0; KEPT], size: 0, last: 0 };
-        Self { part: Part::Start, length: None, is_chunked: false, line }
+        Self { part: FramePart::Start, length: None, is_chunked: false, line }
     }
 }
 
@@ -159,7 +159,7 @@ impl Partial {
 
 /// A line without its end; of a long one only the beginning may be known.
 #[derive(Clone, Copy)]
-struct Line<'l> {
+struct FrameLine<'l> {
     start: &'l [u8],
     is_whole: bool,
 }
@@ -171,18 +171,22 @@ impl Framing {
         while at < bytes.len() {
             let rest = &bytes[at..];
             match self.part {
-                Part::Body(left) => at += self.skip(left, rest.len(), Part::Body, Part::Start),
-                Part::Chunk(left) => at += self.skip(left, rest.len(), Part::Chunk, Part::ChunkEnd),
+                FramePart::Body(left) => {
+                    at += self.skip(left, rest.len(), FramePart::Body, FramePart::Start)
+                }
+                FramePart::Chunk(left) => {
+                    at += self.skip(left, rest.len(), FramePart::Chunk, FramePart::ChunkEnd)
+                }
                 _ => {
                     let Some(end) = memchr(b'\n', rest) else {
                         self.line.add(rest);
                         return Ok(());
                     };
-                    let has_extension = self.part == Part::Size
+                    let has_extension = self.part == FramePart::Size
                         && (self.line.known().contains(&b';') || rest[..end].contains(&b';'));
                     if let Err(why) = self.end_line(&rest[..end]) {
                         bytes[at + end + usize::from(has_extension)..].fill(0);
-                        self.part = Part::Broken;
+                        self.part = FramePart::Broken;
                         return Err(why);
                     }
                     at += end + 1;
@@ -193,7 +197,13 @@ impl Framing {
     }
 
     /// Passes over what is left of a body or chunk.
-    fn skip(&mut self, left: u64, size: usize, part: fn(u64) -> Part, next: Part) -> usize {
+    fn skip(
+        &mut self,
+        left: u64,
+        size: usize,
+        part: fn(u64) -> FramePart,
+        next: FramePart,
+    ) -> usize {
         let skipped = usize::try_from(left).unwrap_or(usize::MAX).min(size);
         let left = left - skipped as u64;
         self.part = if left == 0 { next } else { part(left) };
@@ -204,7 +214,7 @@ impl Framing {
     fn end_line(&mut self, rest: &[u8]) -> Result<(), Ambiguous> {
         if self.line.size == 0 {
             let start = rest.strip_suffix(b"\r").ok_or(Ambiguous::BareLf)?;
-            return self.take(Line { start, is_whole: true });
+            return self.take(FrameLine { start, is_whole: true });
         }
         self.line.add(rest);
         let (start, size, last) = (self.line.start, self.line.size - 1, self.line.last);
@@ -212,45 +222,45 @@ impl Framing {
         if last != b'\r' {
             return Err(Ambiguous::BareLf);
         }
-        self.take(Line { start: &start[..size.min(KEPT)], is_whole: size <= KEPT })
+        self.take(FrameLine { start: &start[..size.min(KEPT)], is_whole: size <= KEPT })
     }
 
-    fn take(&mut self, line: Line<'_>) -> Result<(), Ambiguous> {
+    fn take(&mut self, line: FrameLine<'_>) -> Result<(), Ambiguous> {
         let is_empty = line.start.is_empty();
         match self.part {
             // Clients may send an empty line before a request, which means nothing.
-            Part::Start if is_empty => {}
-            Part::Start => {
+            FramePart::Start if is_empty => {}
+            FramePart::Start => {
                 (self.length, self.is_chunked) = (None, false);
-                self.part = Part::Headers;
+                self.part = FramePart::Headers;
             }
-            Part::Headers if is_empty => {
+            FramePart::Headers if is_empty => {
                 self.part = match self.length {
-                    _ if self.is_chunked => Part::Size,
-                    None | Some(0) => Part::Start,
-                    Some(length) => Part::Body(length),
+                    _ if self.is_chunked => FramePart::Size,
+                    None | Some(0) => FramePart::Start,
+                    Some(length) => FramePart::Body(length),
                 };
             }
-            Part::Headers => self.take_header(line)?,
+            FramePart::Headers => self.take_header(line)?,
             // Of a size that is too long to be kept it is not known how long it is.
-            Part::Size if !line.is_whole && !line.start.contains(&b';') => {
+            FramePart::Size if !line.is_whole && !line.start.contains(&b';') => {
                 return Err(Ambiguous::Chunk);
             }
-            Part::Size => {
+            FramePart::Size => {
                 self.part = match chunk_size(line.start).ok_or(Ambiguous::Chunk)? {
-                    0 => Part::Trailers,
-                    size => Part::Chunk(size),
+                    0 => FramePart::Trailers,
+                    size => FramePart::Chunk(size),
                 };
             }
-            Part::ChunkEnd if is_empty => self.part = Part::Size,
-            Part::ChunkEnd => return Err(Ambiguous::Chunk),
-            Part::Trailers if is_empty => self.part = Part::Start,
-            Part::Trailers | Part::Body(_) | Part::Chunk(_) | Part::Broken => {}
+            FramePart::ChunkEnd if is_empty => self.part = FramePart::Size,
+            FramePart::ChunkEnd => return Err(Ambiguous::Chunk),
+            FramePart::Trailers if is_empty => self.part = FramePart::Start,
+            FramePart::Trailers | FramePart::Body(_) | FramePart::Chunk(_) | FramePart::Broken => {}
         }
         Ok(())
     }
 
-    fn take_header(&mut self, line: Line<'_>) -> Result<(), Ambiguous> {
+    fn take_header(&mut self, line: FrameLine<'_>) -> Result<(), Ambiguous> {
         // Few names begin like those that matter.
         match line.start.first() {
             Some(b'c' | b'C' | b't' | b'T') => {}

@@ -1,7 +1,7 @@
 //! Where a client reaches us: what the links in its answers begin with.
 //!
 //! Of a direct client it is the `Host` it wrote; behind a trusted proxy it is what that forwards, and
-//! nobody else's forwarded headers count. Both come from outside, so only a plain host, a port and a
+//! the forwarded headers of other peers do not count. Both come from outside, so only a plain host, a port and a
 //! plain path ever get into a link.
 
 use std::net::Ipv6Addr;
@@ -24,7 +24,7 @@ const MAX_BYTES: usize = 255;
 /// Finds where clients reach us, and tells once what makes their links wrong.
 #[derive(Debug)]
 pub struct Origins {
-    /// Whether links begin with what the configuration says, whoever asks.
+    /// Whether links begin with what the configuration says, for every client.
     has_base: bool,
     told_inside: AtomicBool,
     told_ignored: AtomicBool,

@@ -1,0 +1,90 @@
+//! How the outcome of a call becomes a response: JSON where it came first, else a stream of events.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::header::{HeaderValue, LINK, RETRY_AFTER};
+use pontoon_wire::error::code;
+
+use super::super::body::ResponseBody;
+use super::super::response::{HttpResponse, empty, json, streamed};
+use super::event_body::{EventBody, EventOptions};
+use crate::call::{Outcome, Receipt};
+use crate::outbox::Next;
+use crate::session::stream::{Stream, outcome_text};
+
+/// How many bytes the addresses of files may take in the head of a response.
+const MAX_LINKS: usize = 2048;
+
+/// The response to a legacy request whose outcome came before anything else.
+pub fn legacy_json(outcome: Outcome, id: &Bytes) -> HttpResponse {
+    let seconds = outcome.retry_after_seconds();
+    whole(200, seconds, outcome, id)
+}
+
+/// The response to a modern request whose outcome came before anything else.
+pub fn modern_json(outcome: Outcome, id: &Bytes, is_probe: bool) -> HttpResponse {
+    let (status, seconds) = match &outcome {
+        Outcome::Answer(_, code, _) => (modern_status(*code), None),
+        // A client that probes takes a server error as the end; a client error lets it fall back.
+        Outcome::Failed(..) if is_probe => (400, None),
+        Outcome::Failed(why, _) => (why.status(), why.retry_after_seconds()),
+    };
+    whole(status, seconds, outcome, id)
+}
+
+/// The status that goes with an answer of a modern server.
+fn modern_status(error_code: Option<i64>) -> u16 {
+    match error_code {
+        Some(code::HEADER_MISMATCH | code::MISSING_CAPABILITY | code::UNSUPPORTED_VERSION) => 400,
+        Some(code::PARSE | code::INVALID_REQUEST) => 400,
+        Some(code::METHOD_NOT_FOUND) => 404,
+        _ => 200,
+    }
+}
+
+fn whole(status: u16, retry_after: Option<u32>, outcome: Outcome, id: &Bytes) -> HttpResponse {
+    let receipt = outcome.receipt();
+    let mut response = json(status, &outcome_text(outcome, id));
+    if let Some(seconds) = retry_after {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if let Some(receipt) = receipt {
+        add_receipt(&mut response, &receipt);
+    }
+    response
+}
+
+/// Tells which job recorded a call, and where its files are.
+fn add_receipt(response: &mut HttpResponse, receipt: &Receipt) {
+    let headers = response.headers_mut();
+    if let Ok(job) = HeaderValue::from_str(&receipt.job.to_string()) {
+        headers.insert("x-mcpo-job-id", job);
+    }
+    let mut room = MAX_LINKS;
+    for (_, link) in &receipt.files {
+        // Proxies refuse a head that is too large, and with it the whole answer.
+        let Some(left) = usize::checked_sub(room, link.len()) else { break };
+        room = left;
+        // Addresses are percent-encoded, so they fit into a header.
+        if let Ok(link) = HeaderValue::from_str(&format!("<{link}>; rel=\"related\"")) {
+            headers.append(LINK, link);
+        }
+    }
+}
+
+/// A stream of events, beginning with what was taken from it already.
+pub fn events(stream: &Arc<Stream>, first: Option<Next>, options: EventOptions) -> HttpResponse {
+    match stream.connect(None) {
+        Ok(mut connection) => {
+            let first = first.map(|first| connection.take(first));
+            event_stream(EventBody::new(connection, first, options))
+        }
+        Err(_) => empty(500),
+    }
+}
+
+/// The response that is this stream of events.
+pub fn event_stream(body: EventBody) -> HttpResponse {
+    streamed(ResponseBody::Events(Box::new(body)))
+}

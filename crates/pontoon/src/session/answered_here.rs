@@ -1,0 +1,151 @@
+//! Which calls the bridge answers itself, and which must go to a child.
+//!
+//! The answers are made in `answers`, from the catalogue. What is given back here goes on to the server's back.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pontoon_wire::error::{ErrorObject, code};
+use pontoon_wire::{Era, Message, Slot, method, quoted};
+
+use super::answers;
+use super::catalog::{Catalog, Entry};
+use super::legacy::Session;
+use crate::call::{Call, CallError};
+use crate::config::Mode;
+
+/// Answers what a legacy client may hear from us; gives the call back if it must go to a child.
+pub(super) fn legacy(
+    catalog: &Catalog,
+    entry: &Entry,
+    session: &Session,
+    call: Call,
+) -> Option<Call> {
+    let method = call.request.method();
+    match method.as_ref() {
+        method::PING => call.reply.result("{}"),
+        method::DISCOVER | method::LISTEN => call.reply.error(&answers::no_such_method(&method)),
+        method::INITIALIZE => {
+            let text = "the session is open already: end it, or send `initialize` without its id";
+            call.reply.error(&ErrorObject::new(code::INVALID_REQUEST, text));
+        }
+        method::SET_LEVEL => set_level(catalog, entry, session, call),
+        method::SUBSCRIBE | method::UNSUBSCRIBE => return subscribe(catalog, entry, session, call),
+        _ => return listed(catalog, entry, call),
+    }
+    None
+}
+
+fn set_level(catalog: &Catalog, entry: &Entry, session: &Session, call: Call) {
+    if !answers::offers(catalog, Era::Legacy, "logging") {
+        return call.reply.error(&answers::no_such_method(method::SET_LEVEL));
+    }
+    let level = call.request.string(Slot::Level).unwrap_or_default();
+    if !method::LOG_LEVELS.contains(&level.as_ref()) {
+        let text = format!("`level` must be one of {}", method::LOG_LEVELS.join(", "));
+        return call.reply.error(&ErrorObject::new(code::INVALID_PARAMS, text));
+    }
+    let level = Bytes::from(quoted(&level));
+    session.set_log_level(&level);
+    entry.back.set_log_level(&call.client, catalog.child_era(Era::Legacy), &level);
+    call.reply.result("{}");
+}
+
+/// A subscription goes to a legacy child as it is; a modern child is listened to anew, and is started if none runs.
+fn subscribe(catalog: &Catalog, entry: &Entry, session: &Session, mut call: Call) -> Option<Call> {
+    if entry.back.server.mode == Mode::Stateless {
+        let text = "a server with a process for each request has no subscriptions";
+        call.reply.error(&ErrorObject::new(code::METHOD_NOT_FOUND, text));
+        return None;
+    }
+    let uri = call.request.string(Slot::Uri).unwrap_or_default().into_owned();
+    if !session.subscribe(uri, call.request.method() == method::SUBSCRIBE) {
+        let text = "too many subscriptions in this session, or too long an address";
+        call.reply.error(&ErrorObject::new(code::INVALID_PARAMS, text));
+        return None;
+    }
+    if catalog.child_era(Era::Legacy) == Era::Legacy {
+        return Some(call);
+    }
+    // With the new subscription in it, which the call was made without.
+    call.client = session.client(call.client.key.clone(), Arc::clone(&call.client.person));
+    if entry.back.listen_anew(&call.client) {
+        call.reply.result("{}");
+        return None;
+    }
+    Some(call)
+}
+
+/// Answers what a modern client may hear from us; gives the call back if it must go to a child.
+pub(super) fn modern(
+    catalog: &Catalog,
+    entry: &Entry,
+    headers: &[(&str, &[u8])],
+    call: Call,
+) -> Option<Call> {
+    if let Some(mismatch) = header_mismatch(catalog, headers, &call.request) {
+        call.reply.fail(CallError::Told(mismatch, 400));
+        return None;
+    }
+    let method = call.request.method();
+    if method == method::DISCOVER {
+        match catalog.facts(Era::Modern) {
+            Some(facts) => call.reply.result(&answers::discover(facts, &entry.back.server)),
+            None => call.reply.fail(CallError::Internal),
+        }
+        return None;
+    }
+    if method::is_legacy_only(&method) {
+        call.reply.error(&answers::no_such_method(&method));
+        return None;
+    }
+    listed(catalog, entry, call)
+}
+
+/// Why a call is refused whose headers repeat arguments of a tool, and do not say the same as they do.
+fn header_mismatch(
+    catalog: &Catalog,
+    headers: &[(&str, &[u8])],
+    request: &Message,
+) -> Option<ErrorObject> {
+    if request.method() != method::CALL_TOOL {
+        return None;
+    }
+    let tool = request.string(Slot::Name).unwrap_or_default();
+    let rules = catalog.rules.get(tool.as_ref())?;
+    let mismatch = rules.check(headers, request.raw(Slot::Arguments)).err()?;
+    Some(ErrorObject::new(code::HEADER_MISMATCH, mismatch.to_string()))
+}
+
+/// Lists come from the catalogue, unless the client's own child has said that they changed, or the
+/// resources may differ there.
+fn listed(catalog: &Catalog, entry: &Entry, call: Call) -> Option<Call> {
+    let client_era = call.client.era();
+    let Some(answer) = answers::list(catalog, &call.request, client_era) else { return Some(call) };
+    let (back, child_era) = (&entry.back, catalog.child_era(client_era));
+    let may_differ = match call.request.method() == method::LIST_RESOURCES {
+        true => back.keeps_child(&call.client, child_era),
+        false => back.lists_changed(&call.client, child_era),
+    };
+    if may_differ {
+        return Some(call);
+    }
+    match answer {
+        Ok(result) => call.reply.result(&result),
+        Err(error) => call.reply.error(&error),
+    }
+    None
+}
+
+/// Why a call of a tool that is switched off is refused: for the client it is not there.
+pub(super) fn disabled(entry: &Entry, request: &Message) -> Option<ErrorObject> {
+    let disabled = &entry.back.server.disabled_tools;
+    if disabled.is_empty() || request.method() != method::CALL_TOOL {
+        return None;
+    }
+    let name = request.string(Slot::Name).unwrap_or_default();
+    let is_disabled = disabled.iter().any(|tool| *tool == name);
+    is_disabled.then(|| {
+        ErrorObject::new(code::INVALID_PARAMS, format!("there is no tool {:?}", name.as_ref()))
+    })
+}
