@@ -100,16 +100,30 @@ pub fn write_whole(
 ///
 /// When the folder cannot be read.
 pub fn remove_unfinished(folder: &OwnedFd, now: SystemTime) -> io::Result<()> {
+    remove_old(folder, now, GIVEN_UP, is_unfinished)
+}
+
+/// Removes the files of a folder whose names are `meant` and that were not written for longer than `age`.
+///
+/// # Errors
+///
+/// When the folder cannot be read.
+pub fn remove_old(
+    folder: &OwnedFd,
+    now: SystemTime,
+    age: Duration,
+    meant: impl Fn(&str) -> bool,
+) -> io::Result<()> {
     for entry in Dir::read_from(folder)? {
         let entry = entry?;
         let name = entry.file_name();
-        if !name.to_str().is_ok_and(is_unfinished) {
+        if !name.to_str().is_ok_and(&meant) {
             continue;
         }
         let Ok(found) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
         let written = u64::try_from(found.st_mtime).unwrap_or_default();
-        let age = now.duration_since(SystemTime::UNIX_EPOCH + Duration::from_secs(written));
-        if age.is_ok_and(|age| age > GIVEN_UP) {
+        let since = now.duration_since(SystemTime::UNIX_EPOCH + Duration::from_secs(written));
+        if since.is_ok_and(|since| since > age) {
             // Another bridge may be faster.
             let _gone = unlinkat(folder, name, AtFlags::empty());
         }

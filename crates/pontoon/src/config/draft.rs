@@ -149,8 +149,8 @@ impl Draft {
         let keys =
             ["idle_timeout", "max_processes_per_ip", "max_processes_per_client", "max_in_flight"];
         for key in keys.iter().filter_map(|key| written.key(key)) {
-            let message = "has a meaning only with `\"mode\": \"stateful\"`";
-            reader.about_name(Weight::Mistake, key, message);
+            let message = "is ignored: it has a meaning only with `\"mode\": \"stateful\"`";
+            reader.about_name(Weight::Warning, key, message);
         }
     }
 

@@ -287,9 +287,11 @@ mod tests {
             "max_in_flight",
         ] {
             check_keys(&format!("\"mode\": \"stateful\", \"{key}\": 5"), &[]);
-            let told = "has a meaning only with `\"mode\": \"stateful\"`";
+            let told = "is ignored: it has a meaning only with `\"mode\": \"stateful\"`";
             let told = format!("2:1: mcpServers.a.{key}: {told}");
             check_keys(&format!("\"{key}\": 5"), &[&told]);
+            let text = format!(r#"{{"mcpServers": {{"a": {{"command": "sh", "{key}": 5}}}}}}"#);
+            assert_eq!(servers(&text).1.heaviest(), Some(Weight::Warning), "{key} stops nothing");
         }
         let told = "2:9: mcpServers.a.mode: expected \"stateless\" or \"stateful\", found \"full\"";
         check_keys("\"mode\": \"full\", \"idle_timeout\": \"1h\"", &[told]);
