@@ -31,15 +31,15 @@ const ECHO: &str = r#"
 
 /// Numbers that no float holds or that a reader would write otherwise, names in an order of their own, escapes
 /// beside the letters they stand for, and spaces.
-const ODD: &str = r#"{"name":"echo","arguments":{"z":123456789012345678901234567890,"a":1.0,"exp":1E+2,"#;
+const ODD: &str =
+    r#"{"name":"echo","arguments":{"z":123456789012345678901234567890,"a":1.0,"exp":1E+2,"#;
 const ODDER: &str = r#""tiny":1e-400,"minus":-0,"text":"\u00e9é\/\ud83d\ude00😀\u0007","":null,"10":[ 1 ,2],"9":{}} }"#;
 
 /// Compares what a client gets, to the byte, for a call whose parameters are `params`.
 #[track_caller]
 fn check(rig: &Rig, id: &str, params: &str) {
     let session = Legacy::open_as(&rig.endpoint("shell"), "2025-11-25", &json!({}));
-    let call =
-        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#);
+    let call = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#);
     let response = session.request(&Value::Null).body(call).send(rig.address()).unwrap();
     let expected = format!(
         r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[] , "_meta":null,"arrived":{params},"isError":null,"last" : -0.0}}}}"#

@@ -21,7 +21,7 @@ use crate::back::isolation::{Impossible, real};
 use crate::back::spares::WarmMemory;
 use crate::back::{Back, Hearers, Surroundings};
 use crate::config::isolation::Level;
-use crate::config::{Config, SMALLEST_BUDGET, Server, Source};
+use crate::config::{Config, ConfigSource, SMALLEST_BUDGET, Server};
 use crate::front::auth::Auth;
 use crate::front::guard::Guard;
 use crate::front::http::{self, Site};
@@ -125,12 +125,12 @@ impl App {
     ) -> Result<Self, StartError> {
         let stop = CancellationToken::new();
         let mut listeners = Vec::new();
-        for address in &config.listen {
+        for address in &config.settings.listen {
             let bound = TcpListener::bind(address).await;
             let bound = bound.map_err(|source| StartError::Listen { address: *address, source })?;
             listeners.push(bound);
         }
-        let store = open_store(config, &config.jobs_dir)?;
+        let store = open_store(config, &config.settings.jobs_dir)?;
         let ids = shared_ids(config, &store);
         let around = surroundings(config, store, ids, spawner.clone(), Arc::clone(&metrics))?;
         let recovered = around.store.recover();
@@ -138,15 +138,18 @@ impl App {
             tracing::warn!(jobs = recovered, "closed the jobs of a bridge that ended early");
         }
         let named = |server: &Arc<Server>| {
-            let entry = entry(server, &around, config.state_dir.as_deref(), &stop);
+            let entry = entry(server, &around, config.settings.state_dir.as_deref(), &stop);
             (server.name.to_string(), entry)
         };
         let entries: Entries = config.servers.iter().map(named).collect();
         for entry in entries.values() {
             entry.back.check_isolation()?;
         }
-        let admission =
-            Admission::new(config.max_concurrent, config.queue_wait, Arc::clone(&metrics));
+        let admission = Admission::new(
+            config.settings.max_concurrent,
+            config.settings.queue_wait,
+            Arc::clone(&metrics),
+        );
         let site = Arc::new(Site {
             sessions: Arc::new(Sessions::new(
                 entries,
@@ -156,25 +159,30 @@ impl App {
                 config.ways_to_say_who(),
             )),
             streams: Default::default(),
-            guard: Guard::new(&config.listen, &config.allowed_hosts, &config.allowed_origins),
-            max_body: config.max_body,
+            guard: Guard::new(
+                &config.settings.listen,
+                &config.settings.allowed_hosts,
+                &config.settings.allowed_origins,
+            ),
+            max_body: config.settings.max_body,
             held: Arc::clone(&around.held),
             started: Instant::now(),
             spawner,
             metrics,
-            auth: Auth::new(&config.api_keys, config.strict_auth),
+            auth: Auth::new(&config.settings.api_keys, config.settings.strict_auth),
             identities: Identities::new(
-                config.trusted_proxies.clone(),
-                config.identity.clone(),
+                config.settings.trusted_proxies.clone(),
+                config.settings.identity.clone(),
                 config
+                    .settings
                     .owui_jwt_secret
                     .clone()
-                    .map(|secret| Verifier { secret, max_age: config.owui_jwt_max_age }),
+                    .map(|secret| Verifier { secret, max_age: config.settings.owui_jwt_max_age }),
             ),
-            origins: Origins::new(&config.base_url),
+            origins: Origins::new(&config.settings.base_url),
             store: around.store.clone(),
             looking: Arc::default(),
-            min_free_disk: config.min_free_disk,
+            min_free_disk: config.settings.min_free_disk,
             links: Arc::clone(&around.links),
             budget: around.budget.clone(),
             traces: Default::default(),
@@ -185,9 +193,9 @@ impl App {
             site,
             around,
             listeners,
-            state_dir: config.state_dir.clone(),
-            gc_interval: config.gc_interval,
-            cleanup_interval: config.cleanup_interval,
+            state_dir: config.settings.state_dir.clone(),
+            gc_interval: config.settings.gc_interval,
+            cleanup_interval: config.settings.cleanup_interval,
             turns: Turns::new(start_limit()),
             keepers: TaskTracker::new(),
             stop,
@@ -333,9 +341,9 @@ fn collect_garbage(store: &Store, metrics: &Metrics) {
 
 fn open_store(config: &Config, jobs_dir: &Path) -> Result<Store, StoreError> {
     let options = StoreOptions {
-        expiry: config.file_expiry,
-        store_payloads: config.store_payloads,
-        min_free_bytes: config.min_free_disk,
+        expiry: config.settings.file_expiry,
+        store_payloads: config.settings.store_payloads,
+        min_free_bytes: config.settings.min_free_disk,
         other_users: has_users(config),
     };
     Store::open(jobs_dir, options)
@@ -349,27 +357,28 @@ fn surroundings(
     spawner: Spawner,
     metrics: Arc<Metrics>,
 ) -> Result<Surroundings, StartError> {
-    let secret = config.link_secret.as_ref().map(|secret| secret.expose());
+    let secret = config.settings.link_secret.as_ref().map(|secret| secret.expose());
     Ok(Surroundings {
         spawner,
         ids: Arc::new(ids),
         private: private_places(config, store.path(), store.scratch_place()),
         store,
         writer: Writer::start().map_err(StartError::Thread)?,
-        links: Arc::new(Links::new(&config.base_url, secret, config.file_expiry)),
-        budget: Budget::new(config.max_total_processes),
-        warm_memory: WarmMemory::new(config.warm_memory),
+        links: Arc::new(Links::new(&config.settings.base_url, secret, config.settings.file_expiry)),
+        budget: Budget::new(config.settings.max_total_processes),
+        warm_memory: WarmMemory::new(config.settings.warm_memory),
         spare_starts: Arc::new(Semaphore::new(2 * start_limit())),
         metrics,
         endings: TaskTracker::new(),
         // Each call leaves a child that takes its time to end, and on a busy machine longer.
-        max_stopping: (2 * config.max_concurrent).max(64),
-        max_message: config.max_message,
+        max_stopping: (2 * config.settings.max_concurrent).max(64),
+        max_message: config.settings.max_message,
         held: HeldBytes::new(memory_budget(config)),
-        queue_wait: config.queue_wait,
-        base_url: config.base_url.as_str().into(),
-        file_expiry: config.file_expiry,
+        queue_wait: config.settings.queue_wait,
+        base_url: config.settings.base_url.as_str().into(),
+        file_expiry: config.settings.file_expiry,
         hearers: Hearers::Clients,
+        environment: config.environment.clone(),
     })
 }
 
@@ -379,16 +388,16 @@ fn memory_budget(config: &Config) -> usize {
         let limit = memory_limit().unwrap_or(1 << 30) / 4;
         usize::try_from(limit).unwrap_or(usize::MAX).max(SMALLEST_BUDGET)
     };
-    config.memory_budget.unwrap_or_else(default)
+    config.settings.memory_budget.unwrap_or_else(default)
 }
 
 /// What makes the ids that clients bring back: by the secret of the configuration, else by one that all
 /// bridges of the jobs directory have.
 fn shared_ids(config: &Config, store: &Store) -> Ids {
     let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let place = format!("{node} {:?}", config.listen);
+    let place = format!("{node} {:?}", config.settings.listen);
     let now = SystemTime::now();
-    if let Some(secret) = &config.session_secret {
+    if let Some(secret) = &config.settings.session_secret {
         return Ids::new(secret.expose(), &place, now);
     }
     match store.secret_for("pontoon session secret 1") {
@@ -409,13 +418,13 @@ fn has_users(config: &Config) -> bool {
 /// What no child is to read, wherever it lies.
 fn private_places(config: &Config, jobs_dir: &Path, scratch: Option<&Path>) -> Arc<[PathBuf]> {
     let file = match &config.source {
-        Source::File(path) => Some(path.as_path()),
-        Source::Demo => None,
+        ConfigSource::File(path) => Some(path.as_path()),
+        ConfigSource::Demo { .. } => None,
     };
-    let (state, logs) = (config.state_dir.as_deref(), config.log_dir.as_deref());
+    let (state, logs) = (config.settings.state_dir.as_deref(), config.settings.log_dir.as_deref());
     let folders = [Some(jobs_dir), scratch, state, logs];
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let secrets = config.secret_files.iter().map(PathBuf::as_path);
+    let secrets = config.settings.secret_files.iter().map(PathBuf::as_path);
     let places = folders.into_iter().chain([file]).flatten().chain(secrets);
     places.map(|path| real(&absolute(path))).collect()
 }

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{StartError, entry, open_store, settle, surroundings};
 use crate::back::{Hearers, Surroundings};
-use crate::config::{Config, Files, Server};
+use crate::config::{Config, FileLinks, Server};
 use crate::ids::Ids;
 use crate::session::catalog::Entry;
 
@@ -33,8 +33,8 @@ impl Single {
         let Some(server) = config.server(name) else { return Ok(None) };
         // Files are handed over, so no links to them are wanted.
         let files = match server.files {
-            Files::Off => Files::Off,
-            Files::Append | Files::Header => Files::Header,
+            FileLinks::Off => FileLinks::Off,
+            FileLinks::Append | FileLinks::Header => FileLinks::Header,
         };
         let server = Arc::new(Server { files, ..Server::clone(server) });
         let scratch = std::env::temp_dir().join(format!("pontoon-{}", uuid::Uuid::new_v4()));
@@ -44,7 +44,7 @@ impl Single {
         let around = surroundings(config, store, ids, spawner.clone(), Arc::default())?;
         let around = Surroundings { hearers: Hearers::Operator, ..around };
         let stop = CancellationToken::new();
-        let entry = entry(&server, &around, config.state_dir.as_deref(), &stop);
+        let entry = entry(&server, &around, config.settings.state_dir.as_deref(), &stop);
         Ok(Some(Self { entry, around, scratch }))
     }
 

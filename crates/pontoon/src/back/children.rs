@@ -24,7 +24,7 @@ use super::usage::Usage;
 use crate::call::CallError;
 use crate::client::{Client, Key, Person};
 use crate::clock::Clock;
-use crate::config::{Files, Mode, ProgramError};
+use crate::config::{FileLinks, Mode, ProgramError};
 use crate::jobs::{Claim, Held, JobError};
 use crate::observe::metrics::Limit;
 
@@ -403,7 +403,7 @@ impl Back {
         }
         self.watch_lists(&mut live);
         // What a server writes as it starts was made by no call.
-        if self.server.files != Files::Off {
+        if self.server.files != FileLinks::Off {
             live.before = live.scan().await;
         }
         Ok(live)

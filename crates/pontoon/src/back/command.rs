@@ -33,7 +33,7 @@ impl Back {
         let command = Command {
             program: self.server.find_program()?,
             args: self.server.args.iter().map(|arg| arg.fill(&start).into()).collect(),
-            env: self.server.environment_for_child(self.environment.iter().cloned(), &start),
+            env: self.server.environment_for_child(&self.around.environment, &start),
             directory: Some(self.server.cwd.clone().unwrap_or_else(|| directory.to_owned())),
             ..Command::default()
         };
@@ -42,7 +42,7 @@ impl Back {
             files.write.push(tmpdir.to_owned());
             let is_private =
                 |path: &PathBuf| self.around.private.iter().any(|it| path.starts_with(it));
-            let mut certificates = certificates(&self.environment);
+            let mut certificates = certificates(&self.around.environment);
             certificates.retain(|path| path.canonicalize().is_ok_and(|real| !is_private(&real)));
             files.read.extend(certificates);
         }
@@ -70,7 +70,7 @@ impl Back {
         if brought.is_empty() {
             return Arc::clone(&self.hygiene);
         }
-        let proxies = proxy_secrets(&self.environment);
+        let proxies = proxy_secrets(&self.around.environment);
         let known = secrets_of(&self.server).chain(proxies.iter().map(String::as_bytes));
         Arc::new(Hygiene::new(known.chain(brought.into_iter().map(str::as_bytes))))
     }

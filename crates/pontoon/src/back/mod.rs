@@ -33,7 +33,6 @@ pub mod spares;
 mod told;
 pub mod usage;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,7 +49,7 @@ use tokio_util::task::TaskTracker;
 
 pub use told::Hearers;
 
-use crate::config::{Server, proxy_secrets};
+use crate::config::{Environment, Server, proxy_secrets};
 use crate::held_bytes::HeldBytes;
 use crate::ids::Ids;
 use crate::jobs::{Links, Store, Writer};
@@ -95,6 +94,8 @@ pub struct Surroundings {
     pub file_expiry: Duration,
     /// Who hears of failures.
     pub hearers: Hearers,
+    /// Our own environment, of which children see a part.
+    pub environment: Environment,
     /// What is our own: jobs, state, logs and the configuration, by their real paths.
     pub private: Arc<[PathBuf]>,
 }
@@ -116,7 +117,6 @@ pub struct Back {
     walls: Arc<isolation::Walls>,
     /// Those of a program that was found elsewhere later.
     moved_walls: Mutex<Option<(PathBuf, Arc<isolation::Walls>)>>,
-    environment: Vec<(OsString, OsString)>,
     /// Keeps what its children are told in confidence out of what they say last.
     hygiene: Arc<Hygiene>,
     pool: Arc<pool::Pool>,
@@ -147,12 +147,10 @@ pub struct Back {
 impl Back {
     /// The back of `server`, with no child yet. `closing` fires when the bridge stops.
     pub fn new(server: Arc<Server>, around: Surroundings, closing: CancellationToken) -> Self {
-        let environment: Vec<_> = std::env::vars_os().collect();
-        let proxies = proxy_secrets(&environment);
+        let proxies = proxy_secrets(&around.environment);
         let secrets = secrets_of(&server).chain(proxies.iter().map(String::as_bytes));
         Self {
             hygiene: Arc::new(Hygiene::new(secrets)),
-            environment,
             heals: Arc::new(HealLog::new(server.name.as_str())),
             metrics: around.metrics.server(server.name.as_str()),
             spares: spares::Spares::new(
@@ -164,6 +162,7 @@ impl Back {
                 &server,
                 around.spawner.support(),
                 &around.private,
+                &around.environment,
             )),
             moved_walls: Mutex::default(),
             pool: pool::Pool::new(Arc::clone(&server), around.budget.clone()),
@@ -215,8 +214,9 @@ impl Back {
             return Arc::clone(walls);
         }
         let server = Server { program: Ok(program.to_owned()), ..Server::clone(&self.server) };
-        let (support, private) = (self.around.spawner.support(), &self.around.private);
-        let walls = Arc::new(isolation::Walls::new(&server, support, private));
+        let Surroundings { spawner, private, environment, .. } = &self.around;
+        let walls = isolation::Walls::new(&server, spawner.support(), private, environment);
+        let walls = Arc::new(walls);
         *moved = Some((program.to_owned(), Arc::clone(&walls)));
         walls
     }

@@ -1,30 +1,45 @@
 //! Our own environment, read once and handed down, so that nothing looks at the process later.
 //!
-//! Here it becomes settings; what each variable means is in `variables.rs`. Options of the command
+//! Here it becomes settings; what each variable means is in `settings.rs`. Options of the command
 //! line are taken over by the same function, so that they accept the same.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::document::quoted;
 use super::nearest::unknown;
-use super::remarks::{Place, Remarks, Weight};
-use super::settings::Settings;
-use super::variables::{REFUSED_VARIABLES, VARIABLES, is_own_secret};
-use crate::plain_file::{self, Kind};
+use super::options::Options;
+use super::remarks::{RemarkPlace, Remarks, Weight};
+use super::secret::is_own_secret;
+use super::settings::{BridgeSettings, REFUSED_VARIABLES, VARIABLES};
+use super::values::{absolute, quoted};
+use crate::plain_file::{self, FileKind};
 
 /// The variables of one environment.
-pub(super) struct Environment(BTreeMap<OsString, OsString>);
+#[derive(Clone, Default)]
+pub struct Environment(Arc<BTreeMap<OsString, OsString>>);
 
 impl Environment {
-    pub(super) fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
-        Self(variables.into_iter().collect())
+    /// That of this process.
+    pub fn of_process() -> Self {
+        Self::new(std::env::vars_os())
+    }
+
+    /// One of these variables.
+    pub fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        Self(Arc::new(variables.into_iter().collect()))
     }
 
     /// A variable as it is.
-    pub(super) fn get(&self, name: &str) -> Option<&OsStr> {
+    pub fn get(&self, name: &str) -> Option<&OsStr> {
         self.0.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
+    /// All variables, sorted by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        self.0.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
     }
 
     /// A variable that is UTF-8 text.
@@ -44,17 +59,50 @@ impl Environment {
     }
 }
 
+/// The values stay out: they may hold secrets, and this goes to the log.
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Environment").finish_non_exhaustive()
+    }
+}
+
 /// Variables that a bridge sets for its servers; one of them may well be another Pontoon.
 const VARIABLES_OF_CHILDREN: &[&str] = &["MCPO_JOB_ID", "MCPO_WORKDIR"];
 
 /// A secret longer than this is another file than was meant.
 const LONGEST_SECRET: u64 = 64 << 10;
 
+/// What environment and command line set, the command line winning; what is wrong goes to `remarks`.
+pub(super) fn settings(
+    options: &Options,
+    environment: &Environment,
+    remarks: &mut Remarks,
+) -> BridgeSettings {
+    let mut settings = read(environment, remarks);
+    if settings.state_dir.is_none() {
+        let message = "neither it nor HOME is set, so what is learnt about the servers is not kept";
+        remarks.add(Weight::Warning, RemarkPlace::Environment, "MCPO_STATE_DIR", message);
+    }
+    for (option, text, variable) in [
+        ("--listen", &options.listen, "MCPO_LISTEN"),
+        ("--log-level", &options.log_level, "MCPO_LOG_LEVEL"),
+        ("--api-key", &options.api_key, "MCPO_API_KEY"),
+    ] {
+        let Some(text) = text else { continue };
+        if let Err(mistake) = take(&mut settings, variable, text) {
+            remarks.add(Weight::Mistake, RemarkPlace::CommandLine, option, mistake);
+        }
+    }
+    settings
+}
+
 /// What `environment` sets; what is wrong with it goes to `remarks`.
-pub(super) fn read(environment: &Environment, remarks: &mut Remarks) -> Settings {
-    let mut settings = Settings { state_dir: cache_dir(environment), ..Settings::default() };
+pub(super) fn read(environment: &Environment, remarks: &mut Remarks) -> BridgeSettings {
+    let mut settings =
+        BridgeSettings { state_dir: cache_dir(environment), ..BridgeSettings::unset() };
     for (name, value) in environment.with_prefix("MCPO_") {
-        let mut tell = |weight, message| remarks.add(weight, Place::Environment, name, message);
+        let mut tell =
+            |weight, message| remarks.add(weight, RemarkPlace::Environment, name, message);
         let secret = name.strip_suffix("_FILE").filter(|name| is_own_secret(name));
         let is_known = VARIABLES.iter().any(|variable| variable.name == name);
         let outcome = match (value, secret) {
@@ -79,13 +127,13 @@ pub(super) fn read(environment: &Environment, remarks: &mut Remarks) -> Settings
     let [chat, address] = twins.map(|name| environment.text(name).filter(|it| !it.is_empty()));
     if chat.is_some() && address.is_some() && chat != address {
         let message = format!("is the same as {}, which says otherwise", twins[1]);
-        remarks.add(Weight::Mistake, Place::Environment, twins[0], message);
+        remarks.add(Weight::Mistake, RemarkPlace::Environment, twins[0], message);
     }
     settings
 }
 
 /// Takes one value over, or says what is wrong with it. A secret is not told.
-pub(super) fn take(settings: &mut Settings, name: &str, value: &str) -> Result<(), String> {
+pub(super) fn take(settings: &mut BridgeSettings, name: &str, value: &str) -> Result<(), String> {
     let variable = VARIABLES.iter().find(|variable| variable.name == name);
     let variable = variable.expect("only variables of the table are asked for");
     (variable.read)(settings, value).map_err(|expected| match is_own_secret(name) {
@@ -96,7 +144,7 @@ pub(super) fn take(settings: &mut Settings, name: &str, value: &str) -> Result<(
 
 /// Takes a secret over from the file that holds it, as containers have it.
 fn take_file(
-    settings: &mut Settings,
+    settings: &mut BridgeSettings,
     environment: &Environment,
     name: &str,
     file: &str,
@@ -104,12 +152,12 @@ fn take_file(
     if environment.get(name).is_some_and(|value| !value.is_empty()) {
         return Err(format!("{name} is set too, leave one out"));
     }
-    let text = plain_file::read_text(Path::new(file), Kind::Named, LONGEST_SECRET);
+    let text = plain_file::read_text(Path::new(file), FileKind::Named, LONGEST_SECRET);
     let text = text.map_err(|error| format!("cannot read `{file}`: {error}"))?;
     // An editor ends the last line; the end of a line is no part of a secret.
     take(settings, name, text.trim_end_matches(['\r', '\n']))
         .map_err(|expected| format!("`{file}`: {expected}"))?;
-    settings.secret_files.push(file.into());
+    settings.secret_files.push(absolute(Path::new(file)));
     Ok(())
 }
 
@@ -130,17 +178,28 @@ mod tests {
     use tracing::Level;
 
     use super::super::identity::IdentityHeaders;
-    use super::super::secret::{ApiKey, KeyName, Secret};
-    use super::super::variables::SECRETS;
+    use super::super::secret::{ApiKey, KeyName, SECRETS, Secret};
+    use super::super::values::LogLevel;
     use super::*;
 
-    fn check(variables: &[(&str, &str)], expected: &Settings, told: &[&str]) {
+    fn check(variables: &[(&str, &str)], expected: &BridgeSettings, told: &[&str]) {
         let variables = variables.iter().map(|&(name, value)| (name.into(), value.into()));
         let mut remarks = Remarks::default();
         let settings = read(&Environment::new(variables), &mut remarks);
         assert_eq!(settings, *expected);
         let lines: Vec<String> = remarks.iter().map(ToString::to_string).collect();
         assert_eq!(lines, told);
+    }
+
+    fn unnamed(key: &str) -> ApiKey {
+        ApiKey { name: KeyName::Unnamed, key: Secret::new(key) }
+    }
+
+    #[test]
+    fn every_default_can_be_written() {
+        let blank = BridgeSettings::default();
+        assert_ne!(BridgeSettings::unset(), blank);
+        assert_eq!(BridgeSettings::unset().identity, IdentityHeaders::default());
     }
 
     /// One value for each variable, none of them its default.
@@ -196,14 +255,16 @@ mod tests {
             assert!(names.contains(&variable.name), "{} is not tried", variable.name);
         }
         let seconds = Duration::from_secs;
-        let expected = Settings {
+        let expected = BridgeSettings {
             config_file: Some("a/b.json".into()),
             hot_reload: true,
             listen: vec!["127.0.0.1:1".parse().unwrap(), "[::1]:2".parse().unwrap()],
             allowed_hosts: vec!["tools.example.org".to_owned(), "b:80".to_owned()],
             allowed_origins: vec!["https://chat.example.org".to_owned()],
-            api_key: Some(Secret::new("k1")),
-            api_keys: vec![ApiKey { name: KeyName::Named("alice".into()), key: Secret::new("k2") }],
+            api_keys: vec![
+                unnamed("k1"),
+                ApiKey { name: KeyName::Named("alice".into()), key: Secret::new("k2") },
+            ],
             strict_auth: true,
             trusted_proxies: vec!["10.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()],
             identity: IdentityHeaders {
@@ -237,8 +298,8 @@ mod tests {
             gc_interval: seconds(600),
             store_payloads: false,
             min_free_disk: 0,
-            state_dir: Some("state".into()),
-            log_level: Level::WARN,
+            state_dir: Some(std::env::current_dir().unwrap().join("state")),
+            log_level: LogLevel(Level::WARN),
             log_dir: Some("/log".into()),
             secret_files: Vec::new(),
         };
@@ -261,7 +322,7 @@ mod tests {
                 ("MCPO_TRUSTED_PROXIES", "*"),
                 ("MCPO_USER_HEADER", "a b"),
             ],
-            &Settings::default(),
+            &BridgeSettings::unset(),
             &[
                 "environment: MCPO_ALLOWED_HOSTS: expected host names such as tools.example.org, found \"*\"",
                 "environment: MCPO_ALLOWED_ORIGINS: expected origins such as https://chat.example.org, found \"chat.example.org\"",
@@ -286,7 +347,7 @@ mod tests {
                 ("MCPO_API_KEYS", "hunter2"),
                 ("MCPO_LINK_SECRET", "hunter2"),
             ],
-            &Settings::default(),
+            &BridgeSettings::unset(),
             &[
                 "environment: MCPO_API_KEY: expected a key of ASCII letters, digits and signs, without spaces",
                 "environment: MCPO_API_KEYS: expected names and keys such as alice=KEY1,bob=KEY2",
@@ -301,24 +362,27 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().to_str().unwrap();
         fs::write(&file, "hunter2\r\n").unwrap();
-        let api_key = Some(Secret::new("hunter2"));
+        let api_keys = vec![unnamed("hunter2")];
         let secret_files = vec![path.into()];
-        let expected =
-            Settings { api_key, secret_files: secret_files.clone(), ..Settings::default() };
+        let expected = BridgeSettings {
+            api_keys,
+            secret_files: secret_files.clone(),
+            ..BridgeSettings::unset()
+        };
         check(&[("MCPO_API_KEY_FILE", path)], &expected, &[]);
         let owui_jwt_secret = Some(Secret::new("hunter2"));
-        let expected = Settings { owui_jwt_secret, secret_files, ..Settings::default() };
+        let expected = BridgeSettings { owui_jwt_secret, secret_files, ..BridgeSettings::unset() };
         check(&[("MCPO_OWUI_JWT_SECRET_FILE", path)], &expected, &[]);
         let told =
             format!("environment: MCPO_LINK_SECRET_FILE: `{path}`: expected at least 16 bytes");
-        check(&[("MCPO_LINK_SECRET_FILE", path)], &Settings::default(), &[&told]);
+        check(&[("MCPO_LINK_SECRET_FILE", path)], &BridgeSettings::unset(), &[&told]);
     }
 
     #[test]
     fn a_file_for_a_secret_is_read_or_told() {
         check(
             &[("MCPO_API_KEY_FILE", "/gone-7")],
-            &Settings::default(),
+            &BridgeSettings::unset(),
             &[
                 "environment: MCPO_API_KEY_FILE: cannot read `/gone-7`: No such file or directory (os error 2)",
             ],
@@ -327,9 +391,9 @@ mod tests {
             [("MCPO_LINK_SECRET", "0123456789abcdef"), ("MCPO_LINK_SECRET_FILE", "/gone-7")];
         let link_secret = Some(Secret::new("0123456789abcdef"));
         let told = "environment: MCPO_LINK_SECRET_FILE: MCPO_LINK_SECRET is set too, leave one out";
-        check(&twice, &Settings { link_secret, ..Settings::default() }, &[told]);
+        check(&twice, &BridgeSettings { link_secret, ..BridgeSettings::unset() }, &[told]);
         let told = "environment: MCPO_API_KEY_FILE: cannot read `/dev/zero`: it is longer than 65536 bytes";
-        check(&[("MCPO_API_KEY_FILE", "/dev/zero")], &Settings::default(), &[told]);
+        check(&[("MCPO_API_KEY_FILE", "/dev/zero")], &BridgeSettings::unset(), &[told]);
     }
 
     #[test]
@@ -338,7 +402,7 @@ mod tests {
                     MCPO_STATEFUL_MAX_PROCESSES_PER_IP, which says otherwise";
         let chat = ("MCPO_STATEFUL_MAX_PROCESSES_PER_CHAT", "2");
         let address = ("MCPO_STATEFUL_MAX_PROCESSES_PER_IP", "3");
-        let per = |per_address| Settings { per_address, ..Settings::default() };
+        let per = |per_address| BridgeSettings { per_address, ..BridgeSettings::unset() };
         check(&[chat], &per(2), &[]);
         check(&[chat, address], &per(3), &[told]);
     }
@@ -347,7 +411,7 @@ mod tests {
     fn a_variable_of_another_version_is_refused_and_an_unknown_one_warns() {
         check(
             &[("MCPO_SESSION_STORE", "redis"), ("MCPO_TIMOUT", "5"), ("MCPO_BASE_URL", "")],
-            &Settings::default(),
+            &BridgeSettings::unset(),
             &[
                 "environment: MCPO_SESSION_STORE: not supported by this version",
                 "environment: MCPO_TIMOUT: unknown variable `MCPO_TIMOUT`, did you mean `MCPO_TIMEOUT`?",
@@ -357,15 +421,18 @@ mod tests {
 
     #[test]
     fn what_a_bridge_sets_for_its_servers_is_no_mistake() {
-        check(&[("MCPO_JOB_ID", "5"), ("MCPO_WORKDIR", "/w")], &Settings::default(), &[]);
+        check(&[("MCPO_JOB_ID", "5"), ("MCPO_WORKDIR", "/w")], &BridgeSettings::unset(), &[]);
     }
 
     #[test]
     fn the_state_is_kept_where_caches_belong() {
-        let state = |state: &str| Settings { state_dir: Some(state.into()), ..Settings::default() };
+        let state = |state: &str| BridgeSettings {
+            state_dir: Some(state.into()),
+            ..BridgeSettings::unset()
+        };
         check(&[("HOME", "/h")], &state("/h/.cache/pontoon"), &[]);
         check(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/c")], &state("/c/pontoon"), &[]);
         check(&[("HOME", "/h"), ("XDG_CACHE_HOME", "c")], &state("/h/.cache/pontoon"), &[]);
-        check(&[("HOME", "")], &Settings::default(), &[]);
+        check(&[("HOME", "")], &BridgeSettings::unset(), &[]);
     }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use super::catalog::Catalog;
 use crate::config::Server;
-use crate::plain_file::{self, Kind, remove_old, remove_unfinished, write_whole};
+use crate::plain_file::{self, FileKind, remove_old, remove_unfinished, write_whole};
 
 /// More bytes than this were not written by us.
 const LONGEST: u64 = 64 << 20;
@@ -40,7 +40,7 @@ fn is_of_same_server(name: &str, other: &str) -> bool {
 
 /// What was kept; `None` if there is nothing, or nothing of use.
 pub(super) fn read(file: &Path) -> Option<Catalog> {
-    let text = match plain_file::read(file, Kind::Own, LONGEST) {
+    let text = match plain_file::read(file, FileKind::Own, LONGEST) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             tracing::warn!(file = %file.display(), %error, "a catalogue cannot be read; its server is learnt anew");
             return None;
