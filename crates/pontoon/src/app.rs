@@ -73,7 +73,7 @@ pub struct App {
 
 /// Why the bridge could not begin.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum BridgeStartError {
     /// An address cannot be had.
     #[error("cannot listen on {address}: is another program using it?")]
     Listen {
@@ -117,17 +117,18 @@ impl App {
     ///
     /// # Errors
     ///
-    /// [`StartError`] when an address cannot be bound, or the jobs directory cannot be used.
+    /// [`BridgeStartError`] when an address cannot be bound, or the jobs directory cannot be used.
     pub async fn start(
         config: &Config,
         spawner: Spawner,
         metrics: Arc<Metrics>,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, BridgeStartError> {
         let stop = CancellationToken::new();
         let mut listeners = Vec::new();
         for address in &config.settings.listen {
             let bound = TcpListener::bind(address).await;
-            let bound = bound.map_err(|source| StartError::Listen { address: *address, source })?;
+            let bound =
+                bound.map_err(|source| BridgeStartError::Listen { address: *address, source })?;
             listeners.push(bound);
         }
         let store = open_store(config, &config.settings.jobs_dir)?;
@@ -356,14 +357,14 @@ fn surroundings(
     ids: Ids,
     spawner: Spawner,
     metrics: Arc<Metrics>,
-) -> Result<Surroundings, StartError> {
+) -> Result<Surroundings, BridgeStartError> {
     let secret = config.settings.link_secret.as_ref().map(|secret| secret.expose());
     Ok(Surroundings {
         spawner,
         ids: Arc::new(ids),
         private: private_places(config, store.path(), store.scratch_place()),
         store,
-        writer: Writer::start().map_err(StartError::Thread)?,
+        writer: Writer::start().map_err(BridgeStartError::Thread)?,
         links: Arc::new(Links::new(&config.settings.base_url, secret, config.settings.file_expiry)),
         budget: Budget::new(config.settings.max_total_processes),
         warm_memory: WarmMemory::new(config.settings.warm_memory),

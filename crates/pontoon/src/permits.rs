@@ -26,14 +26,14 @@ pub struct Permits {
     limit: usize,
     /// So many at most for one client, whoever else is there.
     each: usize,
-    state: Mutex<State>,
+    state: Mutex<PermitState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PermitState {
     used: usize,
     held: HashMap<Principal, usize>,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<PermitWaiter>,
     /// Who asked last, and when.
     last: Option<(Principal, Instant)>,
     /// When someone else than that asked last.
@@ -41,7 +41,7 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct PermitWaiter {
     who: Principal,
     tell: oneshot::Sender<Permit>,
 }
@@ -133,7 +133,7 @@ impl Permits {
                 return Some(state.take(self, who));
             }
             let (tell, receiver) = oneshot::channel();
-            state.waiting.push_back(Waiting { who: who.clone(), tell });
+            state.waiting.push_back(PermitWaiter { who: who.clone(), tell });
             // The others in the queue may be over their share, and this one not.
             drop(state);
             self.serve_waiting();
@@ -164,7 +164,8 @@ impl Permits {
             let next = state.waiting.iter().position(|waiting| {
                 waiting.tell.is_closed() || self.may_take(&state, &waiting.who, now)
             });
-            let Some(Waiting { who, tell }) = next.and_then(|at| state.waiting.remove(at)) else {
+            let Some(PermitWaiter { who, tell }) = next.and_then(|at| state.waiting.remove(at))
+            else {
                 return;
             };
             if tell.is_closed() {
@@ -179,14 +180,14 @@ impl Permits {
 
     /// Whether one is free for a client that has not waited. Whoever waits and may have one was
     /// here first.
-    fn is_free_for(&self, state: &State, who: &Principal, now: Instant) -> bool {
-        let is_next = |waiting: &Waiting| {
+    fn is_free_for(&self, state: &PermitState, who: &Principal, now: Instant) -> bool {
+        let is_next = |waiting: &PermitWaiter| {
             !waiting.tell.is_closed() && self.may_take(state, &waiting.who, now)
         };
         self.may_take(state, who, now) && !state.waiting.iter().any(is_next)
     }
 
-    fn may_take(&self, state: &State, who: &Principal, now: Instant) -> bool {
+    fn may_take(&self, state: &PermitState, who: &Principal, now: Instant) -> bool {
         let limit = self.limit;
         let share = match state.is_capped(who, now) {
             // A quarter is for others, and at least one, if there are two.
@@ -196,12 +197,12 @@ impl Permits {
         state.used < limit && state.held.get(who).copied().unwrap_or_default() < share
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PermitState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl PermitState {
     fn see(&mut self, who: &Principal, now: Instant) {
         match &mut self.last {
             Some((last, at)) if last == who => *at = now,

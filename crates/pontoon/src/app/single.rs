@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use pontoon_supervise::{Ladder, Spawner};
 use tokio_util::sync::CancellationToken;
 
-use super::{StartError, entry, open_store, settle, surroundings};
+use super::{BridgeStartError, entry, open_store, settle, surroundings};
 use crate::back::{Hearers, Surroundings};
 use crate::config::{Config, FileLinks, Server};
 use crate::ids::Ids;
@@ -28,8 +28,12 @@ impl Single {
     ///
     /// # Errors
     ///
-    /// [`StartError`] when there is no folder to work in.
-    pub fn new(config: &Config, name: &str, spawner: &Spawner) -> Result<Option<Self>, StartError> {
+    /// [`BridgeStartError`] when there is no folder to work in.
+    pub fn new(
+        config: &Config,
+        name: &str,
+        spawner: &Spawner,
+    ) -> Result<Option<Self>, BridgeStartError> {
         let Some(server) = config.server(name) else { return Ok(None) };
         // Files are handed over, so no links to them are wanted.
         let files = match server.files {

@@ -35,6 +35,7 @@ mod source;
 mod template;
 mod units;
 mod values;
+mod variables;
 
 pub use address::{AddressBlock, BadAddressBlock};
 pub use environment::Environment;
@@ -192,7 +193,7 @@ impl BridgeSettings {
 }
 
 /// Where the servers come from, and the servers.
-type Found = (ConfigSource, Vec<Arc<Server>>);
+type FoundServers = (ConfigSource, Vec<Arc<Server>>);
 
 /// What command line, environment and file say, with all that there is to remark. There are no servers after
 /// some mistakes.
@@ -200,9 +201,9 @@ fn read(
     options: &Options,
     environment: &Environment,
     files: &[impl AsRef<Path>],
-) -> (BridgeSettings, Option<Found>, Remarks) {
+) -> (BridgeSettings, Option<FoundServers>, Remarks) {
     let mut remarks = Remarks::default();
-    let mut settings = environment::settings(options, environment, &mut remarks);
+    let mut settings = variables::settings(options, environment, &mut remarks);
     review::review(options, &settings, &mut remarks);
     let mut found = servers(options, environment, &settings, files, &mut remarks);
     match &mut found {
@@ -225,7 +226,7 @@ fn servers(
     settings: &BridgeSettings,
     files: &[impl AsRef<Path>],
     remarks: &mut Remarks,
-) -> Option<Found> {
+) -> Option<FoundServers> {
     let ServersFile::Read { path, text } = find_file(options, settings, files, remarks)? else {
         let demo = ConfigSource::Demo { made_key: None };
         return Some((demo, vec![Arc::new(demo_server(settings.timeout))]));

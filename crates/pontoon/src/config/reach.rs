@@ -72,7 +72,8 @@ fn without_port(host: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::environment::{self, Environment};
+    use super::super::environment::Environment;
+    use super::super::variables;
     use super::*;
 
     /// Compares what is told about these variables.
@@ -80,7 +81,7 @@ mod tests {
     fn check(variables: &[(&str, &str)], told: &[&str]) {
         let variables = variables.iter().map(|&(name, value)| (name.into(), value.into()));
         let mut remarks = Remarks::default();
-        let settings = environment::read(&Environment::new(variables), &mut remarks);
+        let settings = variables::read(&Environment::new(variables), &mut remarks);
         review_links(&settings, &mut remarks);
         let lines: Vec<String> = remarks
             .iter()

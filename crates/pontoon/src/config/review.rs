@@ -180,16 +180,17 @@ fn review_folders(settings: &BridgeSettings, remarks: &mut Remarks) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::environment::{self, Environment};
+    use super::super::environment::Environment;
+    use super::super::variables;
     use super::*;
 
     /// Compares what is told about these variables and options.
     fn check_with(options: &Options, variables: &[(&str, &str)], told: &[&str]) {
         let variables = variables.iter().map(|&(name, value)| (name.into(), value.into()));
         let mut remarks = Remarks::default();
-        let mut settings = environment::read(&Environment::new(variables), &mut remarks);
+        let mut settings = variables::read(&Environment::new(variables), &mut remarks);
         if let Some(key) = &options.api_key {
-            environment::take(&mut settings, "MCPO_API_KEY", key).unwrap();
+            variables::take(&mut settings, "MCPO_API_KEY", key).unwrap();
         }
         review(options, &settings, &mut remarks);
         review_listening(options, &settings, &mut remarks);

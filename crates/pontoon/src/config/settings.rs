@@ -3,7 +3,7 @@
 //! One row of [`VARIABLES`] is all there is to say of a setting: its variable, what holds where that is not set,
 //! its documentation, and how it is read. Defaults are read from the rows like any other value, misspelt
 //! names are compared with them, and `docs/configuration.md` is written from them. Which variables there are is
-//! left to `environment.rs`.
+//! left to `variables.rs`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
