@@ -104,6 +104,9 @@ fn check_of_a_good_config_starts_nothing() {
 #[test]
 fn only_what_listens_is_refused_for_where_it_would_listen() {
     let directory = tempfile::tempdir().unwrap();
+    let demo = json!({"command": binaries().pontoon, "args": ["demo"]});
+    let servers = json!({"mcpServers": {"demo": demo}}).to_string();
+    fs::write(directory.path().join("mcp-servers.json"), servers).unwrap();
     let run = |arguments: &[&str]| {
         let mut command = bridge_command(&binaries().pontoon, directory.path());
         command.env("MCPO_LISTEN", "0.0.0.0:0").env("MCPO_JOBS_DIR", directory.path().join("jobs"));
@@ -122,6 +125,17 @@ fn only_what_listens_is_refused_for_where_it_would_listen() {
         assert!(done.status.success(), "{arguments:?}: {}", all(&done));
         assert!(!text(&done.stderr).contains("MCPO_LISTEN"), "{arguments:?}: {}", all(&done));
     }
+}
+
+#[test]
+fn without_a_configuration_strangers_need_a_key_that_is_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = bridge_command(&binaries().pontoon, directory.path());
+    command.env("MCPO_LISTEN", "0.0.0.0:0").env("MCPO_JOBS_DIR", directory.path().join("jobs"));
+    let checked = output(command.arg("check").stdin(Stdio::null()));
+    assert!(checked.status.success(), "{}", all(&checked));
+    let told = "there is no API key: the demo asks for one that is made at its start";
+    assert!(text(&checked.stderr).contains(told), "{}", all(&checked));
 }
 
 #[test]

@@ -44,6 +44,7 @@ mod stress;
 mod tidy;
 mod told;
 mod transcripts;
+mod unchanged;
 mod workspace;
 
 use std::path::Path;

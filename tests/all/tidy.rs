@@ -187,6 +187,21 @@ fn only_the_supervisor_starts_processes() {
     });
 }
 
+/// The demo is a server, and so has an environment of its own; a log asks whether colours are wanted.
+#[test]
+fn only_the_configuration_reads_the_environment() {
+    let may = [
+        "crates/pontoon/src/config/",
+        "crates/pontoon/src/cli/demo",
+        "crates/pontoon/src/observe/log/",
+    ];
+    check("the environment is read outside of `config`", |name, text| {
+        name.starts_with("crates/pontoon/src/")
+            && !may.iter().any(|folder| name.starts_with(folder))
+            && ["env::var(", "env::var_os(", "env::vars"].iter().any(|it| text.contains(it))
+    });
+}
+
 #[test]
 fn no_queue_is_without_bound() {
     check("an unbounded channel", |name, text| {

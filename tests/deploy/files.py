@@ -18,6 +18,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.error
+import urllib.request
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 DEPLOY = REPOSITORY / "deploy"
@@ -279,6 +281,52 @@ def images_are_small_and_not_root() -> None:
     flags = '"-C target-feature=+crt-static -C relocation-model=static"'
     assert flags in targets["build"] and "not a dynamic executable" in targets["build"]
     assert "--locked" in targets["build"]
+
+
+def stage(name: str) -> str:
+    """What the Dockerfile says of one target."""
+    return re.split(r"(?m)^FROM ", text_of("Dockerfile").split(f" AS {name}\n")[1])[0]
+
+
+def images_hold_an_example() -> None:
+    for name in ["pontoon", "office"]:
+        assert re.search(r"(?m)^COPY \S+ /app/config/mcp-servers\.json\.example$", stage(name)), name
+    # A file that is named must be there: without one, the bridge alone serves its demo.
+    assert "MCPO_CONFIG_FILE" not in stage("pontoon")
+    assert "mcp-servers.json /app/config/mcp-servers.json\n" in stage("office")
+
+
+def an_image_without_a_configuration_serves_the_demo(program: pathlib.Path | None) -> str | None:
+    """The bridge with the variables of the image `pontoon`, but for its folders and the port."""
+    if program is None:
+        return "no --pontoon was given"
+    environment = dict(re.findall(r"(\w+)=(\S+)", re.search(r"(?s)\nENV (.*?)\nUSER", stage("pontoon"))[1]))
+    with tempfile.TemporaryDirectory() as directory:
+        for name in [name for name in environment if name.endswith("_DIR") or name == "HOME"]:
+            environment[name] = f"{directory}/{name}"
+        environment["MCPO_LISTEN"] = environment["MCPO_LISTEN"].replace(":8080", ":0")
+        bridge = subprocess.Popen([program, "serve"], env=environment, cwd=directory, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        try:
+            told = []
+            for line in bridge.stderr:
+                told.append(line)
+                if "pontoon tools demo" in line:
+                    break
+            told = "".join(told)
+            port = re.search(r"listening on http://0\.0\.0\.0:(\d+)", told)
+            key = re.search(r"Authorization: Bearer (\w{32,})", told)
+            assert port and key, told
+            for header, status in [({}, 401), ({"Authorization": f"Bearer {key[1]}"}, 400)]:
+                headers = header | {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+                request = urllib.request.Request(f"http://127.0.0.1:{port[1]}/mcp/demo", b"{}", headers)
+                try:
+                    answered = urllib.request.urlopen(request, timeout=30).status
+                except urllib.error.HTTPError as error:
+                    answered = error.code
+                assert answered == status, f"{answered} with {header}"
+        finally:
+            bridge.terminate()
+            bridge.wait(timeout=60)
 
 
 def images_have_the_versions_that_are_tested() -> None:
@@ -595,6 +643,7 @@ CHECKS = [
     what_a_machine_makes_is_ignored,
     docker_compose_accepts_it,
     images_are_small_and_not_root,
+    images_hold_an_example,
     images_have_the_versions_that_are_tested,
     images_get_only_what_the_build_needs,
     nginx_routes_and_waits,
@@ -631,6 +680,8 @@ def main() -> None:
     options = parser.parse_args()
     outcomes = [check(work.__name__.replace("_", " "), work) for work in CHECKS]
     outcomes.append(check("pontoon accepts the example", lambda: pontoon_accepts_the_example(options.pontoon)))
+    demo = lambda: an_image_without_a_configuration_serves_the_demo(options.pontoon)
+    outcomes.append(check("an image without a configuration serves the demo", demo))
     print(f"{outcomes.count('skip')} could not be made here")
     print(f"{outcomes.count('ok')} passed, {outcomes.count('FAIL')} failed")
     sys.exit(1 if "FAIL" in outcomes else 0)

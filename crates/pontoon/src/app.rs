@@ -25,7 +25,7 @@ use crate::back::keep::spares::WarmMemory;
 use crate::back::keep::table::KeptTable;
 use crate::back::{Back, Surroundings};
 use crate::config::isolation::Level;
-use crate::config::{Config, SMALLEST_BUDGET, Server, Source};
+use crate::config::{Config, ConfigSource, SMALLEST_BUDGET, Server};
 use crate::front::http;
 use crate::front::leave::LINGER;
 use crate::front::site::HttpSite;
@@ -126,13 +126,13 @@ impl App {
     ) -> Result<Self, BridgeStartError> {
         let stop = CancellationToken::new();
         let mut listeners = Vec::new();
-        for address in &config.listen {
+        for address in &config.settings.listen {
             let bound = TcpListener::bind(address).await;
             let bound =
                 bound.map_err(|source| BridgeStartError::Listen { address: *address, source })?;
             listeners.push(bound);
         }
-        let store = open_store(config, &config.jobs_dir)?;
+        let store = open_store(config, &config.settings.jobs_dir)?;
         let ids = shared_ids(config, &store);
         let around = surroundings(config, store, ids, spawner.clone(), Arc::clone(&metrics))?;
         let recovered = around.machine.store.recover();
@@ -140,15 +140,18 @@ impl App {
             tracing::warn!(jobs = recovered, "closed the jobs of a bridge that ended early");
         }
         let named = |server: &Arc<Server>| {
-            let entry = entry(server, &around, config.state_dir.as_deref(), &stop);
+            let entry = entry(server, &around, config.settings.state_dir.as_deref(), &stop);
             (server.name.to_string(), entry)
         };
         let entries: Entries = config.servers.iter().map(named).collect();
         for entry in entries.values() {
             entry.back.check_isolation()?;
         }
-        let admission =
-            Admission::new(config.max_concurrent, config.queue_wait, Arc::clone(&metrics));
+        let admission = Admission::new(
+            config.settings.max_concurrent,
+            config.settings.queue_wait,
+            Arc::clone(&metrics),
+        );
         let site = Arc::new(HttpSite {
             sessions: Arc::new(Sessions::new(
                 entries,
@@ -158,15 +161,15 @@ impl App {
                 config.ways_to_say_who(),
             )),
             streams: Default::default(),
-            entrance: Entrance::new(config),
-            max_body: config.max_body,
+            entrance: Entrance::new(&config.settings),
+            max_body: config.settings.max_body,
             held: Arc::clone(&around.machine.held),
             started: Instant::now(),
             spawner,
             metrics,
             store: around.machine.store.clone(),
             looking: Arc::default(),
-            min_free_disk: config.min_free_disk,
+            min_free_disk: config.settings.min_free_disk,
             links: Arc::clone(&around.links),
             kept: Arc::clone(&around.keep.table),
             traces: Default::default(),
@@ -177,9 +180,9 @@ impl App {
             site,
             around,
             listeners,
-            state_dir: config.state_dir.clone(),
-            gc_interval: config.gc_interval,
-            cleanup_interval: config.cleanup_interval,
+            state_dir: config.settings.state_dir.clone(),
+            gc_interval: config.settings.gc_interval,
+            cleanup_interval: config.settings.cleanup_interval,
             turns: Turns::new(start_limit()),
             keepers: TaskTracker::new(),
             stop,
@@ -325,9 +328,9 @@ fn collect_garbage(store: &Store, metrics: &Metrics) {
 
 fn open_store(config: &Config, jobs_dir: &Path) -> Result<Store, StoreError> {
     let options = StoreOptions {
-        expiry: config.file_expiry,
-        store_payloads: config.store_payloads,
-        min_free_bytes: config.min_free_disk,
+        expiry: config.settings.file_expiry,
+        store_payloads: config.settings.store_payloads,
+        min_free_bytes: config.settings.min_free_disk,
         other_users: has_users(config),
     };
     Store::open(jobs_dir, options)
@@ -341,7 +344,7 @@ fn surroundings(
     spawner: Spawner,
     metrics: Arc<Metrics>,
 ) -> Result<Surroundings, BridgeStartError> {
-    let secret = config.link_secret.as_ref().map(|secret| secret.expose());
+    let secret = config.settings.link_secret.as_ref().map(|secret| secret.expose());
     let machine = Machine {
         starter: Starter::Spawner(spawner),
         private: private_places(config, store.path(), store.scratch_place()),
@@ -349,25 +352,26 @@ fn surroundings(
         metrics,
         endings: TaskTracker::new(),
         // Each call leaves a child that takes its time to end, and on a busy machine longer.
-        max_stopping: (2 * config.max_concurrent).max(64),
-        max_message: config.max_message,
+        max_stopping: (2 * config.settings.max_concurrent).max(64),
+        max_message: config.settings.max_message,
         held: HeldBytes::new(memory_budget(config)),
-        base_url: config.base_url.as_str().into(),
+        base_url: config.settings.base_url.as_str().into(),
         hearers: Hearers::Clients,
+        environment: config.environment.clone(),
     };
     let keep = KeepLimits {
-        table: KeptTable::new(config.max_total_processes),
-        warm_memory: WarmMemory::new(config.warm_memory),
+        table: KeptTable::new(config.settings.max_total_processes),
+        warm_memory: WarmMemory::new(config.settings.warm_memory),
         spare_starts: Arc::new(Semaphore::new(2 * start_limit())),
-        queue_wait: config.queue_wait,
+        queue_wait: config.settings.queue_wait,
         ids: Arc::new(ids),
     };
     Ok(Surroundings {
         machine,
         keep,
         writer: Writer::start().map_err(BridgeStartError::Thread)?,
-        links: Arc::new(Links::new(&config.base_url, secret, config.file_expiry)),
-        file_expiry: config.file_expiry,
+        links: Arc::new(Links::new(&config.settings.base_url, secret, config.settings.file_expiry)),
+        file_expiry: config.settings.file_expiry,
     })
 }
 
@@ -377,16 +381,16 @@ fn memory_budget(config: &Config) -> usize {
         let limit = memory_limit().unwrap_or(1 << 30) / 4;
         usize::try_from(limit).unwrap_or(usize::MAX).max(SMALLEST_BUDGET)
     };
-    config.memory_budget.unwrap_or_else(default)
+    config.settings.memory_budget.unwrap_or_else(default)
 }
 
 /// What makes the ids that clients bring back: by the secret of the configuration, else by one that all
 /// bridges of the jobs directory have.
 fn shared_ids(config: &Config, store: &Store) -> Ids {
     let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let place = format!("{node} {:?}", config.listen);
+    let place = format!("{node} {:?}", config.settings.listen);
     let now = SystemTime::now();
-    if let Some(secret) = &config.session_secret {
+    if let Some(secret) = &config.settings.session_secret {
         return Ids::new(secret.expose(), &place, now);
     }
     match store.secret_for("pontoon session secret 1") {
@@ -407,13 +411,13 @@ fn has_users(config: &Config) -> bool {
 /// What no child is to read, wherever it lies.
 fn private_places(config: &Config, jobs_dir: &Path, scratch: Option<&Path>) -> Arc<[PathBuf]> {
     let file = match &config.source {
-        Source::File(path) => Some(path.as_path()),
-        Source::Demo => None,
+        ConfigSource::File(path) => Some(path.as_path()),
+        ConfigSource::Demo { .. } => None,
     };
-    let (state, logs) = (config.state_dir.as_deref(), config.log_dir.as_deref());
+    let (state, logs) = (config.settings.state_dir.as_deref(), config.settings.log_dir.as_deref());
     let folders = [Some(jobs_dir), scratch, state, logs];
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let secrets = config.secret_files.iter().map(PathBuf::as_path);
+    let secrets = config.settings.secret_files.iter().map(PathBuf::as_path);
     let places = folders.into_iter().chain([file]).flatten().chain(secrets);
     places.map(|path| real(&absolute(path))).collect()
 }

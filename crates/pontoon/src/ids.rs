@@ -43,13 +43,13 @@ const PERSONAL: u8 = 1;
 const WHOLE: u8 = 2;
 
 /// Which bridge: four bytes for the place it runs at, six for the time it began.
-type Origin = [u8; 10];
+type BridgeStamp = [u8; 10];
 
 /// Makes ids, and reads those that come back.
 #[derive(Debug)]
 pub struct Ids {
     key: MacKey,
-    origin: Origin,
+    origin: BridgeStamp,
     hashes: RandomState,
 }
 
@@ -103,7 +103,7 @@ pub enum StatePlace {
 impl Ids {
     /// Ids of the bridge that runs at `place` since `began`.
     pub fn new(secret: &[u8], place: &str, began: SystemTime) -> Self {
-        let mut origin = Origin::default();
+        let mut origin = BridgeStamp::default();
         origin[..4].copy_from_slice(&Sha256::digest(place)[..4]);
         let began = began.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
         origin[4..].copy_from_slice(&began.to_be_bytes()[2..]);
@@ -194,7 +194,7 @@ impl Ids {
         })
     }
 
-    fn event_code(&self, session: &str, stream: u64, event: u64, origin: &Origin) -> Signing {
+    fn event_code(&self, session: &str, stream: u64, event: u64, origin: &BridgeStamp) -> Signing {
         let signing = self.key.begin("pontoon event 1").part(session.as_bytes());
         signing.last(&stream.to_be_bytes()).last(&event.to_be_bytes()).last(origin)
     }

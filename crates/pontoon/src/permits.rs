@@ -33,7 +33,7 @@ pub struct Permits {
 struct PermitState {
     used: usize,
     held: HashMap<Principal, usize>,
-    waiting: VecDeque<WaitingClient>,
+    waiting: VecDeque<PermitWaiter>,
     /// Who asked last, and when.
     last: Option<(Principal, Instant)>,
     /// When someone else than that asked last.
@@ -41,7 +41,7 @@ struct PermitState {
 }
 
 #[derive(Debug)]
-struct WaitingClient {
+struct PermitWaiter {
     who: Principal,
     tell: oneshot::Sender<Permit>,
 }
@@ -133,7 +133,7 @@ impl Permits {
                 return Some(state.take(self, who));
             }
             let (tell, receiver) = oneshot::channel();
-            state.waiting.push_back(WaitingClient { who: who.clone(), tell });
+            state.waiting.push_back(PermitWaiter { who: who.clone(), tell });
             // The others in the queue may be over their share, and this one not.
             drop(state);
             self.serve_waiting();
@@ -164,7 +164,7 @@ impl Permits {
             let next = state.waiting.iter().position(|waiting| {
                 waiting.tell.is_closed() || self.may_take(&state, &waiting.who, now)
             });
-            let Some(WaitingClient { who, tell }) = next.and_then(|at| state.waiting.remove(at))
+            let Some(PermitWaiter { who, tell }) = next.and_then(|at| state.waiting.remove(at))
             else {
                 return;
             };
@@ -181,7 +181,7 @@ impl Permits {
     /// Whether one is free for a client that has not waited. Whoever waits and may have one was
     /// here first.
     fn is_free_for(&self, state: &PermitState, who: &Principal, now: Instant) -> bool {
-        let is_next = |waiting: &WaitingClient| {
+        let is_next = |waiting: &PermitWaiter| {
             !waiting.tell.is_closed() && self.may_take(state, &waiting.who, now)
         };
         self.may_take(state, who, now) && !state.waiting.iter().any(is_next)

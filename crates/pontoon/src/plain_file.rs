@@ -18,7 +18,7 @@ const GIVEN_UP: Duration = Duration::from_secs(600);
 
 /// What a path may lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     /// A regular file of this very name: we wrote it.
     Own,
     /// A regular file, perhaps behind links, as Kubernetes lays them.
@@ -32,11 +32,11 @@ pub enum Kind {
 /// # Errors
 ///
 /// When it is not there, or not of this kind.
-pub fn open(path: &Path, kind: Kind) -> io::Result<File> {
+pub fn open(path: &Path, kind: FileKind) -> io::Result<File> {
     let flags = match kind {
-        Kind::Own => OFlags::NOFOLLOW | OFlags::NONBLOCK,
-        Kind::Regular => OFlags::NONBLOCK,
-        Kind::Named => return File::open(path),
+        FileKind::Own => OFlags::NOFOLLOW | OFlags::NONBLOCK,
+        FileKind::Regular => OFlags::NONBLOCK,
+        FileKind::Named => return File::open(path),
     };
     let flags = flags | OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(openat(CWD, path, flags, Mode::empty())?);
@@ -48,7 +48,7 @@ pub fn open(path: &Path, kind: Kind) -> io::Result<File> {
 /// # Errors
 ///
 /// When it has more, or cannot be opened or read.
-pub fn read(path: &Path, kind: Kind, limit: u64) -> io::Result<Vec<u8>> {
+pub fn read(path: &Path, kind: FileKind, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path, kind)?.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
@@ -62,7 +62,7 @@ pub fn read(path: &Path, kind: Kind, limit: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 ///
 /// As [`read`], and when it is not UTF-8.
-pub fn read_text(path: &Path, kind: Kind, limit: u64) -> io::Result<String> {
+pub fn read_text(path: &Path, kind: FileKind, limit: u64) -> io::Result<String> {
     let bytes = read(path, kind, limit)?;
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -100,16 +100,30 @@ pub fn write_whole(
 ///
 /// When the folder cannot be read.
 pub fn remove_unfinished(folder: &OwnedFd, now: SystemTime) -> io::Result<()> {
+    remove_old(folder, now, GIVEN_UP, is_unfinished)
+}
+
+/// Removes the files of a folder whose names are `meant` and that were not written for longer than `age`.
+///
+/// # Errors
+///
+/// When the folder cannot be read.
+pub fn remove_old(
+    folder: &OwnedFd,
+    now: SystemTime,
+    age: Duration,
+    meant: impl Fn(&str) -> bool,
+) -> io::Result<()> {
     for entry in Dir::read_from(folder)? {
         let entry = entry?;
         let name = entry.file_name();
-        if !name.to_str().is_ok_and(is_unfinished) {
+        if !name.to_str().is_ok_and(&meant) {
             continue;
         }
         let Ok(found) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
         let written = u64::try_from(found.st_mtime).unwrap_or_default();
-        let age = now.duration_since(SystemTime::UNIX_EPOCH + Duration::from_secs(written));
-        if age.is_ok_and(|age| age > GIVEN_UP) {
+        let since = now.duration_since(SystemTime::UNIX_EPOCH + Duration::from_secs(written));
+        if since.is_ok_and(|since| since > age) {
             // Another bridge may be faster.
             let _gone = unlinkat(folder, name, AtFlags::empty());
         }
@@ -139,7 +153,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("file");
         prepare(&path);
-        let kinds = [Kind::Own, Kind::Regular];
+        let kinds = [FileKind::Own, FileKind::Regular];
         assert_eq!(kinds.map(|kind| read(&path, kind, 4).is_ok()), read_as);
     }
 
@@ -167,9 +181,9 @@ mod tests {
         mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| fs::write(&path, "{}").unwrap());
-            assert_eq!(read_text(&path, Kind::Named, 4).unwrap(), "{}");
+            assert_eq!(read_text(&path, FileKind::Named, 4).unwrap(), "{}");
         });
-        let error = read(Path::new("/dev/zero"), Kind::Named, 4).unwrap_err();
+        let error = read(Path::new("/dev/zero"), FileKind::Named, 4).unwrap_err();
         assert_eq!(error.to_string(), "it is longer than 4 bytes");
     }
 
@@ -178,7 +192,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("file");
         fs::write(&path, b"ab\xff").unwrap();
-        let error = read_text(&path, Kind::Own, 9).unwrap_err();
+        let error = read_text(&path, FileKind::Own, 9).unwrap_err();
         assert_eq!(error.to_string(), "it is not UTF-8 at byte 2");
     }
 

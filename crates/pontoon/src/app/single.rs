@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{BridgeStartError, entry, open_store, settle, surroundings};
 use crate::back::Surroundings;
 use crate::back::child::told::Hearers;
-use crate::config::{Config, Files, Server};
+use crate::config::{Config, FileLinks, Server};
 use crate::ids::Ids;
 use crate::session::catalog::Entry;
 
@@ -39,8 +39,8 @@ impl Single {
         let Some(server) = config.server(name) else { return Ok(None) };
         // Files are handed over, so no links to them are wanted.
         let files = match server.files {
-            Files::Off => Files::Off,
-            Files::Append | Files::Header => Files::Header,
+            FileLinks::Off => FileLinks::Off,
+            FileLinks::Append | FileLinks::Header => FileLinks::Header,
         };
         let server = Arc::new(Server { files, ..Server::clone(server) });
         let scratch = std::env::temp_dir().join(format!("pontoon-{}", uuid::Uuid::new_v4()));
@@ -50,7 +50,7 @@ impl Single {
         let mut around = surroundings(config, store, ids, spawner.clone(), Arc::default())?;
         around.machine.hearers = Hearers::Operator;
         let stop = CancellationToken::new();
-        let entry = entry(&server, &around, config.state_dir.as_deref(), &stop);
+        let entry = entry(&server, &around, config.settings.state_dir.as_deref(), &stop);
         Ok(Some(Self { entry, around, spawner: spawner.clone(), scratch }))
     }
 

@@ -20,7 +20,7 @@ use super::keep::table::KeptTable;
 use super::{Back, Surroundings};
 use crate::call::{Call, CallError, Outcome, Questions, Reply};
 use crate::client::{Client, Key, Person};
-use crate::config::{Mode, Server};
+use crate::config::{Environment, Mode, Server};
 use crate::held_bytes::HeldBytes;
 use crate::ids::Ids;
 use crate::jobs::{Links, Store, StoreOptions, Writer};
@@ -112,6 +112,7 @@ fn surroundings(folder: &TempDir, starter: Starter) -> Surroundings {
         held: HeldBytes::new(1 << 30),
         base_url: "".into(),
         hearers: Hearers::Operator,
+        environment: Environment::default(),
         private: Arc::new([]),
     };
     let keep = KeepLimits {

@@ -20,7 +20,7 @@ use crate::client::{Client, Key, Person};
 use crate::config::Options;
 use crate::errors::chain;
 use crate::outbox::{Next, Outbox};
-use crate::plain_file::{self, Kind};
+use crate::plain_file::{self, FileKind};
 use crate::session::catalog::{Catalog, Entry};
 use crate::session::stream::outcome_text;
 
@@ -178,7 +178,7 @@ fn save(single: &Single, receipt: &Receipt) -> std::io::Result<()> {
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
                 made => made?,
             };
-            std::io::copy(&mut plain_file::open(&from, Kind::Own)?, &mut made)?;
+            std::io::copy(&mut plain_file::open(&from, FileKind::Own)?, &mut made)?;
             tell(&format!("saved {to}"));
             break;
         }

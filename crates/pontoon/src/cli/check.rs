@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use super::terminal::{learnt_with, say, source, tell};
-use crate::config::{Config, Mode, Options};
+use crate::config::{Config, Environment, Mode, Options};
 
 /// Tells every mistake and what would be served.
 pub fn run(options: &Options) -> ExitCode {
-    let (config, remarks) = match Config::load(options, std::env::vars_os()) {
+    let (config, remarks) = match Config::load(options, &Environment::of_process()) {
         Ok((config, remarks)) => (Some(config), remarks),
         Err(remarks) => (None, remarks),
     };

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 
 use super::terminal::{fail, say, tell, told};
-use crate::config::{Options, Storage};
+use crate::config::{BridgeSettings, Environment, Options};
 use crate::jobs::{Removed, Store, StoreError, StoreOptions};
 
 /// What one sweep did, or would do.
@@ -29,11 +29,12 @@ struct Failure {
 
 /// Removes what has expired, or only says what has.
 pub fn run(options: &Options, dry_run: bool, as_json: bool) -> ExitCode {
-    let storage = match told(Storage::load(options, std::env::vars_os())) {
-        Ok(storage) => storage,
+    let environment = Environment::of_process();
+    let settings = match told(BridgeSettings::load_for_collection(options, &environment)) {
+        Ok(settings) => settings,
         Err(code) => return code,
     };
-    let report = match sweep(&storage, dry_run) {
+    let report = match sweep(&settings, dry_run) {
         Ok(report) => report,
         Err(why) => return fail(&why),
     };
@@ -44,14 +45,14 @@ pub fn run(options: &Options, dry_run: bool, as_json: bool) -> ExitCode {
     if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn sweep(storage: &Storage, dry_run: bool) -> Result<Report, String> {
-    let directory = storage.jobs_dir.display().to_string();
+fn sweep(settings: &BridgeSettings, dry_run: bool) -> Result<Report, String> {
+    let directory = settings.jobs_dir.display().to_string();
     let mut report = Report { directory, dry_run, ..Report::default() };
-    if !storage.jobs_dir.exists() && !storage.jobs_dir.is_symlink() {
+    if !settings.jobs_dir.exists() && !settings.jobs_dir.is_symlink() {
         return Ok(report);
     }
-    let options = StoreOptions { expiry: storage.file_expiry, ..StoreOptions::default() };
-    let store = Store::visit(&storage.jobs_dir, options).map_err(|error| explain(&error))?;
+    let options = StoreOptions { expiry: settings.file_expiry, ..StoreOptions::default() };
+    let store = Store::visit(&settings.jobs_dir, options).map_err(|error| explain(&error))?;
     let now = SystemTime::now();
     if dry_run {
         let expired = store.expired(now);

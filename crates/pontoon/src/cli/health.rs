@@ -3,7 +3,7 @@
 //! Exit code 0 for ok and degraded, 1 for down, nobody there, or a key that is not the bridge's. The configuration is not read: a
 //! mistake in the file says nothing about the bridge that runs.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::terminal::{fail, say};
-use crate::config::parse_listen;
-use crate::plain_file::{Kind, read_text};
+use crate::config::{Environment, parse_listen};
+use crate::plain_file::{FileKind, read_text};
 
 /// How long all of it may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -28,8 +28,9 @@ const LONGEST_KEY: u64 = 64 << 10;
 
 /// Asks the bridge at `url`, or at the one this environment configures, and prints what it says.
 pub fn run(url: Option<&str>, as_json: bool) -> ExitCode {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let asked = target(url, variable("MCPO_LISTEN").as_deref()).and_then(|target| {
+    let environment = Environment::of_process();
+    let variable = |name: &str| environment.get(name).filter(|value| !value.is_empty());
+    let asked = target(url, variable("MCPO_LISTEN")).and_then(|target| {
         let key = api_key(variable).map_err(HealthError::Key)?;
         let (status, health) = ask(&target, key.as_deref(), PATIENCE)?;
         // Whoever is known is told of the servers.
@@ -115,10 +116,10 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 /// The key to show, if one is configured; with it the bridge tells more.
-fn api_key(variable: impl Fn(&str) -> Option<OsString>) -> io::Result<Option<String>> {
+fn api_key<'e>(variable: impl Fn(&str) -> Option<&'e OsStr>) -> io::Result<Option<String>> {
     let key = match (variable("MCPO_API_KEY"), variable("MCPO_API_KEY_FILE")) {
-        (Some(key), _) => key.into_string().unwrap_or_default(),
-        (None, Some(file)) => read_text(file.as_ref(), Kind::Named, LONGEST_KEY)?,
+        (Some(key), _) => key.to_str().unwrap_or_default().to_owned(),
+        (None, Some(file)) => read_text(file.as_ref(), FileKind::Named, LONGEST_KEY)?,
         (None, None) => return Ok(None),
     };
     let key = key.trim();
@@ -274,16 +275,16 @@ mod tests {
     #[test]
     fn a_key_is_shown_only_if_it_fits_into_a_header() {
         let key = |name: &'static str, value: &'static str| {
-            api_key(move |it| (it == name).then(|| value.into())).unwrap_or(None)
+            api_key(move |it| (it == name).then(|| OsStr::new(value))).unwrap_or(None)
         };
         assert_eq!(key("MCPO_API_KEY", "hunter22").as_deref(), Some("hunter22"));
         assert_eq!(key("MCPO_API_KEY", "a\r\nb"), None);
         assert_eq!(key("OTHER", "x"), None);
-        assert!(api_key(|it| (it == "MCPO_API_KEY_FILE").then(|| "/absent".into())).is_err());
+        assert!(api_key(|it| (it == "MCPO_API_KEY_FILE").then(|| OsStr::new("/absent"))).is_err());
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&file, "from-file\n").unwrap();
-        let path = file.path().as_os_str().to_owned();
-        let found = api_key(|it| (it == "MCPO_API_KEY_FILE").then(|| path.clone()));
+        let path = file.path().as_os_str();
+        let found = api_key(|it| (it == "MCPO_API_KEY_FILE").then_some(path));
         assert_eq!(found.unwrap().as_deref(), Some("from-file"));
     }
 

@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::serve::secrets;
-use crate::config::{Config, Options, Source};
+use crate::config::{Config, ConfigSource, Environment, Options};
 use crate::observe::log::Secrets;
 use crate::observe::metrics::Metrics;
 
@@ -27,7 +27,7 @@ pub fn changes(
 ) -> mpsc::Receiver<Config> {
     let (sender, receiver) = mpsc::channel(1);
     let watched = match &config.source {
-        Source::File(path) if config.hot_reload => Some(path.clone()),
+        ConfigSource::File(path) if config.settings.hot_reload => Some(path.clone()),
         _ => None,
     };
     let options = options.clone();
@@ -41,8 +41,9 @@ pub fn changes(
                 () = sender.closed() => return,
             }
             let options = options.clone();
-            let read =
-                tokio::task::spawn_blocking(move || Config::load(&options, std::env::vars_os()));
+            let read = tokio::task::spawn_blocking(move || {
+                Config::load(&options, &Environment::of_process())
+            });
             match read.await {
                 Ok(Ok((config, remarks))) => {
                     // Before anyone could log them.

@@ -3,14 +3,14 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
 use super::ending;
 use super::reload::changes;
 use super::terminal::{begin, fail, learnt_with, source, tell, with_spawner};
 use crate::app::App;
 use crate::back::child::launcher::secrets_of;
-use crate::config::{Config, Mode, Options, Secret, proxy_secrets};
+use crate::config::{Config, ConfigSource, Mode, Options, Secret, proxy_secrets};
 use crate::errors::chain;
 use crate::observe::log::{self, Hygiene, Settings};
 use crate::observe::metrics::Metrics;
@@ -22,11 +22,10 @@ pub fn run(options: &Options) -> ExitCode {
         Err(code) => return code,
     };
     let metrics = Arc::new(Metrics::default());
-    let environment: Vec<_> = std::env::vars_os().collect();
-    let proxies = proxy_secrets(&environment);
+    let proxies = proxy_secrets(&config.environment);
     let settings = Settings {
-        level: config.log_level,
-        folder: config.log_dir.as_deref(),
+        level: config.settings.log_level.0,
+        folder: config.settings.log_dir.as_deref(),
         hygiene: Hygiene::new(secrets(&config).chain(proxies.iter().map(String::as_bytes))),
     };
     let log = match log::start(settings, &metrics) {
@@ -54,9 +53,9 @@ pub fn run(options: &Options) -> ExitCode {
 
 /// What is configured and must never be logged.
 pub fn secrets(config: &Config) -> impl Iterator<Item = &[u8]> {
-    let keys = config.api_keys.iter().map(|key| &key.key);
-    let ours = keys.chain(&config.owui_jwt_secret).chain(&config.link_secret);
-    let ours = ours.chain(&config.session_secret).map(Secret::expose);
+    let keys = config.settings.api_keys.iter().map(|key| &key.key);
+    let ours = keys.chain(&config.settings.owui_jwt_secret).chain(&config.settings.link_secret);
+    let ours = ours.chain(&config.settings.session_secret).map(Secret::expose);
     ours.chain(config.servers.iter().flat_map(|server| secrets_of(server)))
 }
 
@@ -94,9 +93,17 @@ fn greet(config: &Config, app: &App) {
     if let Some(server) = config.servers.first() {
         let name = &server.name;
         tell("add it to a client:");
-        let (header, bearer) = match config.api_keys.is_empty() {
-            true => ("", ""),
-            false => (" --header \"Authorization: Bearer KEY\"", ", bearer KEY"),
+        let made_key = match &config.source {
+            ConfigSource::Demo { made_key } => made_key.as_ref(),
+            ConfigSource::File(_) => None,
+        };
+        let key = made_key.map(|key| String::from_utf8_lossy(key.expose()).into_owned());
+        let key = key.as_deref().unwrap_or("KEY");
+        let (header, bearer) = match config.settings.api_keys.is_empty() {
+            true => Default::default(),
+            false => {
+                (format!(" --header \"Authorization: Bearer {key}\""), format!(", bearer {key}"))
+            }
         };
         tell(&format!(
             "  Claude Code   claude mcp add --transport http {name} http://{address}/mcp/{name}{header}"
@@ -105,11 +112,15 @@ fn greet(config: &Config, app: &App) {
             "  Open WebUI    Settings, External Tools, MCP: http://{address}/mcp/{name}{bearer}"
         ));
         tell(&format!("  shell         pontoon tools {name}"));
-        if !header.is_empty() {
+        if !header.is_empty() && made_key.is_none() {
             tell(
                 "  KEY is one person's own with MCPO_API_KEYS=me=KEY, and a front end's with MCPO_API_KEY=KEY",
             );
         }
+    }
+    if let Some(warning) = config.warning_for_root().filter(|_| geteuid().is_root()) {
+        tell(&format!("warning: {warning}"));
+        tracing::warn!(warning, "servers run as root");
     }
     if let Some(note) = config.note() {
         tell(&format!("note: {note}"));

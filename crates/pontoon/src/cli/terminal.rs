@@ -9,7 +9,7 @@ use std::time::Duration;
 use pontoon_supervise::{Spawner, Starting, give_memory_back, harden_worker};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::config::{Config, Options, Remarks, Server, Source};
+use crate::config::{Config, ConfigSource, Environment, Options, Remarks, Server};
 
 /// Prints a line to standard output.
 pub fn say(line: &str) {
@@ -29,7 +29,7 @@ pub fn fail(why: &str) -> ExitCode {
 
 /// The configuration, its warnings told; mistakes end the command.
 pub fn load(options: &Options) -> Result<Config, ExitCode> {
-    told(Config::load(options, std::env::vars_os()))
+    told(Config::load(options, &Environment::of_process()))
 }
 
 /// What was loaded, its warnings told; mistakes end the command.
@@ -59,8 +59,8 @@ pub fn learnt_with(server: &Server) -> &'static str {
 /// Where the configuration came from, in words.
 pub fn source(config: &Config) -> String {
     match &config.source {
-        Source::File(path) => path.display().to_string(),
-        Source::Demo => "the built-in demo server (no configuration file)".to_owned(),
+        ConfigSource::File(path) => path.display().to_string(),
+        ConfigSource::Demo { .. } => "the built-in demo server (no configuration file)".to_owned(),
     }
 }
 

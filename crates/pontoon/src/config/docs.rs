@@ -3,17 +3,18 @@
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::draft::Surroundings;
+use super::draft::FileContext;
 use super::environment::Environment;
 use super::file;
 use super::isolation::ISOLATION_KEYS;
 use super::keys::{KEYS, REFUSED_KEYS};
-use super::network::{CERTIFICATE_VARIABLES, PROXY_VARIABLES};
+use super::network::{CERTIFICATE_VARIABLES, DEFAULT_VARIABLES, PROXY_VARIABLES, USUAL_VARIABLES};
 use super::remarks::{Remarks, Weight};
-use super::server::{DEFAULT_VARIABLES, USUAL_VARIABLES};
-use super::settings::Settings;
-use super::variables::{REFUSED_VARIABLES, SECRETS, VARIABLES};
+use super::secret::SECRETS;
+use super::server::Server;
+use super::settings::{BridgeSettings, REFUSED_VARIABLES, Unset, VARIABLES};
 
 const HEAD: &str = "\
 <!-- Written by a test from the tables in crates/pontoon/src/config. Renew it with
@@ -26,7 +27,8 @@ with comments and trailing commas allowed. `pontoon check` reads it, starts noth
 mistake at once with its line and key. Options of the command line win over variables of the
 environment, and these over the defaults.
 
-With no file at all, a built-in server named `demo` is run. A file that was named with `--config` or
+With no file at all, a built-in server named `demo` is run; where other machines can reach it and no API key is
+set, it asks for one that is made and printed at its start. A file that was named with `--config` or
 `MCPO_CONFIG_FILE` must be there.
 
 ```json
@@ -51,7 +53,9 @@ In `args` and in the values of `env`:
 | `${env:NAME}` | the value of that variable of Pontoon's own environment, so that secrets stay out \
 of the file; one that is not set is a mistake |
 | `${MCPO_WORKDIR}` | the workspace of the process |
-| `${MCPO_JOB_ID}` | the job it was started for |
+| `${MCPO_JOB_ID}` | a name of its workspace: the id of its job, or, for `\"mode\": \"stateful\"` and `\"workspace\": \
+\"session\"`, the name of the session's folder, the same for all its calls. Make no addresses of it: the \
+links to files are those that an answer names |
 | `${user:id}`, `${user:email}`, `${user:name}`, `${user:role}` | what is known of who calls, so \
 that a person's own account reaches that person's process and no other; empty if it is not known |
 | `${header:X-Name}` | that header of the request, but not `Cookie` and `Proxy-Authorization`, and \
@@ -60,6 +64,24 @@ with. `Authorization` is handed on where the key of Pontoon is in `X-API-Key`; e
 
 Write `--user=${user:id}` rather than `${user:id}` alone, so that a value that begins with `-` is
 not taken for an option.
+";
+
+const UNCHANGED: &str = "
+## Payloads byte for byte
+
+Pontoon reads the envelope of a message and leaves its payload alone, but for three things: it adds links to files to
+answers (`files`), it puts right what violates the protocol (`heal`), and it translates between a client and a
+server of different eras. A server of whose answers not a byte may change has
+
+```json
+{ \"command\": \"...\", \"files\": \"off\", \"heal\": \"off\" }
+```
+
+For clients of its own era `params` of a request and `result` and `error` of an answer then pass as they are
+written: numbers of any size, the order of names, escapes and spaces. What Pontoon still replaces are `id` and
+`progressToken`, which are its own on the way to the server, and line breaks between the tokens of a request, which become
+spaces, because a message to a stdio server is one line. Lists (`tools/list` and the like) come from what was learnt of the
+server, each item as the server wrote it.
 ";
 
 /// The whole of `docs/configuration.md`.
@@ -81,10 +103,15 @@ fn page() -> String {
     for key in ISOLATION_KEYS {
         add(format!("| `{}` | {} | {} |\n", key.name, marked(key.default), key.doc));
     }
+    add(UNCHANGED.to_owned());
     add("\n## Environment variables\n\n| variable | default | meaning |\n|---|---|---|\n"
         .to_owned());
     for variable in VARIABLES {
-        add(format!("| `{}` | {} | {} |\n", variable.name, variable.default, variable.doc));
+        let unset = match variable.unset {
+            Unset::Value(text) => format!("`{text}`"),
+            Unset::Words(words) => words.to_owned(),
+        };
+        add(format!("| `{}` | {unset} | {} |\n", variable.name, variable.doc));
     }
     let files: Vec<String> = SECRETS.iter().map(|name| format!("{name}_FILE")).collect();
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
@@ -157,9 +184,9 @@ fn the_example_is_read_without_a_remark_but_for_missing_programs() {
     let path = in_package("mcp-servers.example.json");
     let text = fs::read_to_string(&path).unwrap();
     let environment = Environment::new([("HOME".into(), "/home/me".into())]);
-    let settings = Settings::default();
+    let settings = BridgeSettings::unset();
     let folder = Path::new("/");
-    let around = Surroundings { folder, environment: &environment, settings: &settings };
+    let around = FileContext { folder, environment: &environment, settings: &settings };
     let mut remarks = Remarks::default();
     let servers = file::read(&path, &text, &around, &mut remarks);
     assert!(remarks.iter().all(|remark| remark.weight == Weight::BrokenServer), "{remarks}");
@@ -176,5 +203,27 @@ fn the_example_shows_every_key_with_its_default() {
     }
     for key in ISOLATION_KEYS {
         assert!(text.contains(&format!("\"{}\":", key.name)), "`{}` is not shown", key.name);
+    }
+}
+
+/// The servers of a file in which one has this key beside others.
+fn servers_with(key: &str) -> Vec<Arc<Server>> {
+    let text =
+        format!(r#"{{"mcpServers": {{"a": {{"mode": "stateful", "command": "/bin/sh"{key}}}}}}}"#);
+    let (environment, settings) = (Environment::default(), BridgeSettings::unset());
+    let around =
+        FileContext { folder: Path::new("/"), environment: &environment, settings: &settings };
+    file::read(Path::new("file"), &text, &around, &mut Remarks::default())
+}
+
+#[test]
+fn a_default_that_is_written_changes_nothing() {
+    for key in KEYS.iter().filter(|key| !key.default.contains(' ') && key.name != "mode") {
+        let written = servers_with(&format!(r#", "{}": {}"#, key.name, key.default));
+        assert!(written == servers_with(""), "`{}`: {}", key.name, key.default);
+    }
+    for key in ISOLATION_KEYS.iter().filter(|key| !key.default.contains(' ')) {
+        let isolation = format!(r#", "isolation": {{"{}": {}}}"#, key.name, key.default);
+        assert!(servers_with(&isolation) == servers_with(""), "`{}`: {}", key.name, key.default);
     }
 }

@@ -1,7 +1,7 @@
 //! The file as a tree whose values know their place, and the plain types read out of it.
 //!
 //! JSON with comments and trailing commas, nothing looser. What a value should have been is told
-//! through the [`Reader`], which goes on: one reading finds every mistake.
+//! through the [`DocumentReader`], which goes on: one reading finds every mistake.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,10 +10,11 @@ use jsonc_parser::ast::{Object, Value};
 use jsonc_parser::common::Ranged;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
-use super::remarks::{Place, Position, Remarks, Weight};
+use super::remarks::{Position, RemarkPlace, Remarks, Weight};
+use super::values::quoted;
 
 /// Collects remarks about one text.
-pub(super) struct Reader<'a> {
+pub(super) struct DocumentReader<'a> {
     pub(super) path: Arc<Path>,
     pub(super) text: &'a str,
     pub(super) remarks: &'a mut Remarks,
@@ -21,7 +22,7 @@ pub(super) struct Reader<'a> {
 
 /// A value and the way to it, such as `mcpServers.excel.timeout`.
 #[derive(Debug, Clone)]
-pub(super) struct Node<'a> {
+pub(super) struct DocumentNode<'a> {
     value: &'a Value<'a>,
     pub(super) key: String,
 }
@@ -31,11 +32,11 @@ pub(super) struct Node<'a> {
 pub(super) struct Member<'a> {
     pub(super) name: String,
     name_at: usize,
-    pub(super) node: Node<'a>,
+    pub(super) node: DocumentNode<'a>,
 }
 
 /// The whole text as one value, or `None` after telling why there is none.
-pub(super) fn parse<'a>(reader: &mut Reader<'a>) -> Option<Value<'a>> {
+pub(super) fn parse<'a>(reader: &mut DocumentReader<'a>) -> Option<Value<'a>> {
     if let Some(offset) = reader.text.find('\0') {
         reader.add(Weight::Mistake, offset, "", "the file has a NUL byte here");
         return None;
@@ -72,7 +73,7 @@ pub(super) fn parse<'a>(reader: &mut Reader<'a>) -> Option<Value<'a>> {
     }
 }
 
-impl<'a> Node<'a> {
+impl<'a> DocumentNode<'a> {
     pub(super) fn root(value: &'a Value<'a>) -> Self {
         Self { value, key: String::new() }
     }
@@ -112,16 +113,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// `text` in quotes, short and without control characters.
-pub(super) fn quoted(text: &str) -> String {
-    const LONGEST: usize = 60;
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{:?}...", &text[..end]),
-        None => format!("{text:?}"),
-    }
-}
-
-impl Reader<'_> {
+impl DocumentReader<'_> {
     /// A remark about what stands at the byte `offset`.
     pub(super) fn add(
         &mut self,
@@ -131,12 +123,17 @@ impl Reader<'_> {
         message: impl Into<String>,
     ) {
         let position = Some(Position::of(self.text, offset));
-        let place = Place::File { path: Arc::clone(&self.path), position };
+        let place = RemarkPlace::File { path: Arc::clone(&self.path), position };
         self.remarks.add(weight, place, key, message);
     }
 
     /// A remark about a value.
-    pub(super) fn about(&mut self, weight: Weight, node: &Node<'_>, message: impl Into<String>) {
+    pub(super) fn about(
+        &mut self,
+        weight: Weight,
+        node: &DocumentNode<'_>,
+        message: impl Into<String>,
+    ) {
         self.add(weight, node.value.start(), &node.key, message);
     }
 
@@ -151,19 +148,19 @@ impl Reader<'_> {
     }
 
     /// The mistake that `node` is not `expected`, with what it is instead.
-    pub(super) fn expected(&mut self, expected: &str, node: &Node<'_>) {
+    pub(super) fn expected(&mut self, expected: &str, node: &DocumentNode<'_>) {
         let found = node.described();
         self.about(Weight::Mistake, node, format!("expected {expected}, found {found}"));
     }
 
     /// The same without the value, which may be a secret.
-    fn expected_kind(&mut self, expected: &str, node: &Node<'_>) {
+    fn expected_kind(&mut self, expected: &str, node: &DocumentNode<'_>) {
         let found = node.kind();
         self.about(Weight::Mistake, node, format!("expected {expected}, found {found}"));
     }
 
     /// The members of an object, each name once.
-    pub(super) fn members<'n>(&mut self, node: &Node<'n>) -> Option<Vec<Member<'n>>> {
+    pub(super) fn members<'n>(&mut self, node: &DocumentNode<'n>) -> Option<Vec<Member<'n>>> {
         let Value::Object(object) = node.value else {
             self.expected_kind("an object in braces", node);
             return None;
@@ -183,17 +180,21 @@ impl Reader<'_> {
     }
 
     /// The items of a list.
-    pub(super) fn items<'n>(&mut self, node: &Node<'n>, expected: &str) -> Option<Vec<Node<'n>>> {
+    pub(super) fn items<'n>(
+        &mut self,
+        node: &DocumentNode<'n>,
+        expected: &str,
+    ) -> Option<Vec<DocumentNode<'n>>> {
         let Value::Array(array) = node.value else {
             self.expected_kind(expected, node);
             return None;
         };
-        let item = |(index, value)| Node { value, key: format!("{}[{index}]", node.key) };
+        let item = |(index, value)| DocumentNode { value, key: format!("{}[{index}]", node.key) };
         Some(array.elements.iter().enumerate().map(item).collect())
     }
 
     /// A text; never with a NUL, which no program, argument or variable can hold.
-    pub(super) fn text(&mut self, node: &Node<'_>) -> Option<String> {
+    pub(super) fn text(&mut self, node: &DocumentNode<'_>) -> Option<String> {
         match node.value {
             Value::StringLit(text) if text.value.contains('\0') => {
                 self.about(Weight::Mistake, node, "the text has a NUL character, `\\u0000`");
@@ -208,7 +209,7 @@ impl Reader<'_> {
     }
 
     /// A text that says something.
-    pub(super) fn filled_text(&mut self, node: &Node<'_>) -> Option<String> {
+    pub(super) fn filled_text(&mut self, node: &DocumentNode<'_>) -> Option<String> {
         let text = self.text(node)?;
         if text.is_empty() {
             self.about(Weight::Mistake, node, "is empty");
@@ -218,7 +219,11 @@ impl Reader<'_> {
     }
 
     /// One of a few words.
-    pub(super) fn word<T: Copy>(&mut self, node: &Node<'_>, words: &[(&str, T)]) -> Option<T> {
+    pub(super) fn word<T: Copy>(
+        &mut self,
+        node: &DocumentNode<'_>,
+        words: &[(&str, T)],
+    ) -> Option<T> {
         let found = match node.value {
             Value::StringLit(text) => words.iter().find(|(word, _)| *word == text.value),
             _ => None,
@@ -231,7 +236,7 @@ impl Reader<'_> {
     }
 
     /// A yes or no.
-    pub(super) fn boolean(&mut self, node: &Node<'_>) -> Option<bool> {
+    pub(super) fn boolean(&mut self, node: &DocumentNode<'_>) -> Option<bool> {
         match node.value {
             Value::BooleanLit(boolean) => Some(boolean.value),
             _ => {
@@ -244,7 +249,7 @@ impl Reader<'_> {
     /// A number or text in a unit, read by `parse`, which else says what it expected.
     pub(super) fn measure<T>(
         &mut self,
-        node: &Node<'_>,
+        node: &DocumentNode<'_>,
         parse: impl Fn(&str) -> Result<T, &'static str>,
     ) -> Option<T> {
         let measure = match node.value {
@@ -260,7 +265,7 @@ impl Reader<'_> {
 fn all_members<'a>(object: &'a Object<'a>, key: &str) -> impl Iterator<Item = Member<'a>> {
     object.properties.iter().map(move |property| {
         let name = property.name.as_str().to_owned();
-        let node = Node { value: &property.value, key: joined(key, &name) };
+        let node = DocumentNode { value: &property.value, key: joined(key, &name) };
         Member { name, name_at: property.start(), node }
     })
 }
@@ -280,9 +285,10 @@ mod tests {
     /// Reads `text` as an object of texts and compares what is told.
     fn check(text: &str, told: &[&str]) {
         let mut remarks = Remarks::default();
-        let mut reader = Reader { path: Path::new("f").into(), text, remarks: &mut remarks };
+        let mut reader =
+            DocumentReader { path: Path::new("f").into(), text, remarks: &mut remarks };
         if let Some(value) = parse(&mut reader) {
-            for member in reader.members(&Node::root(&value)).unwrap_or_default() {
+            for member in reader.members(&DocumentNode::root(&value)).unwrap_or_default() {
                 reader.text(&member.node);
             }
         }

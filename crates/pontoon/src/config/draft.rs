@@ -1,137 +1,54 @@
-//! A server while it is read, and the server it makes once its keys are compared with each other.
-//!
-//! Keys that are fine by themselves may say nothing together, or the wrong thing; that is told
-//! here.
+//! A server while its keys are read: the server as far as it is known, and what else was written.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use pontoon_wire::heal::HealMode;
-
-use super::document::{Member, Reader};
 use super::environment::Environment;
-use super::isolation::{self, Isolation};
-use super::keys::KEYS;
-use super::lifetime::{Files, Mode, SessionKey, Warm, Workspace};
+use super::lifetime::Mode;
 use super::name::ServerName;
-use super::program::Search;
-use super::remarks::Weight;
-use super::server::{InheritEnv, MAX_IN_FLIGHT, Server};
-use super::settings::Settings;
-use super::template::Template;
+use super::program::ProgramError;
+use super::server::Server;
+use super::settings::BridgeSettings;
 
 /// What a server is read with, besides the file.
-pub(super) struct Surroundings<'a> {
+pub(super) struct FileContext<'a> {
     /// The absolute folder of the file, where relative paths begin.
     pub(super) folder: &'a Path,
     /// Our own environment, for placeholders and `PATH`.
     pub(super) environment: &'a Environment,
     /// What holds for servers that say nothing else.
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a BridgeSettings,
 }
 
 /// What was written for one server and could be understood.
-#[derive(Default)]
 pub(super) struct Draft {
+    /// The server, but for its program, its mode and its fingerprint.
+    pub(super) server: Server,
     pub(super) command: Option<String>,
-    pub(super) args: Vec<Template>,
-    pub(super) env: Vec<(String, Template)>,
-    pub(super) inherit_env: InheritEnv,
-    pub(super) cwd: Option<PathBuf>,
     pub(super) is_stateful: bool,
     pub(super) idle: Option<Duration>,
     pub(super) per_address: Option<usize>,
     pub(super) per_client: Option<usize>,
-    pub(super) max_in_flight: Option<usize>,
-    pub(super) session_key: SessionKey,
-    pub(super) workspace: Workspace,
-    pub(super) warm: Warm,
-    pub(super) files: Files,
-    pub(super) file_path_fields: Vec<String>,
-    pub(super) isolation: Isolation,
-    pub(super) timeout: Option<Duration>,
-    pub(super) tool_timeouts: Vec<(String, Duration)>,
-    pub(super) disabled_tools: Vec<String>,
-    pub(super) instructions: Option<String>,
-    pub(super) usage_guide: Option<String>,
-    pub(super) post_instruction: Option<String>,
-    pub(super) heal: HealMode,
-}
-
-/// The keys of one server as they were written.
-pub(super) struct Written<'a> {
-    /// The server: its name, and all of its keys.
-    pub(super) server: &'a Member<'a>,
-    pub(super) keys: &'a [Member<'a>],
-}
-
-impl Written<'_> {
-    /// The key of that name, in whichever spelling.
-    fn key(&self, name: &str) -> Option<&Member<'_>> {
-        let key = KEYS.iter().find(|key| key.name == name);
-        let key = key.expect("only keys of the table are asked for");
-        self.keys.iter().find(|member| key.is_called(&member.name))
-    }
 }
 
 impl Draft {
-    /// The server this makes, or `None` after telling why it makes none.
-    pub(super) fn finish(
-        self,
-        written: &Written<'_>,
-        reader: &mut Reader<'_>,
-        around: &Surroundings<'_>,
-    ) -> Option<Server> {
-        let name = written.server.name.parse::<ServerName>();
-        if let Err(error) = &name {
-            reader.about_name(Weight::Mistake, written.server, error.to_string());
+    /// A server of which nothing is read yet.
+    pub(super) fn new(name: ServerName, settings: &BridgeSettings) -> Self {
+        let command = String::new();
+        let program = Err(ProgramError::NotFound { command, searched: Vec::new() });
+        let server = Server::new(name, program, Vec::new());
+        Self {
+            server: Server { timeout: settings.timeout, ..server },
+            command: None,
+            is_stateful: false,
+            idle: None,
+            per_address: None,
+            per_client: None,
         }
-        self.compare_with_mode(written, reader);
-        self.compare_with_warm(written, reader);
-        self.compare_with_session_key(written, reader);
-        self.compare_with_level(written, reader);
-        self.warn_of_relative_paths(written, reader, around);
-        let command = self.written_command(written, reader)?;
-        let path = self.env.iter().find(|(name, _)| name == "PATH");
-        let path = path.map(|(_, path)| OsString::from(path.written()));
-        let path = path.as_deref().or_else(|| around.environment.get("PATH"));
-        let search = Search::new(command, path, around.folder);
-        let program = search.find();
-        if let (Err(error), Some(key)) = (&program, written.key("command")) {
-            reader.about(Weight::BrokenServer, &key.node, error.to_string());
-        }
-        let started = program.as_ref().map_or_else(|_| command.into(), OsString::from);
-        let mut server = Server {
-            mode: self.mode(around.settings),
-            name: name.ok()?,
-            program,
-            search: Some(search),
-            args: self.args,
-            env: self.env,
-            inherit_env: self.inherit_env,
-            cwd: self.cwd,
-            workspace: self.workspace,
-            warm: self.warm,
-            files: self.files,
-            file_path_fields: self.file_path_fields,
-            isolation: self.isolation,
-            session_key: self.session_key,
-            max_in_flight: self.max_in_flight.unwrap_or(MAX_IN_FLIGHT),
-            timeout: self.timeout.unwrap_or(around.settings.timeout),
-            tool_timeouts: self.tool_timeouts,
-            instructions: self.instructions,
-            usage_guide: self.usage_guide,
-            post_instruction: self.post_instruction,
-            disabled_tools: self.disabled_tools,
-            heal: self.heal,
-            fingerprint: 0,
-        };
-        server.fingerprint = server.fingerprint_of(started.as_encoded_bytes());
-        Some(server)
     }
 
-    fn mode(&self, settings: &Settings) -> Mode {
+    /// How long its processes live; what is not written holds for all servers.
+    pub(super) fn mode(&self, settings: &BridgeSettings) -> Mode {
         if !self.is_stateful {
             return Mode::Stateless;
         }
@@ -141,115 +58,4 @@ impl Draft {
             per_client: self.per_client.unwrap_or(settings.per_client),
         }
     }
-
-    fn compare_with_mode(&self, written: &Written<'_>, reader: &mut Reader<'_>) {
-        if self.is_stateful {
-            return;
-        }
-        let keys =
-            ["idle_timeout", "max_processes_per_ip", "max_processes_per_client", "max_in_flight"];
-        for key in keys.iter().filter_map(|key| written.key(key)) {
-            let message = "has a meaning only with `\"mode\": \"stateful\"`";
-            reader.about_name(Weight::Mistake, key, message);
-        }
-    }
-
-    /// A spare is started before there is a call, so nothing of it may depend on the call.
-    fn compare_with_warm(&self, written: &Written<'_>, reader: &mut Reader<'_>) {
-        let Some(key) = written.key("warm").filter(|_| !self.warm.is_none()) else { return };
-        // Only what is written: after a slip, `is_stateful` is a guess.
-        let is_stateful = written.key("mode").is_some_and(|mode| mode.node.is_text("stateful"));
-        let reasons = [
-            (is_stateful, "a stateful process is kept for its session anyway"),
-            (
-                self.workspace == Workspace::Session,
-                "it is not known yet in whose workspace, `\"workspace\": \"session\"`",
-            ),
-            (
-                self.is_personal(),
-                "it is not known yet for whom, but `args` or `env` have ${user:..} or ${header:..}",
-            ),
-            (
-                self.isolation.level == isolation::Level::User,
-                "it is not known yet as which user of the system, `isolation` being `\"user\"`",
-            ),
-        ];
-        for (_, reason) in reasons.into_iter().filter(|(holds, _)| *holds) {
-            let message = format!("no process can be kept ready: {reason}");
-            reader.about_name(Weight::Mistake, key, message);
-        }
-    }
-
-    /// Whoever comes from one address would use a process with the account of the first.
-    fn compare_with_session_key(&self, written: &Written<'_>, reader: &mut Reader<'_>) {
-        let Some(key) = written.key("session_key") else { return };
-        let who = match self.session_key {
-            SessionKey::Auto => return,
-            SessionKey::Credential => "show one API key",
-            SessionKey::Ip => "come from one address",
-        };
-        if self.is_stateful && self.is_personal() {
-            let message = format!(
-                "all who {who} would share a process, but `args` or `env` have ${{user:..}} or \
-                 ${{header:..}}"
-            );
-            reader.about_name(Weight::Mistake, key, message);
-        }
-    }
-
-    fn is_personal(&self) -> bool {
-        let values = self.env.iter().map(|(_, value)| value);
-        self.args.iter().chain(values).any(Template::needs_person)
-    }
-
-    fn compare_with_level(&self, written: &Written<'_>, reader: &mut Reader<'_>) {
-        let Isolation { level, read, write, .. } = &self.isolation;
-        let Some(key) = written.key("isolation") else { return };
-        if *level == isolation::Level::Basic && !(read.is_empty() && write.is_empty()) {
-            let message = "`read` and `write` have a meaning only with the level `\"confined\"` \
-                           or `\"user\"`";
-            reader.about_name(Weight::Mistake, key, message);
-        }
-    }
-
-    /// The program starts in its workspace, where nothing lies yet.
-    fn warn_of_relative_paths(
-        &self,
-        written: &Written<'_>,
-        reader: &mut Reader<'_>,
-        around: &Surroundings<'_>,
-    ) {
-        // A list that was understood is read again without a remark.
-        let args = written.key("args").filter(|_| self.cwd.is_none() && !self.args.is_empty());
-        let Some(args) = args.and_then(|args| reader.items(&args.node, "")) else { return };
-        for arg in args {
-            let Some(text) = arg.as_text().filter(|text| is_path_of(text, around.folder)) else {
-                continue;
-            };
-            let message = format!(
-                "`{text}` is found from here, but the program starts in its workspace; write an \
-                 absolute path or set `cwd`"
-            );
-            reader.about(Weight::Warning, &arg, message);
-        }
-    }
-
-    /// The command, or `None` after telling that there is none.
-    fn written_command(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<&str> {
-        // A wrong command has been told, and so has the key that makes a server a remote one: that
-        // there is no command besides is no news.
-        if !written.keys.iter().any(|key| matches!(&*key.name, "command" | "url" | "socket")) {
-            reader.about_name(Weight::Mistake, written.server, "there is no `command` to start");
-        }
-        self.command.as_deref()
-    }
-}
-
-/// Whether `text` is the relative path of something in `folder` or where we were started.
-fn is_path_of(text: &str, folder: &Path) -> bool {
-    let path = Path::new(text);
-    // A word alone is a folder only by chance, and `.` may well mean the workspace.
-    let is_there = |path: &Path| path.is_file() || (text.contains('/') && path.is_dir());
-    let is_here = matches!(text, "" | "." | "./" | "..");
-    path.is_relative() && !is_here && (is_there(&folder.join(path)) || is_there(path))
 }

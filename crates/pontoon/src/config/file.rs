@@ -5,9 +5,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::document::{Member, Node, Reader, parse};
-use super::draft::{Draft, Surroundings, Written};
+use super::complete::WrittenKeys;
+use super::document::{DocumentNode, DocumentReader, Member, parse};
+use super::draft::{Draft, FileContext};
 use super::keys::{KEYS, REFUSED_KEYS, UNNEEDED_KEYS};
+use super::name::BadServerName;
 use super::nearest::unknown;
 use super::remarks::{Remarks, Weight};
 use super::server::Server;
@@ -16,15 +18,15 @@ use super::server::Server;
 pub(super) fn read(
     path: &Path,
     text: &str,
-    around: &Surroundings<'_>,
+    around: &FileContext<'_>,
     remarks: &mut Remarks,
 ) -> Vec<Arc<Server>> {
     // Some editors begin a file with this mark; it is no part of the text.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut reader = Reader { path: path.into(), text, remarks };
+    let mut reader = DocumentReader { path: path.into(), text, remarks };
     let reader = &mut reader;
     let Some(value) = parse(reader) else { return Vec::new() };
-    let root = Node::root(&value);
+    let root = DocumentNode::root(&value);
     let Some(members) = reader.members(&root) else { return Vec::new() };
     for member in members.iter().filter(|member| member.name != "mcpServers") {
         let message = unknown("key", &member.name, ["mcpServers"]);
@@ -43,8 +45,14 @@ pub(super) fn read(
             disabled += 1;
             continue;
         }
-        let draft = read_keys(&keys, reader, around);
-        let written = Written { server, keys: &keys };
+        let name = server.name.parse();
+        if let Err(error) = &name {
+            reader.about_name(Weight::Mistake, server, BadServerName::to_string(error));
+        }
+        // With a wrong name its keys are read all the same, so that every mistake is told.
+        let name = name.unwrap_or_else(|_| "unnamed".parse().expect("a plain word is a name"));
+        let draft = read_keys(Draft::new(name, around.settings), &keys, reader, around);
+        let written = WrittenKeys { server, keys: &keys };
         servers.extend(draft.finish(&written, reader, around).map(Arc::new));
     }
     if members.is_empty() {
@@ -56,14 +64,18 @@ pub(super) fn read(
 }
 
 /// Whether a server is left out. It may be so for a reason: then its other keys are not read.
-fn is_disabled(keys: &[Member<'_>], reader: &mut Reader<'_>) -> bool {
+fn is_disabled(keys: &[Member<'_>], reader: &mut DocumentReader<'_>) -> bool {
     let switch = keys.iter().find(|key| key.name == "disabled");
     switch.and_then(|switch| reader.boolean(&switch.node)).unwrap_or_default()
 }
 
 /// What is written for one server, key by key.
-fn read_keys(keys: &[Member<'_>], reader: &mut Reader<'_>, around: &Surroundings<'_>) -> Draft {
-    let mut draft = Draft::default();
+fn read_keys(
+    mut draft: Draft,
+    keys: &[Member<'_>],
+    reader: &mut DocumentReader<'_>,
+    around: &FileContext<'_>,
+) -> Draft {
     for (index, written) in keys.iter().enumerate() {
         let name = written.name.as_str();
         if let Some(key) = KEYS.iter().find(|key| key.is_called(name)) {
@@ -95,9 +107,9 @@ mod tests {
 
     use super::super::environment::Environment;
     use super::super::isolation::{Isolation, Level, Network};
-    use super::super::lifetime::{Files, Mode, SessionKey, Warm, Workspace};
+    use super::super::lifetime::{FileLinks, Mode, SessionKey, Warm, Workspace};
     use super::super::server::InheritEnv;
-    use super::super::settings::Settings;
+    use super::super::settings::BridgeSettings;
     use super::super::template::Template;
     use super::*;
 
@@ -105,9 +117,9 @@ mod tests {
         let variables = [("PATH", "/usr/bin:/bin"), ("TOKEN", "secret")];
         let environment =
             Environment::new(variables.map(|(name, value)| (name.into(), value.into())));
-        let settings = Settings::default();
+        let settings = BridgeSettings::unset();
         let folder = Path::new("/tmp");
-        let around = Surroundings { folder, environment: &environment, settings: &settings };
+        let around = FileContext { folder, environment: &environment, settings: &settings };
         let mut remarks = Remarks::default();
         let servers = read(Path::new("mcp-servers.json"), text, &around, &mut remarks);
         (servers, remarks)
@@ -168,7 +180,7 @@ mod tests {
         assert_eq!(a.mode, Mode::Stateful { idle, per_address: 2, per_client: 3 });
         assert_eq!((a.max_in_flight, a.session_key), (4, SessionKey::Ip));
         assert_eq!((a.workspace, a.warm), (Workspace::Session, Warm::Fixed(0)));
-        assert_eq!((a.files, &*a.file_path_fields[0]), (Files::Header, "path"));
+        assert_eq!((a.files, &*a.file_path_fields[0]), (FileLinks::Header, "path"));
         assert_eq!(a.disabled_tools, ["rm"]);
         assert_eq!(a.timeout_of(None), Duration::from_secs(300));
         assert_eq!(a.timeout_of(Some("other")), Duration::from_secs(300));
@@ -191,7 +203,7 @@ mod tests {
         assert_eq!(a.isolation, isolation);
         assert_eq!(a.heal, HealMode::Off);
         assert_eq!((b.mode, b.heal), (Mode::Stateless, HealMode::Repair));
-        assert_eq!((b.warm, b.files, b.workspace), (Warm::Auto, Files::Off, Workspace::Job));
+        assert_eq!((b.warm, b.files, b.workspace), (Warm::Auto, FileLinks::Off, Workspace::Job));
         assert_eq!(b.isolation, Isolation { level: Level::Confined, ..Isolation::default() });
         assert_eq!((&b.disabled_tools[..], &b.usage_guide), (&["x".to_owned()][..], &None));
         assert_eq!((b.max_in_flight, b.session_key), (64, SessionKey::Auto));
@@ -287,9 +299,11 @@ mod tests {
             "max_in_flight",
         ] {
             check_keys(&format!("\"mode\": \"stateful\", \"{key}\": 5"), &[]);
-            let told = "has a meaning only with `\"mode\": \"stateful\"`";
+            let told = "is ignored: it has a meaning only with `\"mode\": \"stateful\"`";
             let told = format!("2:1: mcpServers.a.{key}: {told}");
             check_keys(&format!("\"{key}\": 5"), &[&told]);
+            let text = format!(r#"{{"mcpServers": {{"a": {{"command": "sh", "{key}": 5}}}}}}"#);
+            assert_eq!(servers(&text).1.heaviest(), Some(Weight::Warning), "{key} stops nothing");
         }
         let told = "2:9: mcpServers.a.mode: expected \"stateless\" or \"stateful\", found \"full\"";
         check_keys("\"mode\": \"full\", \"idle_timeout\": \"1h\"", &[told]);

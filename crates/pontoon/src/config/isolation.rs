@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::document::{Node, Reader};
+use super::document::{DocumentNode, DocumentReader};
 use super::nearest::unknown;
 use super::remarks::Weight;
 use super::units;
@@ -68,7 +68,7 @@ pub(super) struct IsolationKey {
     /// For a user, as Markdown.
     #[cfg_attr(not(test), expect(dead_code, reason = "the documentation is written by a test"))]
     pub(super) doc: &'static str,
-    read: fn(&mut Isolation, &Node<'_>, &mut Reader<'_>, &Path),
+    read: fn(&mut Isolation, &DocumentNode<'_>, &mut DocumentReader<'_>, &Path),
 }
 
 const LEVELS: [(&str, Level); 3] =
@@ -165,7 +165,11 @@ pub(super) const ISOLATION_KEYS: &[IsolationKey] = &[
 ];
 
 /// What is written under `isolation`: the word of a level, or an object.
-pub(super) fn read(node: &Node<'_>, reader: &mut Reader<'_>, folder: &Path) -> Isolation {
+pub(super) fn read(
+    node: &DocumentNode<'_>,
+    reader: &mut DocumentReader<'_>,
+    folder: &Path,
+) -> Isolation {
     let mut isolation = Isolation::default();
     if !node.is_object() {
         isolation.level = reader.word(node, &LEVELS).unwrap_or_default();
@@ -185,12 +189,12 @@ pub(super) fn read(node: &Node<'_>, reader: &mut Reader<'_>, folder: &Path) -> I
     isolation
 }
 
-fn number(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<u64> {
+fn number(node: &DocumentNode<'_>, reader: &mut DocumentReader<'_>) -> Option<u64> {
     reader.measure(node, units::count).map(|count| count as u64)
 }
 
 /// Paths from the root. A missing one breaks the server, whose start would fail.
-fn paths(node: &Node<'_>, reader: &mut Reader<'_>, folder: &Path) -> Vec<PathBuf> {
+fn paths(node: &DocumentNode<'_>, reader: &mut DocumentReader<'_>, folder: &Path) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     for item in reader.items(node, "a list of paths").unwrap_or_default() {
         let Some(path) = reader.filled_text(&item).map(|path| folder.join(path)) else { continue };

@@ -2,22 +2,22 @@
 //!
 //! The table [`KEYS`] is what is read, what misspelt keys are compared with, and what
 //! `docs/configuration.md` is written from, so that the three cannot disagree. How keys go together
-//! is left to `draft.rs`.
+//! is left to `complete.rs`.
 
 use pontoon_wire::heal::HealMode;
 
-use super::document::{Node, Reader};
-use super::draft::{Draft, Surroundings};
+use super::document::{DocumentNode, DocumentReader};
+use super::draft::{Draft, FileContext};
 use super::isolation;
-use super::lifetime::{Files, SessionKey, Warm, Workspace};
+use super::lifetime::{FileLinks, SessionKey, Warm, Workspace};
 use super::remarks::Weight;
+use super::secret::is_own_secret;
 use super::server::InheritEnv;
 use super::template::{self, Template};
 use super::units;
-use super::variables::is_own_secret;
 
 /// A key of a server in the file.
-pub(super) struct Key {
+pub(super) struct ServerKey {
     pub(super) name: &'static str,
     /// Other spellings that mean the same.
     pub(super) also: &'static [&'static str],
@@ -27,18 +27,18 @@ pub(super) struct Key {
     /// For a user, as Markdown.
     #[cfg_attr(not(test), expect(dead_code, reason = "the documentation is written by a test"))]
     pub(super) doc: &'static str,
-    pub(super) read: fn(&mut Draft, &Node<'_>, &mut Reader<'_>, &Surroundings<'_>),
+    pub(super) read: fn(&mut Draft, &DocumentNode<'_>, &mut DocumentReader<'_>, &FileContext<'_>),
 }
 
-impl Key {
+impl ServerKey {
     pub(super) fn is_called(&self, name: &str) -> bool {
         self.name == name || self.also.contains(&name)
     }
 }
 
 /// Every key of a server that this version knows.
-pub(super) const KEYS: &[Key] = &[
-    Key {
+pub(super) const KEYS: &[ServerKey] = &[
+    ServerKey {
         name: "command",
         also: &[],
         default: "none, it is required",
@@ -47,18 +47,18 @@ pub(super) const KEYS: &[Key] = &[
               file. A program that is missing breaks only its own server.",
         read: |draft, node, reader, _| draft.command = reader.filled_text(node),
     },
-    Key {
+    ServerKey {
         name: "args",
         also: &[],
         default: "[]",
         doc: "The arguments of the program, with placeholders (below).",
         read: |draft, node, reader, around| {
             for item in reader.items(node, "a list of texts").unwrap_or_default() {
-                draft.args.extend(template(&item, reader, around));
+                draft.server.args.extend(template(&item, reader, around));
             }
         },
     },
-    Key {
+    ServerKey {
         name: "env",
         also: &[],
         default: "{}",
@@ -69,19 +69,19 @@ pub(super) const KEYS: &[Key] = &[
                     reader.about_name(Weight::Mistake, &member, NOT_A_VARIABLE);
                 }
                 let value = template(&member.node, reader, around);
-                draft.env.extend(value.map(|value| (member.name, value)));
+                draft.server.env.extend(value.map(|value| (member.name, value)));
             }
         },
     },
-    Key {
+    ServerKey {
         name: "inherit_env",
         also: &[],
         default: "[]",
         doc: "The names of Pontoon's own variables that the program sees besides the usual ones, \
               or `\"all\"` for all of them but Pontoon's own settings (`MCPO_*`, `PONTOON_*`).",
-        read: |draft, node, reader, _| draft.inherit_env = inherit_env(node, reader),
+        read: |draft, node, reader, _| draft.server.inherit_env = inherit_env(node, reader),
     },
-    Key {
+    ServerKey {
         name: "cwd",
         also: &[],
         default: "the workspace",
@@ -95,10 +95,10 @@ pub(super) const KEYS: &[Key] = &[
                 let message = format!("there is no folder `{}`", cwd.display());
                 reader.about(Weight::BrokenServer, node, message);
             }
-            draft.cwd = Some(cwd);
+            draft.server.cwd = Some(cwd);
         },
     },
-    Key {
+    ServerKey {
         name: "type",
         also: &[],
         default: "\"stdio\"",
@@ -107,7 +107,7 @@ pub(super) const KEYS: &[Key] = &[
             reader.word(node, &[("stdio", ())]);
         },
     },
-    Key {
+    ServerKey {
         name: "mode",
         also: &[],
         default: "\"stateless\"",
@@ -119,15 +119,16 @@ pub(super) const KEYS: &[Key] = &[
             draft.is_stateful = reader.word(node, &words).unwrap_or(true);
         },
     },
-    Key {
+    ServerKey {
         name: "idle_timeout",
         also: &[],
         default: "1800",
         doc: "How long a process of a `\"stateful\"` server is kept without a request: seconds, \
-              or text such as `\"30m\"`. Without it, `MCPO_STATEFUL_DEFAULT_IDLE_TIMEOUT` holds.",
+              or text such as `\"30m\"`. An MCP session lives no shorter. A `\"stateless\"` server \
+              ignores it and the next three, with a warning. Without it, `MCPO_STATEFUL_DEFAULT_IDLE_TIMEOUT` holds.",
         read: |draft, node, reader, _| draft.idle = reader.measure(node, units::duration),
     },
-    Key {
+    ServerKey {
         name: "max_processes_per_ip",
         also: &["max_processes_per_chat"],
         default: "1",
@@ -138,7 +139,7 @@ pub(super) const KEYS: &[Key] = &[
               holds.",
         read: |draft, node, reader, _| draft.per_address = reader.measure(node, units::count),
     },
-    Key {
+    ServerKey {
         name: "max_processes_per_client",
         also: &[],
         default: "32",
@@ -146,14 +147,16 @@ pub(super) const KEYS: &[Key] = &[
               address where no user is known. Over it, the one idle for longest goes.",
         read: |draft, node, reader, _| draft.per_client = reader.measure(node, units::count),
     },
-    Key {
+    ServerKey {
         name: "max_in_flight",
         also: &[],
         default: "64",
         doc: "How many calls one process of a `\"stateful\"` server works on at the same time.",
-        read: |draft, node, reader, _| draft.max_in_flight = reader.measure(node, units::count),
+        read: |draft, node, reader, _| {
+            set(&mut draft.server.max_in_flight, reader.measure(node, units::count))
+        },
     },
-    Key {
+    ServerKey {
         name: "session_key",
         also: &[],
         default: "\"auto\"",
@@ -169,10 +172,10 @@ pub(super) const KEYS: &[Key] = &[
                 ("credential", SessionKey::Credential),
                 ("ip", SessionKey::Ip),
             ];
-            draft.session_key = reader.word(node, &words).unwrap_or_default();
+            draft.server.session_key = reader.word(node, &words).unwrap_or_default();
         },
     },
-    Key {
+    ServerKey {
         name: "workspace",
         also: &[],
         default: "\"job\"",
@@ -181,10 +184,10 @@ pub(super) const KEYS: &[Key] = &[
               `\"stateful\"` server always has it so.",
         read: |draft, node, reader, _| {
             let words = [("job", Workspace::Job), ("session", Workspace::Session)];
-            draft.workspace = reader.word(node, &words).unwrap_or_default();
+            draft.server.workspace = reader.word(node, &words).unwrap_or_default();
         },
     },
-    Key {
+    ServerKey {
         name: "warm",
         also: &[],
         default: "0",
@@ -192,13 +195,13 @@ pub(super) const KEYS: &[Key] = &[
               that a call does not wait for a start; `\"auto\"` follows the calls within \
               `MCPO_WARM_MEMORY`.",
         read: |draft, node, reader, _| {
-            draft.warm = match node.is_text("auto") {
+            draft.server.warm = match node.is_text("auto") {
                 true => Warm::Auto,
                 false => Warm::Fixed(reader.measure(node, units::spares).unwrap_or_default()),
             };
         },
     },
-    Key {
+    ServerKey {
         name: "files",
         also: &[],
         default: "\"append\"",
@@ -206,29 +209,33 @@ pub(super) const KEYS: &[Key] = &[
               its answer, and are in its headers. `\"header\"`: in its headers only. `\"off\"`: \
               not at all.",
         read: |draft, node, reader, _| {
-            let words = [("append", Files::Append), ("header", Files::Header), ("off", Files::Off)];
-            draft.files = reader.word(node, &words).unwrap_or_default();
+            let words = [
+                ("append", FileLinks::Append),
+                ("header", FileLinks::Header),
+                ("off", FileLinks::Off),
+            ];
+            draft.server.files = reader.word(node, &words).unwrap_or_default();
         },
     },
-    Key {
+    ServerKey {
         name: "file_path_fields",
         also: &[],
         default: "[]",
         doc: "Names of fields that hold the paths of files, in the arguments of a call and in its \
               answer: hints, where comparing the workspace before and after does not tell.",
-        read: |draft, node, reader, _| draft.file_path_fields = names(node, reader),
+        read: |draft, node, reader, _| draft.server.file_path_fields = names(node, reader),
     },
-    Key {
+    ServerKey {
         name: "isolation",
         also: &[],
         default: "\"basic\"",
         doc: "What a process is kept from and what it may use: `\"basic\"`, `\"confined\"`, \
               `\"user\"`, or an object with a `level` and limits (below).",
         read: |draft, node, reader, around| {
-            draft.isolation = isolation::read(node, reader, around.folder);
+            draft.server.isolation = isolation::read(node, reader, around.folder);
         },
     },
-    Key {
+    ServerKey {
         name: "timeout",
         also: &[],
         default: "300",
@@ -236,9 +243,11 @@ pub(super) const KEYS: &[Key] = &[
               `\"30s\"` or `\"5m\"`. The wait for a free slot and the start of a process count, so it \
               must be longer than a start (`warm` has processes started ahead); what a person takes \
               to answer a question does not count. Without it, `MCPO_TIMEOUT` holds.",
-        read: |draft, node, reader, _| draft.timeout = reader.measure(node, units::duration),
+        read: |draft, node, reader, _| {
+            set(&mut draft.server.timeout, reader.measure(node, units::duration))
+        },
     },
-    Key {
+    ServerKey {
         name: "tool_timeouts",
         also: &[],
         default: "{}",
@@ -246,41 +255,41 @@ pub(super) const KEYS: &[Key] = &[
         read: |draft, node, reader, _| {
             for member in reader.members(node).unwrap_or_default() {
                 let timeout = reader.measure(&member.node, units::duration);
-                draft.tool_timeouts.extend(timeout.map(|timeout| (member.name, timeout)));
+                draft.server.tool_timeouts.extend(timeout.map(|timeout| (member.name, timeout)));
             }
         },
     },
-    Key {
+    ServerKey {
         name: "disabledTools",
         also: &["disabled_tools"],
         default: "[]",
         doc: "Names of tools that clients neither see nor call. Also written `disabled_tools`.",
-        read: |draft, node, reader, _| draft.disabled_tools = names(node, reader),
+        read: |draft, node, reader, _| draft.server.disabled_tools = names(node, reader),
     },
-    Key {
+    ServerKey {
         name: "instructions",
         also: &[],
         default: "those of the server",
         doc: "What clients tell their models about the server, in place of its own words; \
               empty for none.",
-        read: |draft, node, reader, _| draft.instructions = reader.text(node),
+        read: |draft, node, reader, _| draft.server.instructions = reader.text(node),
     },
-    Key {
+    ServerKey {
         name: "usage_guide",
         also: &[],
         default: "\"\"",
         doc: "Text added to the instructions.",
-        read: |draft, node, reader, _| draft.usage_guide = said(node, reader),
+        read: |draft, node, reader, _| draft.server.usage_guide = said(node, reader),
     },
-    Key {
+    ServerKey {
         name: "post_instruction",
         // How the bridge that had it first spells it.
         also: &["post_instraction"],
         default: "\"\"",
         doc: "Text added after all others.",
-        read: |draft, node, reader, _| draft.post_instruction = said(node, reader),
+        read: |draft, node, reader, _| draft.server.post_instruction = said(node, reader),
     },
-    Key {
+    ServerKey {
         name: "heal",
         also: &[],
         default: "\"repair\"",
@@ -289,10 +298,10 @@ pub(super) const KEYS: &[Key] = &[
         read: |draft, node, reader, _| {
             let words =
                 [("off", HealMode::Off), ("warn", HealMode::Warn), ("repair", HealMode::Repair)];
-            draft.heal = reader.word(node, &words).unwrap_or_default();
+            draft.server.heal = reader.word(node, &words).unwrap_or_default();
         },
     },
-    Key {
+    ServerKey {
         name: "disabled",
         also: &[],
         default: "false",
@@ -315,11 +324,18 @@ pub(super) const UNNEEDED_KEYS: &[(&str, &str)] = &[
 
 const NOT_A_VARIABLE: &str = "a variable has a name, without `=` and NUL";
 
+/// Takes over what was understood; what was not has been told.
+fn set<T>(field: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *field = value;
+    }
+}
+
 /// A text with placeholders.
 fn template(
-    node: &Node<'_>,
-    reader: &mut Reader<'_>,
-    around: &Surroundings<'_>,
+    node: &DocumentNode<'_>,
+    reader: &mut DocumentReader<'_>,
+    around: &FileContext<'_>,
 ) -> Option<Template> {
     let read = template::read(&reader.text(node)?, |name| around.environment.text(name));
     for mistake in &read.mistakes {
@@ -331,7 +347,7 @@ fn template(
     read.mistakes.is_empty().then_some(read.template)
 }
 
-fn inherit_env(node: &Node<'_>, reader: &mut Reader<'_>) -> InheritEnv {
+fn inherit_env(node: &DocumentNode<'_>, reader: &mut DocumentReader<'_>) -> InheritEnv {
     if node.is_text("all") {
         return InheritEnv::All;
     }
@@ -354,12 +370,12 @@ fn is_variable_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0'])
 }
 
-fn names(node: &Node<'_>, reader: &mut Reader<'_>) -> Vec<String> {
+fn names(node: &DocumentNode<'_>, reader: &mut DocumentReader<'_>) -> Vec<String> {
     let items = reader.items(node, "a list of names").unwrap_or_default();
     items.iter().filter_map(|item| reader.filled_text(item)).collect()
 }
 
 /// A text to say; an empty one says nothing.
-fn said(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<String> {
+fn said(node: &DocumentNode<'_>, reader: &mut DocumentReader<'_>) -> Option<String> {
     reader.text(node).filter(|text| !text.is_empty())
 }

@@ -53,7 +53,7 @@ impl Warm {
 
 /// How a client learns of the files that a call made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Files {
+pub enum FileLinks {
     /// Links are added to the answer, and are in the headers.
     #[default]
     Append,

@@ -1,10 +1,21 @@
-//! Variables that say how to reach the network: where certificates are, and which proxies there are.
+//! Variables that every server sees: those that programs need to run at all, and those that say how to
+//! reach the network.
 //!
-//! Without them a program cannot fetch anything behind a company's proxy, so every server sees them.
-//! Settings of package indexes are not among them: those often hold tokens.
+//! Without the latter, where certificates are and which proxies there are, a program cannot fetch anything
+//! behind a company's proxy. Settings of package indexes are not among them: those often hold tokens.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::PathBuf;
+
+use super::environment::Environment;
+
+/// Variables that programs need to run at all, and that hold no secrets.
+pub(super) const USUAL_VARIABLES: &[&str] =
+    &["PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"];
+
+/// Most servers are Python: without these, output waits in a buffer or is not UTF-8.
+pub(super) const DEFAULT_VARIABLES: &[(&str, &str)] =
+    &[("PYTHONUNBUFFERED", "1"), ("PYTHONUTF8", "1")];
 
 /// Files and folders of certificates.
 pub(super) const CERTIFICATE_VARIABLES: &[&str] = &[
@@ -31,7 +42,7 @@ fn is_proxy(name: &str) -> bool {
 }
 
 /// The files and folders of certificates that these variables name, as far as they are there.
-pub fn certificates(environment: &[(OsString, OsString)]) -> Vec<PathBuf> {
+pub fn certificates(environment: &Environment) -> Vec<PathBuf> {
     let is_certificate =
         |name: &OsStr| name.to_str().is_some_and(|name| CERTIFICATE_VARIABLES.contains(&name));
     let named = environment.iter().filter(|(name, _)| is_certificate(name));
@@ -40,9 +51,9 @@ pub fn certificates(environment: &[(OsString, OsString)]) -> Vec<PathBuf> {
 }
 
 /// What the proxies among these variables hold in confidence: passwords, and who has them.
-pub fn proxy_secrets(environment: &[(OsString, OsString)]) -> Vec<String> {
+pub fn proxy_secrets(environment: &Environment) -> Vec<String> {
     let mut secrets = Vec::new();
-    for (name, value) in environment {
+    for (name, value) in environment.iter() {
         let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else { continue };
         let rest = value.split_once("://").map_or(value, |(_, rest)| rest);
         let place = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -64,7 +75,8 @@ mod tests {
     use super::*;
 
     fn check(name: &str, value: &str, expected: &[&str]) {
-        assert_eq!(proxy_secrets(&[(name.into(), value.into())]), expected, "{value}");
+        let environment = Environment::new([(name.into(), value.into())]);
+        assert_eq!(proxy_secrets(&environment), expected, "{value}");
     }
 
     #[test]
@@ -95,6 +107,6 @@ mod tests {
             ("SSL_CERT_FILE".into(), "relative.pem".into()),
             ("OTHER".into(), "/etc".into()),
         ];
-        assert_eq!(certificates(&environment), [file, folder]);
+        assert_eq!(certificates(&Environment::new(environment)), [file, folder]);
     }
 }

@@ -63,11 +63,11 @@ impl Search {
                 true => place.clone(),
                 false => place.join(&self.command),
             };
-            match kind(&program) {
-                Kind::Executable => return Ok(program),
+            match look(&program) {
+                ProgramFile::Executable => return Ok(program),
                 // As a shell does, look on: a later folder may hold the real one.
-                Kind::Other => in_the_way = in_the_way.or(Some(program)),
-                Kind::Missing => {}
+                ProgramFile::Other => in_the_way = in_the_way.or(Some(program)),
+                ProgramFile::Missing => {}
             }
         }
         Err(match in_the_way {
@@ -82,20 +82,20 @@ impl Search {
 
 /// Whether this can be started.
 pub(super) fn is_program(path: &Path) -> bool {
-    matches!(kind(path), Kind::Executable)
+    matches!(look(path), ProgramFile::Executable)
 }
 
-enum Kind {
+enum ProgramFile {
     Executable,
     Other,
     Missing,
 }
 
-fn kind(program: &Path) -> Kind {
+fn look(program: &Path) -> ProgramFile {
     match fs::metadata(program) {
-        Ok(metadata) if metadata.is_file() && may_run(&metadata) => Kind::Executable,
-        Ok(_) => Kind::Other,
-        Err(_) => Kind::Missing,
+        Ok(metadata) if metadata.is_file() && may_run(&metadata) => ProgramFile::Executable,
+        Ok(_) => ProgramFile::Other,
+        Err(_) => ProgramFile::Missing,
     }
 }
 

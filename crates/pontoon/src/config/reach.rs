@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::remarks::{Place, Remarks, Weight};
-use super::settings::Settings;
+use super::remarks::{RemarkPlace, Remarks, Weight};
+use super::settings::BridgeSettings;
 use super::values::host_of;
 
 /// Whether only a network of containers or a cluster knows this name. A loopback name is no such one: a
@@ -17,7 +17,7 @@ pub fn is_inner_name(host: &str) -> bool {
 }
 
 /// Tells where no link to a file can be right.
-pub(super) fn review_links(settings: &Settings, remarks: &mut Remarks) {
+pub(super) fn review_links(settings: &BridgeSettings, remarks: &mut Remarks) {
     review_base_url(settings, remarks);
     if !settings.base_url.is_empty() {
         return;
@@ -28,7 +28,7 @@ pub(super) fn review_links(settings: &Settings, remarks: &mut Remarks) {
             "browsers do not know `{host}`, so links to files for clients that call it do not open, or \
              only on a page behind the same proxy; set MCPO_BASE_URL to what browsers reach"
         );
-        remarks.add(Weight::Warning, Place::Environment, "MCPO_ALLOWED_HOSTS", message);
+        remarks.add(Weight::Warning, RemarkPlace::Environment, "MCPO_ALLOWED_HOSTS", message);
     }
     let is_local = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
     if !settings.trusted_proxies.is_empty() || !settings.listen.iter().all(is_local) {
@@ -45,12 +45,12 @@ pub(super) fn review_links(settings: &Settings, remarks: &mut Remarks) {
              links to files begin with http://{host}, whatever browsers call; name the proxy, or set \
              MCPO_BASE_URL"
         );
-        remarks.add(Weight::Warning, Place::Environment, "MCPO_TRUSTED_PROXIES", message);
+        remarks.add(Weight::Warning, RemarkPlace::Environment, "MCPO_TRUSTED_PROXIES", message);
     }
 }
 
 /// A name that only a container network or this machine knows is no use in somebody's browser.
-fn review_base_url(settings: &Settings, remarks: &mut Remarks) {
+fn review_base_url(settings: &BridgeSettings, remarks: &mut Remarks) {
     let Some(host) = host_of(&settings.base_url) else { return };
     let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
     let is_here = match address {
@@ -62,7 +62,7 @@ fn review_base_url(settings: &Settings, remarks: &mut Remarks) {
             "browsers elsewhere cannot reach `{host}`, and links to files begin with it; write \
              the name that people use, or leave it empty"
         );
-        remarks.add(Weight::Warning, Place::Environment, "MCPO_BASE_URL", message);
+        remarks.add(Weight::Warning, RemarkPlace::Environment, "MCPO_BASE_URL", message);
     }
 }
 
@@ -72,7 +72,8 @@ fn without_port(host: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::environment::{self, Environment};
+    use super::super::environment::Environment;
+    use super::super::variables;
     use super::*;
 
     /// Compares what is told about these variables.
@@ -80,7 +81,7 @@ mod tests {
     fn check(variables: &[(&str, &str)], told: &[&str]) {
         let variables = variables.iter().map(|&(name, value)| (name.into(), value.into()));
         let mut remarks = Remarks::default();
-        let settings = environment::read(&Environment::new(variables), &mut remarks);
+        let settings = variables::read(&Environment::new(variables), &mut remarks);
         review_links(&settings, &mut remarks);
         let lines: Vec<String> = remarks
             .iter()

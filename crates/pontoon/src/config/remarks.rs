@@ -26,7 +26,7 @@ pub struct Remark {
     /// What follows from it.
     pub weight: Weight,
     /// Where it was written.
-    pub place: Place,
+    pub place: RemarkPlace,
     /// The key, variable or option it is about, such as `mcpServers.excel.timeout`; may be empty.
     pub key: String,
     /// What is wrong and what to write instead, without place and key.
@@ -46,7 +46,7 @@ pub enum Weight {
 
 /// Where a remark was written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum RemarkPlace {
     /// An option of the command line.
     CommandLine,
     /// A variable of the environment.
@@ -99,7 +99,7 @@ impl Remarks {
     pub(super) fn add(
         &mut self,
         weight: Weight,
-        place: Place,
+        place: RemarkPlace,
         key: impl Into<String>,
         message: impl Into<String>,
     ) {
@@ -146,7 +146,7 @@ impl Remark {
         if self.weight == Weight::Warning {
             write!(f, "warning: ")?;
         }
-        if let Place::File { position: Some(Position { line, column }), .. } = self.place {
+        if let RemarkPlace::File { position: Some(Position { line, column }), .. } = self.place {
             write!(f, "line {line}, column {column}: ")?;
         }
         self.write_key_and_message(f)
@@ -164,7 +164,7 @@ impl Remark {
 impl fmt::Display for Remark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.place.heading())?;
-        if let Place::File { position: Some(Position { line, column }), .. } = self.place {
+        if let RemarkPlace::File { position: Some(Position { line, column }), .. } = self.place {
             write!(f, ":{line}:{column}")?;
         }
         write!(f, ": ")?;
@@ -172,7 +172,7 @@ impl fmt::Display for Remark {
     }
 }
 
-impl Place {
+impl RemarkPlace {
     fn heading(&self) -> String {
         match self {
             Self::CommandLine => "command line".to_owned(),
@@ -202,7 +202,7 @@ impl Position {
 mod tests {
     use super::*;
 
-    fn check(remarks: &[(Weight, Place, &str)], text: &str) {
+    fn check(remarks: &[(Weight, RemarkPlace, &str)], text: &str) {
         let mut all = Remarks::default();
         for (weight, place, key) in remarks {
             all.add(*weight, place.clone(), *key, "is wrong");
@@ -210,9 +210,9 @@ mod tests {
         assert_eq!(all.to_string(), text);
     }
 
-    fn at(line: usize, column: usize) -> Place {
+    fn at(line: usize, column: usize) -> RemarkPlace {
         let path = Path::new("mcp-servers.json").into();
-        Place::File { path, position: Some(Position { line, column }) }
+        RemarkPlace::File { path, position: Some(Position { line, column }) }
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
                 (Weight::Mistake, at(9, 1), "b"),
                 (Weight::Warning, at(7, 18), "a"),
                 (Weight::BrokenServer, at(10, 2), ""),
-                (Weight::Mistake, Place::Environment, "MCPO_TIMEOUT"),
+                (Weight::Mistake, RemarkPlace::Environment, "MCPO_TIMEOUT"),
             ],
             "environment: 1 mistake\n  MCPO_TIMEOUT: is wrong\n\
              mcp-servers.json: 2 mistakes, 1 warning\n  \

@@ -6,11 +6,13 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use uuid::Uuid;
+
+use super::options::Options;
 use super::reach::review_links;
-use super::remarks::{Place, Remarks, Weight};
-use super::secret::ApiKey;
-use super::settings::Settings;
-use super::{Options, absolute};
+use super::remarks::{RemarkPlace, Remarks, Weight};
+use super::secret::{ApiKey, KeyName, Secret};
+use super::settings::BridgeSettings;
 
 /// A key shorter than this can be guessed.
 const SHORTEST_KEY: usize = 8;
@@ -19,8 +21,7 @@ const SHORTEST_KEY: usize = 8;
 const SHORTEST_JWT_SECRET: usize = 16;
 
 /// Looks the settings over, with what the command line adds to them.
-pub(super) fn review(options: &Options, settings: &Settings, remarks: &mut Remarks) {
-    review_listening(options, settings, remarks);
+pub(super) fn review(options: &Options, settings: &BridgeSettings, remarks: &mut Remarks) {
     review_keys(options, settings, remarks);
     review_proxies(settings, remarks);
     if !options.is_silent {
@@ -30,16 +31,13 @@ pub(super) fn review(options: &Options, settings: &Settings, remarks: &mut Remar
 }
 
 /// Refuses to let strangers in by accident.
-fn review_listening(options: &Options, settings: &Settings, remarks: &mut Remarks) {
-    if settings.has_key() || options.is_silent {
-        return;
-    }
-    let (place, key) = match options.listen {
-        Some(_) => (Place::CommandLine, "--listen"),
-        None => (Place::Environment, "MCPO_LISTEN"),
-    };
-    let is_public = |address: &&SocketAddr| !address.ip().to_canonical().is_loopback();
-    for address in settings.listen.iter().filter(is_public) {
+pub(super) fn review_listening(
+    options: &Options,
+    settings: &BridgeSettings,
+    remarks: &mut Remarks,
+) {
+    let (place, key) = said_where(options);
+    for address in open_to_strangers(options, settings) {
         let (weight, message) = if options.insecure {
             let message = format!("whoever reaches {address} can use every server");
             (Weight::Warning, message)
@@ -55,22 +53,61 @@ fn review_listening(options: &Options, settings: &Settings, remarks: &mut Remark
     }
 }
 
-fn review_keys(options: &Options, settings: &Settings, remarks: &mut Remarks) {
+/// Sees that strangers need a key also for the demo, which is there when nothing is configured and must
+/// start: makes one, and gives it.
+pub(super) fn lock_demo(
+    options: &Options,
+    settings: &mut BridgeSettings,
+    remarks: &mut Remarks,
+) -> Option<Secret> {
+    if options.insecure {
+        review_listening(options, settings, remarks);
+        return None;
+    }
+    let address = open_to_strangers(options, settings).next()?;
+    let message = format!(
+        "{address} can be reached from other machines, and there is no API key: the demo asks for one that is \
+         made at its start; set MCPO_API_KEY for one of your own"
+    );
+    let (place, key) = said_where(options);
+    remarks.add(Weight::Warning, place, key, message);
+    let made = Secret::new(Uuid::new_v4().simple().to_string());
+    settings.set_unnamed_key(made.clone());
+    Some(made)
+}
+
+/// The addresses at which other machines reach us without a key.
+fn open_to_strangers<'s>(
+    options: &Options,
+    settings: &'s BridgeSettings,
+) -> impl Iterator<Item = &'s SocketAddr> + use<'s> {
+    let is_shut = !settings.api_keys.is_empty() || options.is_silent;
+    let is_public = move |address: &&SocketAddr| !address.ip().to_canonical().is_loopback();
+    settings.listen.iter().filter(is_public).filter(move |_| !is_shut)
+}
+
+/// Where it was said on which addresses to listen.
+fn said_where(options: &Options) -> (RemarkPlace, &'static str) {
+    match options.listen {
+        Some(_) => (RemarkPlace::CommandLine, "--listen"),
+        None => (RemarkPlace::Environment, "MCPO_LISTEN"),
+    }
+}
+
+fn review_keys(options: &Options, settings: &BridgeSettings, remarks: &mut Remarks) {
     let unnamed = match options.api_key {
-        Some(_) => (Place::CommandLine, "--api-key"),
-        None => (Place::Environment, "MCPO_API_KEY"),
+        Some(_) => (RemarkPlace::CommandLine, "--api-key"),
+        None => (RemarkPlace::Environment, "MCPO_API_KEY"),
     };
     if options.api_key.is_some() {
         let message = "other users of this machine can read it here; set MCPO_API_KEY instead";
         remarks.add(Weight::Warning, unnamed.0.clone(), unnamed.1, message);
     }
-    let keys = settings.keys();
+    let keys = &settings.api_keys;
     for (index, ApiKey { name, key }) in keys.iter().enumerate() {
-        // The one without a name comes first.
-        let is_unnamed = index == 0 && settings.api_key.is_some();
-        let (place, variable) = match is_unnamed {
+        let (place, variable) = match *name == KeyName::Unnamed {
             true => unnamed.clone(),
-            false => (Place::Environment, "MCPO_API_KEYS"),
+            false => (RemarkPlace::Environment, "MCPO_API_KEYS"),
         };
         let mut tell = |weight, message: String| {
             remarks.add(weight, place.clone(), variable, message);
@@ -92,8 +129,8 @@ fn review_keys(options: &Options, settings: &Settings, remarks: &mut Remarks) {
     }
     if (settings.strict_auth || options.strict_auth) && keys.is_empty() {
         let (place, key) = match options.strict_auth {
-            true => (Place::CommandLine, "--strict-auth"),
-            false => (Place::Environment, "MCPO_STRICT_AUTH"),
+            true => (RemarkPlace::CommandLine, "--strict-auth"),
+            false => (RemarkPlace::Environment, "MCPO_STRICT_AUTH"),
         };
         let message = "there is no key to ask for; set MCPO_API_KEY";
         remarks.add(Weight::Mistake, place, key, message);
@@ -102,59 +139,61 @@ fn review_keys(options: &Options, settings: &Settings, remarks: &mut Remarks) {
         let message = format!(
             "is easily guessed; take at least {SHORTEST_JWT_SECRET} characters, here and there"
         );
-        remarks.add(Weight::Warning, Place::Environment, "MCPO_OWUI_JWT_SECRET", message);
+        remarks.add(Weight::Warning, RemarkPlace::Environment, "MCPO_OWUI_JWT_SECRET", message);
     }
 }
 
-fn review_proxies(settings: &Settings, remarks: &mut Remarks) {
+fn review_proxies(settings: &BridgeSettings, remarks: &mut Remarks) {
     if settings.trusted_proxies.iter().any(|block| block.is_everything()) {
         let message = "everyone is trusted, so whoever reaches Pontoon can pretend to be anybody";
-        remarks.add(Weight::Warning, Place::Environment, "MCPO_TRUSTED_PROXIES", message);
+        remarks.add(Weight::Warning, RemarkPlace::Environment, "MCPO_TRUSTED_PROXIES", message);
         return;
     }
     // Servers run here as well, and have no key.
-    let is_proved = settings.owui_jwt_secret.is_some() || settings.has_key();
+    let is_proved = settings.owui_jwt_secret.is_some() || !settings.api_keys.is_empty();
     if !is_proved && settings.trusted_proxies.iter().any(|block| block.has_loopback()) {
         let message = "this machine is trusted, so every server that may use the network can pretend \
                        to be any user; set MCPO_OWUI_JWT_SECRET or an API key, or give servers \
                        \"isolation\": {\"network\": \"none\"}";
-        remarks.add(Weight::Warning, Place::Environment, "MCPO_TRUSTED_PROXIES", message);
+        remarks.add(Weight::Warning, RemarkPlace::Environment, "MCPO_TRUSTED_PROXIES", message);
     }
 }
 
 /// What is too old in the folder of jobs is removed, so nothing else may lie there.
-fn review_folders(settings: &Settings, remarks: &mut Remarks) {
-    let jobs = absolute(&settings.jobs_dir);
+fn review_folders(settings: &BridgeSettings, remarks: &mut Remarks) {
+    let jobs = &settings.jobs_dir;
     if jobs.parent().is_none() {
         let message = "is the root of all files; name a folder of its own";
-        remarks.add(Weight::Mistake, Place::Environment, "MCPO_JOBS_DIR", message);
+        remarks.add(Weight::Mistake, RemarkPlace::Environment, "MCPO_JOBS_DIR", message);
         return;
     }
     let others = [
         ("MCPO_LOG_DIR", settings.log_dir.as_deref()),
         ("MCPO_STATE_DIR", settings.state_dir.as_deref()),
     ];
-    let is_inside = |folder: &Path| absolute(folder).starts_with(&jobs);
+    let is_inside = |folder: &Path| folder.starts_with(jobs);
     for (variable, _) in others.iter().filter(|(_, folder)| folder.is_some_and(is_inside)) {
         let message = format!("lies in `{}`, where all that is old is removed", jobs.display());
-        remarks.add(Weight::Mistake, Place::Environment, *variable, message);
+        remarks.add(Weight::Mistake, RemarkPlace::Environment, *variable, message);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::environment::{self, Environment};
+    use super::super::environment::Environment;
+    use super::super::variables;
     use super::*;
 
     /// Compares what is told about these variables and options.
     fn check_with(options: &Options, variables: &[(&str, &str)], told: &[&str]) {
         let variables = variables.iter().map(|&(name, value)| (name.into(), value.into()));
         let mut remarks = Remarks::default();
-        let mut settings = environment::read(&Environment::new(variables), &mut remarks);
+        let mut settings = variables::read(&Environment::new(variables), &mut remarks);
         if let Some(key) = &options.api_key {
-            environment::take(&mut settings, "MCPO_API_KEY", key).unwrap();
+            variables::take(&mut settings, "MCPO_API_KEY", key).unwrap();
         }
         review(options, &settings, &mut remarks);
+        review_listening(options, &settings, &mut remarks);
         let lines: Vec<String> = remarks
             .iter()
             .map(|remark| format!("{:?}: {}: {}", remark.weight, remark.key, remark.message))

@@ -3,6 +3,20 @@
 use std::fmt;
 use std::sync::Arc;
 
+/// The variables that hold them. The same name with `_FILE` names a file with the secret.
+pub(super) const SECRETS: &[&str] = &[
+    "MCPO_API_KEY",
+    "MCPO_API_KEYS",
+    "MCPO_LINK_SECRET",
+    "MCPO_OWUI_JWT_SECRET",
+    "MCPO_SESSION_SECRET",
+];
+
+/// Whether `name` is a variable with a secret of ours, which is no server's business.
+pub(super) fn is_own_secret(name: &str) -> bool {
+    SECRETS.contains(&name)
+}
+
 /// Bytes that nobody may see.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);

@@ -11,10 +11,11 @@ use std::time::Duration;
 use pontoon_wire::heal::HealMode;
 use sha2::{Digest, Sha256};
 
+use super::environment::Environment;
 use super::isolation::Isolation;
-use super::lifetime::{Files, Mode, SessionKey, Warm, Workspace};
+use super::lifetime::{FileLinks, Mode, SessionKey, Warm, Workspace};
 use super::name::ServerName;
-use super::network::is_of_the_network;
+use super::network::{DEFAULT_VARIABLES, USUAL_VARIABLES, is_of_the_network};
 use super::program::{ProgramError, Search, is_program};
 use super::template::{Start, Template};
 
@@ -42,7 +43,7 @@ pub struct Server {
     /// How many processes are kept ready.
     pub warm: Warm,
     /// How clients learn of the files that a call made.
-    pub files: Files,
+    pub files: FileLinks,
     /// Where in its answers the paths of files stand, by the names of the fields.
     pub file_path_fields: Vec<String>,
     /// What its processes are kept from, and what they may use.
@@ -86,14 +87,6 @@ impl Default for InheritEnv {
     }
 }
 
-/// Variables that programs need to run at all, and that hold no secrets.
-pub(super) const USUAL_VARIABLES: &[&str] =
-    &["PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"];
-
-/// Most servers are Python: without these, output waits in a buffer or is not UTF-8.
-pub(super) const DEFAULT_VARIABLES: &[(&str, &str)] =
-    &[("PYTHONUNBUFFERED", "1"), ("PYTHONUTF8", "1")];
-
 /// How many calls one kept process works on at the same time, unless told otherwise.
 pub(super) const MAX_IN_FLIGHT: usize = 64;
 
@@ -115,7 +108,7 @@ impl Server {
             mode: Mode::default(),
             workspace: Workspace::default(),
             warm: Warm::default(),
-            files: Files::default(),
+            files: FileLinks::default(),
             file_path_fields: Vec::new(),
             isolation: Isolation::default(),
             session_key: SessionKey::default(),
@@ -184,12 +177,12 @@ impl Server {
 
     /// The whole environment of a process of this server, sorted by name.
     ///
-    /// `ours` is our own environment, as [`std::env::vars_os`] gives it. What `env` sets wins over
+    /// `ours` is our own environment. What `env` sets wins over
     /// what the process is told about its start, that over what is inherited, and that over the
     /// defaults. What is empty in `start` is not told.
     pub fn environment_for_child(
         &self,
-        ours: impl IntoIterator<Item = (OsString, OsString)>,
+        ours: &Environment,
         start: &Start<'_>,
     ) -> Vec<(OsString, OsString)> {
         let is_inherited = |name: &str| {
@@ -201,7 +194,8 @@ impl Server {
                 }
         };
         let defaults = DEFAULT_VARIABLES.iter().map(|(name, value)| (name.into(), value.into()));
-        let inherited = ours.into_iter().filter(|(name, _)| is_inherited(&name.to_string_lossy()));
+        let inherited = ours.iter().filter(|(name, _)| is_inherited(&name.to_string_lossy()));
+        let inherited = inherited.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let told = [
             ("MCPO_WORKDIR", start.workdir),
             ("MCPO_JOB_ID", start.job_id),
@@ -299,7 +293,7 @@ mod tests {
         expected: &[(&str, &str)],
     ) {
         let ours = ours.iter().map(|&(name, value)| (name.into(), value.into()));
-        let child = server.environment_for_child(ours, start);
+        let child = server.environment_for_child(&Environment::new(ours), start);
         let child: Vec<(&str, &str)> = child
             .iter()
             .map(|(name, value)| (name.to_str().unwrap(), value.to_str().unwrap()))

@@ -4,10 +4,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::Options;
-use super::remarks::{Place, Remarks, Weight};
-use super::settings::Settings;
-use crate::plain_file::{self, Kind};
+use super::options::Options;
+use super::remarks::{RemarkPlace, Remarks, Weight};
+use super::settings::BridgeSettings;
+use crate::plain_file::{self, FileKind};
 
 /// More bytes than this are no list of servers.
 const LONGEST_FILE: u64 = 16 << 20;
@@ -16,25 +16,28 @@ const LONGEST_FILE: u64 = 16 << 20;
 pub(super) const DEFAULT_FILES: [&str; 2] = ["mcp-servers.json", "/app/config/mcp-servers.json"];
 
 /// What there is to read the servers from.
-pub(super) enum Found {
-    File { path: PathBuf, text: String },
-    Nothing,
+pub(super) enum ServersFile {
+    Read { path: PathBuf, text: String },
+    Absent,
 }
 
 /// The file that is named, else the first of `files` that is there; `None` after a mistake.
 pub(super) fn find_file(
     options: &Options,
-    settings: &Settings,
+    settings: &BridgeSettings,
     files: &[impl AsRef<Path>],
     remarks: &mut Remarks,
-) -> Option<Found> {
-    let named =
-        options.config.as_deref().map(|path| (path, Place::CommandLine, "--config")).or_else(
-            || Some((settings.config_file.as_deref()?, Place::Environment, "MCPO_CONFIG_FILE")),
-        );
+) -> Option<ServersFile> {
+    let named = options
+        .config
+        .as_deref()
+        .map(|path| (path, RemarkPlace::CommandLine, "--config"))
+        .or_else(|| {
+            Some((settings.config_file.as_deref()?, RemarkPlace::Environment, "MCPO_CONFIG_FILE"))
+        });
     if let Some((path, place, key)) = named {
-        return match read_file(path, Kind::Named, remarks) {
-            Ok(text) => Some(Found::File { path: path.to_owned(), text }),
+        return match read_file(path, FileKind::Named, remarks) {
+            Ok(text) => Some(ServersFile::Read { path: path.to_owned(), text }),
             Err(error) => {
                 let message = format!("cannot read `{}`: {error}", path.display());
                 remarks.add(Weight::Mistake, place, key, message);
@@ -43,24 +46,24 @@ pub(super) fn find_file(
         };
     }
     for path in files.iter().map(AsRef::as_ref) {
-        match read_file(path, Kind::Regular, remarks) {
-            Ok(text) => return Some(Found::File { path: path.to_owned(), text }),
+        match read_file(path, FileKind::Regular, remarks) {
+            Ok(text) => return Some(ServersFile::Read { path: path.to_owned(), text }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             // A file that is there was meant, so the demo would be the wrong answer.
             Err(error) => {
-                let place = Place::File { path: path.into(), position: None };
+                let place = RemarkPlace::File { path: path.into(), position: None };
                 remarks.add(Weight::Mistake, place, "", format!("cannot be read: {error}"));
                 return None;
             }
         }
     }
-    Some(Found::Nothing)
+    Some(ServersFile::Absent)
 }
 
-fn read_file(path: &Path, kind: Kind, remarks: &mut Remarks) -> io::Result<String> {
+fn read_file(path: &Path, kind: FileKind, remarks: &mut Remarks) -> io::Result<String> {
     let text = plain_file::read_text(path, kind, LONGEST_FILE)?;
     if anyone_may_write(path) {
-        let place = Place::File { path: path.into(), position: None };
+        let place = RemarkPlace::File { path: path.into(), position: None };
         let message = "anyone on this machine may write it and so choose what runs; chmod o-w it";
         remarks.add(Weight::Warning, place, "", message);
     }

@@ -5,8 +5,9 @@
 
 use std::fmt;
 
-use super::server::USUAL_VARIABLES;
-use super::variables::is_own_secret;
+use super::network::USUAL_VARIABLES;
+use super::secret::is_own_secret;
+use super::values::is_header_name;
 
 /// What a variable holds is no secret if it is shorter, in bytes.
 pub const SHORTEST_SECRET: usize = 8;
@@ -14,11 +15,11 @@ pub const SHORTEST_SECRET: usize = 8;
 /// Text with placeholders for what is known only when a child starts.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Template {
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Text(String),
     /// What a variable held, which may be a secret.
     Variable(String),
@@ -57,30 +58,32 @@ const CREDENTIALS: [&str; 2] = ["cookie", "proxy-authorization"];
 impl Template {
     /// Text as it is, whatever it looks like.
     pub fn plain(text: impl Into<String>) -> Self {
-        Self { parts: vec![Part::Text(text.into())] }
+        Self { parts: vec![TemplatePart::Text(text.into())] }
     }
 
     /// The text for one child. What is not known is left empty.
     pub fn fill(&self, start: &Start<'_>) -> String {
-        let fill = |part: &Part| match part {
-            Part::Text(text) | Part::Variable(text) => text.clone(),
-            Part::Workdir => start.workdir.to_owned(),
-            Part::JobId => start.job_id.to_owned(),
-            Part::User(field) => without_nul((start.user)(field)),
-            Part::Header(name) => without_nul((start.header)(name)),
+        let fill = |part: &TemplatePart| match part {
+            TemplatePart::Text(text) | TemplatePart::Variable(text) => text.clone(),
+            TemplatePart::Workdir => start.workdir.to_owned(),
+            TemplatePart::JobId => start.job_id.to_owned(),
+            TemplatePart::User(field) => without_nul((start.user)(field)),
+            TemplatePart::Header(name) => without_nul((start.header)(name)),
         };
         self.parts.iter().map(fill).collect()
     }
 
     /// True if the text depends on who calls.
     pub fn needs_person(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::User(_) | Part::Header(_)))
+        self.parts
+            .iter()
+            .any(|part| matches!(part, TemplatePart::User(_) | TemplatePart::Header(_)))
     }
 
     /// The headers of a request that it holds, in lower case.
     pub fn headers(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Header(name) => Some(name.as_str()),
+            TemplatePart::Header(name) => Some(name.as_str()),
             _ => None,
         })
     }
@@ -88,7 +91,7 @@ impl Template {
     /// What variables held that may be secrets.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Variable(text) => Some(text.as_str()),
+            TemplatePart::Variable(text) => Some(text.as_str()),
             _ => None,
         })
     }
@@ -96,27 +99,27 @@ impl Template {
     /// The pieces that are the same for every child.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Text(text) | Part::Variable(text) => Some(text.as_str()),
+            TemplatePart::Text(text) | TemplatePart::Variable(text) => Some(text.as_str()),
             _ => None,
         })
     }
 
     /// The text as it is written in the file, but for variables.
     pub(super) fn written(&self) -> String {
-        let written = |part: &Part| match part {
-            Part::Text(text) | Part::Variable(text) => text.clone(),
-            Part::Workdir => "${MCPO_WORKDIR}".to_owned(),
-            Part::JobId => "${MCPO_JOB_ID}".to_owned(),
-            Part::User(field) => format!("${{user:{field}}}"),
-            Part::Header(name) => format!("${{header:{name}}}"),
+        let written = |part: &TemplatePart| match part {
+            TemplatePart::Text(text) | TemplatePart::Variable(text) => text.clone(),
+            TemplatePart::Workdir => "${MCPO_WORKDIR}".to_owned(),
+            TemplatePart::JobId => "${MCPO_JOB_ID}".to_owned(),
+            TemplatePart::User(field) => format!("${{user:{field}}}"),
+            TemplatePart::Header(name) => format!("${{header:{name}}}"),
         };
         self.parts.iter().map(written).collect()
     }
 
     fn push_text(&mut self, text: &str) {
         match self.parts.last_mut() {
-            Some(Part::Text(last)) => last.push_str(text),
-            _ => self.parts.push(Part::Text(text.to_owned())),
+            Some(TemplatePart::Text(last)) => last.push_str(text),
+            _ => self.parts.push(TemplatePart::Text(text.to_owned())),
         }
     }
 }
@@ -151,7 +154,7 @@ fn without_nul(value: Option<String>) -> String {
 
 /// What became of a text in the file.
 #[derive(Debug)]
-pub(super) struct Read {
+pub(super) struct ReadTemplate {
     pub(super) template: Template,
     /// Why placeholders could not be understood. Values are never told, only names.
     pub(super) mistakes: Vec<String>,
@@ -160,8 +163,9 @@ pub(super) struct Read {
 }
 
 /// The template that `text` is, each `${env:NAME}` replaced by what `variable` gives for the name.
-pub(super) fn read<'a>(text: &str, variable: impl Fn(&str) -> Option<&'a str>) -> Read {
-    let mut read = Read { template: Template::default(), mistakes: vec![], warnings: vec![] };
+pub(super) fn read<'a>(text: &str, variable: impl Fn(&str) -> Option<&'a str>) -> ReadTemplate {
+    let mut read =
+        ReadTemplate { template: Template::default(), mistakes: vec![], warnings: vec![] };
     let mut rest = text;
     while let Some(start) = rest.find("${") {
         let Some(length) = rest[start..].find('}') else { break };
@@ -169,7 +173,7 @@ pub(super) fn read<'a>(text: &str, variable: impl Fn(&str) -> Option<&'a str>) -
         read.plain(&rest[..start]);
         rest = &rest[start + length + 1..];
         match placeholder(inner, &variable) {
-            Ok(Some(Part::Text(value))) => read.template.push_text(&value),
+            Ok(Some(TemplatePart::Text(value))) => read.template.push_text(&value),
             Ok(Some(part)) => read.template.parts.push(part),
             Ok(None) if is_name(inner) => read.plain_with_warning(written),
             // Whatever it is, it may be part of a secret, so it is not told.
@@ -185,10 +189,10 @@ pub(super) fn read<'a>(text: &str, variable: impl Fn(&str) -> Option<&'a str>) -
 fn placeholder<'a>(
     inner: &str,
     variable: impl Fn(&str) -> Option<&'a str>,
-) -> Result<Option<Part>, String> {
+) -> Result<Option<TemplatePart>, String> {
     let part = match (inner, inner.split_once(':')) {
-        ("MCPO_WORKDIR", _) => Part::Workdir,
-        ("MCPO_JOB_ID", _) => Part::JobId,
+        ("MCPO_WORKDIR", _) => TemplatePart::Workdir,
+        ("MCPO_JOB_ID", _) => TemplatePart::JobId,
         (_, Some(("env", name))) if is_own_secret(name) => {
             return Err("is a secret of Pontoon's own, not for its servers".to_owned());
         }
@@ -197,13 +201,15 @@ fn placeholder<'a>(
                 .ok_or_else(|| format!("the variable `{name}` is not set, or is not UTF-8 text"))?;
             // A path, a switch or a port is no secret, and hiding it would spoil every log.
             match USUAL_VARIABLES.contains(&name) || value.len() < SHORTEST_SECRET {
-                true => Part::Text(value.to_owned()),
-                false => Part::Variable(value.to_owned()),
+                true => TemplatePart::Text(value.to_owned()),
+                false => TemplatePart::Variable(value.to_owned()),
             }
         }
-        (_, Some(("user", field))) if USER_FIELDS.contains(&field) => Part::User(field.to_owned()),
+        (_, Some(("user", field))) if USER_FIELDS.contains(&field) => {
+            TemplatePart::User(field.to_owned())
+        }
         (_, Some(("user", _))) => return Err(format!("there are {}", listed_user_fields())),
-        (_, Some(("header", name))) => Part::Header(header(name)?),
+        (_, Some(("header", name))) => TemplatePart::Header(header(name)?),
         _ => return Ok(None),
     };
     Ok(Some(part))
@@ -227,17 +233,11 @@ fn header(name: &str) -> Result<String, String> {
     Ok(name)
 }
 
-/// Whether `name` can name a header (RFC 9110, a token).
-pub(super) fn is_header_name(name: &str) -> bool {
-    let is_fit = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
-    !name.is_empty() && name.bytes().all(is_fit)
-}
-
 fn is_name(inner: &str) -> bool {
     inner.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':'))
 }
 
-impl Read {
+impl ReadTemplate {
     /// Text between placeholders. The form of an older bridge, without the dollar, is pointed out.
     fn plain(&mut self, text: &str) {
         for old in ["{MCPO_WORKDIR}", "{MCPO_JOB_ID}"].into_iter().filter(|old| text.contains(old))

@@ -3,12 +3,12 @@
 //! Each gives the value or says what was expected. Durations, sizes and numbers are in `units.rs`.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use tracing::Level;
 
 use super::address::AddressBlock;
 use super::secret::{ApiKey, KeyName, Secret};
-use super::template::is_header_name;
 
 /// One or more addresses with ports. Names but `localhost` are left out: what they mean may change.
 pub(crate) fn listen(text: &str) -> Result<Vec<SocketAddr>, &'static str> {
@@ -20,16 +20,46 @@ pub(crate) fn listen(text: &str) -> Result<Vec<SocketAddr>, &'static str> {
     addresses.collect::<Option<_>>().ok_or("an address and a port such as 127.0.0.1:8080")
 }
 
-/// A level by the name it has in Rust or in Python.
-pub(super) fn log_level(text: &str) -> Result<Level, &'static str> {
-    match text.to_ascii_lowercase().as_str() {
-        "trace" => Ok(Level::TRACE),
-        "debug" => Ok(Level::DEBUG),
-        "info" => Ok(Level::INFO),
-        "warning" | "warn" => Ok(Level::WARN),
-        "error" | "critical" => Ok(Level::ERROR),
-        _ => Err("DEBUG, INFO, WARNING or ERROR"),
+/// How much is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogLevel(pub Level);
+
+impl Default for LogLevel {
+    fn default() -> Self {
+        Self(Level::ERROR)
     }
+}
+
+/// A level by the name it has in Rust or in Python.
+pub(super) fn log_level(text: &str) -> Result<LogLevel, &'static str> {
+    let level = match text.to_ascii_lowercase().as_str() {
+        "trace" => Level::TRACE,
+        "debug" => Level::DEBUG,
+        "info" => Level::INFO,
+        "warning" | "warn" => Level::WARN,
+        "error" | "critical" => Level::ERROR,
+        _ => return Err("DEBUG, INFO, WARNING or ERROR"),
+    };
+    Ok(LogLevel(level))
+}
+
+/// The absolute path of a folder.
+pub(super) fn folder(text: &str) -> Result<PathBuf, &'static str> {
+    Ok(absolute(Path::new(text)))
+}
+
+/// `text` in quotes, short and without control characters.
+pub(super) fn quoted(text: &str) -> String {
+    const LONGEST: usize = 60;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{:?}...", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}
+
+/// `path` from the root; it need not exist.
+pub(super) fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// A yes or no.
@@ -60,6 +90,12 @@ pub(super) fn blocks(text: &str) -> Result<Vec<AddressBlock>, &'static str> {
 pub(super) fn header(text: &str) -> Result<String, &'static str> {
     let name = text.to_ascii_lowercase();
     if is_header_name(&name) { Ok(name) } else { Err("the name of a header") }
+}
+
+/// Whether `name` can name a header (RFC 9110, a token).
+pub(super) fn is_header_name(name: &str) -> bool {
+    let is_fit = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
+    !name.is_empty() && name.bytes().all(is_fit)
 }
 
 /// What links begin with, without a slash at the end.

@@ -1,343 +1,386 @@
-//! The variables `MCPO_*`, each with its default and its documentation.
+//! What the variables of our environment set, and the options of the command line that mean the same.
 //!
-//! As with the keys of the file, one table is read, compared and documented. Reading it is left to
-//! `environment.rs`.
+//! What each variable means is in `settings.rs`. Options are taken over by the same function, so that they
+//! accept the same.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::secret::Secret;
-use super::settings::Settings;
-use super::units;
-use super::values;
+use super::environment::Environment;
+use super::nearest::unknown;
+use super::options::Options;
+use super::remarks::{RemarkPlace, Remarks, Weight};
+use super::secret::is_own_secret;
+use super::settings::{BridgeSettings, REFUSED_VARIABLES, VARIABLES};
+use super::values::{absolute, quoted};
+use crate::plain_file::{self, FileKind};
 
-/// A variable that this version knows.
-pub(super) struct Variable {
-    pub(super) name: &'static str,
-    /// The value without it, in words.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the documentation is written by a test"))]
-    pub(super) default: &'static str,
-    /// For a user, as Markdown.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the documentation is written by a test"))]
-    pub(super) doc: &'static str,
-    /// Takes the value over, or says what was expected.
-    pub(super) read: fn(&mut Settings, &str) -> Result<(), &'static str>,
+/// Variables that a bridge sets for its servers; one of them may well be another Pontoon.
+const VARIABLES_OF_CHILDREN: &[&str] = &["MCPO_JOB_ID", "MCPO_WORKDIR"];
+
+/// A secret longer than this is another file than was meant.
+const LONGEST_SECRET: u64 = 64 << 10;
+
+/// What environment and command line set, the command line winning; what is wrong goes to `remarks`.
+pub(super) fn settings(
+    options: &Options,
+    environment: &Environment,
+    remarks: &mut Remarks,
+) -> BridgeSettings {
+    let mut settings = read(environment, remarks);
+    if settings.state_dir.is_none() {
+        let message = "neither it nor HOME is set, so what is learnt about the servers is not kept";
+        remarks.add(Weight::Warning, RemarkPlace::Environment, "MCPO_STATE_DIR", message);
+    }
+    for (option, text, variable) in [
+        ("--listen", &options.listen, "MCPO_LISTEN"),
+        ("--log-level", &options.log_level, "MCPO_LOG_LEVEL"),
+        ("--api-key", &options.api_key, "MCPO_API_KEY"),
+    ] {
+        let Some(text) = text else { continue };
+        if let Err(mistake) = take(&mut settings, variable, text) {
+            remarks.add(Weight::Mistake, RemarkPlace::CommandLine, option, mistake);
+        }
+    }
+    settings
 }
 
-/// Variables whose values are told to nobody. The same name with `_FILE` names a file with it.
-pub(super) const SECRETS: &[&str] = &[
-    "MCPO_API_KEY",
-    "MCPO_API_KEYS",
-    "MCPO_LINK_SECRET",
-    "MCPO_OWUI_JWT_SECRET",
-    "MCPO_SESSION_SECRET",
-];
-
-/// The least that may be held for clients: a body and its answer, of the usual size.
-pub const SMALLEST_BUDGET: usize = 16 << 20;
-
-/// Every variable that this version knows.
-pub(super) const VARIABLES: &[Variable] = &[
-    Variable {
-        name: "MCPO_CONFIG_FILE",
-        default: "`./mcp-servers.json`, else `/app/config/mcp-servers.json`, else the demo server",
-        doc: "The file with the servers. A file that is named here must be there.",
-        read: |settings, text| folder(text).map(|value| settings.config_file = Some(value)),
-    },
-    Variable {
-        name: "MCPO_HOT_RELOAD",
-        default: "`false`",
-        doc: "`true`: a change of that file takes effect by itself; without it, on SIGHUP. \
-              `--hot-reload` does the same.",
-        read: |settings, text| values::switch(text).map(|value| settings.hot_reload = value),
-    },
-    Variable {
-        name: "MCPO_LISTEN",
-        default: "`127.0.0.1:8080`",
-        doc: "The address to listen on, or several with commas between. Beyond this machine only \
-              with an API key, or with `--insecure`.",
-        read: |settings, text| values::listen(text).map(|value| settings.listen = value),
-    },
-    Variable {
-        name: "MCPO_ALLOWED_HOSTS",
-        default: "none",
-        doc: "More names, with commas between, by which clients may call Pontoon in the `Host` \
-              header, such as `tools.example.org`. The addresses listened on and `localhost` \
-              always may.",
-        read: |settings, text| values::hosts(text).map(|value| settings.allowed_hosts = value),
-    },
-    Variable {
-        name: "MCPO_ALLOWED_ORIGINS",
-        default: "none",
-        doc: "Web pages, with commas between, whose scripts may call Pontoon, such as \
-              `https://chat.example.org`.",
-        read: |settings, text| values::origins(text).map(|value| settings.allowed_origins = value),
-    },
-    Variable {
-        name: "MCPO_API_KEY",
-        default: "none",
-        doc: "The key that clients must show, as `Authorization: Bearer KEY`, or as `X-API-Key: \
-              KEY` where `Authorization` is for the server behind. In the log it is called \
-              `default`. It is a front end's, not one person's: see `session_key`. `--api-key` does the same, but others on this machine can read it \
-              there.",
-        read: |settings, text| values::key(text).map(|value| settings.api_key = Some(value)),
-    },
-    Variable {
-        name: "MCPO_API_KEYS",
-        default: "none",
-        doc: "More keys, each with the name of whom it belongs to, such as `alice=KEY1,bob=KEY2`.",
-        read: |settings, text| values::keys(text).map(|value| settings.api_keys = value),
-    },
-    Variable {
-        name: "MCPO_STRICT_AUTH",
-        default: "`false`",
-        doc: "`true`: a key is asked for everywhere but at `/health`, at `/ready` and for signed \
-              links, not only where tools are used. `--strict-auth` does the same.",
-        read: |settings, text| values::switch(text).map(|value| settings.strict_auth = value),
-    },
-    Variable {
-        name: "MCPO_TRUSTED_PROXIES",
-        default: "none",
-        doc: "Addresses and blocks of them, with commas between, such as `10.0.0.0/8, ::1`: peers \
-              that are believed about where a call comes from (`X-Forwarded-For`, `X-Real-IP`) \
-              and who makes it (the headers below). With an API key others are believed about \
-              who, never about where.",
-        read: |settings, text| values::blocks(text).map(|value| settings.trusted_proxies = value),
-    },
-    Variable {
-        name: "MCPO_OWUI_JWT_SECRET",
-        default: "none",
-        doc: "What Open WebUI signs its users with, its `FORWARD_USER_INFO_HEADER_JWT_SECRET`. \
-              With it, only a user who is signed counts.",
-        read: |settings, text| {
-            settings.owui_jwt_secret = Some(Secret::new(text));
-            Ok(())
-        },
-    },
-    Variable {
-        name: "MCPO_OWUI_JWT_MAX_AGE",
-        default: "`3600`",
-        doc: "How long a signed user counts, from the moment it was signed (`iat`): seconds, or text \
-              such as `1h`. Open WebUI signs once for a whole turn of a chat, so its own end of the \
-              token (`exp`, 300 seconds by default) would cut long turns off, and is not looked at.",
-        read: |settings, text| units::duration(text).map(|value| settings.owui_jwt_max_age = value),
-    },
-    Variable {
-        name: "MCPO_JWT_HEADER",
-        default: "`x-openwebui-user-jwt`",
-        doc: "The header with the signed user.",
-        read: |settings, text| values::header(text).map(|value| settings.identity.jwt = value),
-    },
-    Variable {
-        name: "MCPO_USER_HEADER",
-        default: "`x-openwebui-user-id`",
-        doc: "The header with the user.",
-        read: |settings, text| values::header(text).map(|value| settings.identity.user = value),
-    },
-    Variable {
-        name: "MCPO_EMAIL_HEADER",
-        default: "`x-openwebui-user-email`",
-        doc: "The header with the user's e-mail address.",
-        read: |settings, text| values::header(text).map(|value| settings.identity.email = value),
-    },
-    Variable {
-        name: "MCPO_NAME_HEADER",
-        default: "`x-openwebui-user-name`",
-        doc: "The header with the user's name.",
-        read: |settings, text| values::header(text).map(|value| settings.identity.name = value),
-    },
-    Variable {
-        name: "MCPO_ROLE_HEADER",
-        default: "`x-openwebui-user-role`",
-        doc: "The header with the user's role.",
-        read: |settings, text| values::header(text).map(|value| settings.identity.role = value),
-    },
-    Variable {
-        name: "MCPO_CHAT_HEADER",
-        default: "`x-openwebui-chat-id`",
-        doc: "The header with the chat.",
-        read: |settings, text| values::header(text).map(|value| settings.identity.chat = value),
-    },
-    Variable {
-        name: "MCPO_MAX_CONCURRENT",
-        default: "four for each processor core",
-        doc: "How many processes may start or work for one request each at the same time.",
-        read: |settings, text| units::count(text).map(|value| settings.max_concurrent = value),
-    },
-    Variable {
-        name: "MCPO_QUEUE_WAIT",
-        default: "`0`",
-        doc: "How long a call waits for its turn before it is refused as too many: seconds, or \
-              text such as `5s`. Its `timeout` goes on meanwhile.",
-        read: |settings, text| units::wait(text).map(|value| settings.queue_wait = value),
-    },
-    Variable {
-        name: "MCPO_TIMEOUT",
-        default: "`300`",
-        doc: "How long a call may take on servers without a `timeout` of their own: seconds, or \
-              text such as `30s` or `5m`.",
-        read: |settings, text| units::duration(text).map(|value| settings.timeout = value),
-    },
-    Variable {
-        name: "MCPO_MAX_BODY",
-        default: "`10MiB`",
-        doc: "The largest body of a request: bytes, or text such as `10MiB`.",
-        read: |settings, text| units::size(text).map(|value| settings.max_body = value),
-    },
-    Variable {
-        name: "MCPO_MAX_MESSAGE",
-        default: "`64MiB`",
-        doc: "The largest message of a server: bytes, or text such as `64MiB`.",
-        read: |settings, text| units::size(text).map(|value| settings.max_message = value),
-    },
-    Variable {
-        name: "MCPO_MEMORY_BUDGET",
-        default: "a quarter of the memory of the machine, or of the container's limit",
-        doc: "How many bytes may be held for clients at once: bodies that are being read, answers that come or \
-              were not yet taken. One client may have a quarter of it. Beyond it requests get 503 (429 for a \
-              client with its share) with `Retry-After`. At least `16MiB`; bytes, or text such as `256MiB`.",
-        read: |settings, text| {
-            let value = units::size(text).ok().filter(|value| *value >= SMALLEST_BUDGET);
-            let value = value.ok_or("a size of at least `16MiB`, such as `256MiB`")?;
-            settings.memory_budget = Some(value);
-            Ok(())
-        },
-    },
-    Variable {
-        name: "MCPO_STATEFUL_ENABLED",
-        default: "`true`",
-        doc: "`false`: every server runs `stateless`, whatever its `mode`.",
-        read: |settings, text| values::switch(text).map(|value| settings.stateful_enabled = value),
-    },
-    Variable {
-        name: "MCPO_STATEFUL_DEFAULT_IDLE_TIMEOUT",
-        default: "`1800`",
-        doc: "The `idle_timeout` of servers without their own.",
-        read: |settings, text| units::duration(text).map(|value| settings.idle = value),
-    },
-    Variable {
-        name: "MCPO_STATEFUL_MAX_PROCESSES_PER_IP",
-        default: "`1`",
-        doc: "The `max_processes_per_ip` of servers without their own.",
-        read: |settings, text| units::count(text).map(|value| settings.per_address = value),
-    },
-    Variable {
-        name: "MCPO_STATEFUL_MAX_PROCESSES_PER_CHAT",
-        default: "`1`",
-        doc: "Another name for the same, as the key has one.",
-        read: |settings, text| units::count(text).map(|value| settings.per_address = value),
-    },
-    Variable {
-        name: "MCPO_STATEFUL_MAX_PROCESSES_PER_CLIENT",
-        default: "`32`",
-        doc: "The `max_processes_per_client` of servers without their own.",
-        read: |settings, text| units::count(text).map(|value| settings.per_client = value),
-    },
-    Variable {
-        name: "MCPO_STATEFUL_MAX_TOTAL_PROCESSES",
-        default: "`100`",
-        doc: "How many processes are kept, of all servers together.",
-        read: |settings, text| units::count(text).map(|value| settings.max_total_processes = value),
-    },
-    Variable {
-        name: "MCPO_STATEFUL_CLEANUP_INTERVAL",
-        default: "`300`",
-        doc: "How often processes that are idle for too long are looked for.",
-        read: |settings, text| units::duration(text).map(|value| settings.cleanup_interval = value),
-    },
-    Variable {
-        name: "MCPO_WARM_MEMORY",
-        default: "`1GiB`",
-        doc: "How much memory all processes that `warm` keeps ready may use together.",
-        read: |settings, text| units::bytes(text).map(|value| settings.warm_memory = value),
-    },
-    Variable {
-        name: "MCPO_JOBS_DIR",
-        default: "`/tmp/mcpo-jobs`",
-        doc: "The folder for jobs and workspaces; several replicas may share it.",
-        read: |settings, text| folder(text).map(|value| settings.jobs_dir = value),
-    },
-    Variable {
-        name: "MCPO_BASE_URL",
-        default: "empty",
-        doc: "What links to files begin with, as a browser reaches Pontoon: such as \
-              `https://tools.example.org`. Without it, links begin with the host that a direct \
-              client called, or with what a proxy of `MCPO_TRUSTED_PROXIES` forwards \
-              (`X-Forwarded-Host`, `-Proto`, `-Port`, `-Prefix`, or `Forwarded`); with `/files` \
-              where a browser knows neither, and then the start warns.",
-        read: |settings, text| values::base_url(text).map(|value| settings.base_url = value),
-    },
-    Variable {
-        name: "MCPO_LINK_SECRET",
-        default: "none",
-        doc: "At least 16 bytes with which links to files are signed: a link then ends with \
-              `MCPO_FILE_EXPIRY`, and one without a signature is refused.",
-        read: |settings, text| {
-            values::signing_secret(text).map(|value| settings.link_secret = Some(value))
-        },
-    },
-    Variable {
-        name: "MCPO_SESSION_SECRET",
-        default: "a key in `MCPO_JOBS_DIR`, made by the first replica",
-        doc: "At least 16 bytes with which the ids of sessions are signed, the same for all replicas, \
-              so that a session goes on at any of them and after a restart. Needed only where replicas \
-              do not share `MCPO_JOBS_DIR`.",
-        read: |settings, text| {
-            values::signing_secret(text).map(|value| settings.session_secret = Some(value))
-        },
-    },
-    Variable {
-        name: "MCPO_FILE_EXPIRY",
-        default: "`86400`",
-        doc: "How long jobs and their files are kept: seconds, or text such as `7d`.",
-        read: |settings, text| units::duration(text).map(|value| settings.file_expiry = value),
-    },
-    Variable {
-        name: "MCPO_GC_INTERVAL",
-        default: "`3600`",
-        doc: "How often jobs that are too old are looked for.",
-        read: |settings, text| units::duration(text).map(|value| settings.gc_interval = value),
-    },
-    Variable {
-        name: "MCPO_STORE_PAYLOADS",
-        default: "`true`",
-        doc: "`false`: requests and answers are not written into their jobs.",
-        read: |settings, text| values::switch(text).map(|value| settings.store_payloads = value),
-    },
-    Variable {
-        name: "MCPO_MIN_FREE_DISK",
-        default: "`64MiB`",
-        doc: "With less space free than this, no new job is begun; `0` for no such limit.",
-        read: |settings, text| units::space(text).map(|value| settings.min_free_disk = value),
-    },
-    Variable {
-        name: "MCPO_STATE_DIR",
-        default: "`$XDG_CACHE_HOME/pontoon`, else `~/.cache/pontoon`",
-        doc: "The folder in which Pontoon keeps what it has learnt about the servers.",
-        read: |settings, text| folder(text).map(|value| settings.state_dir = Some(value)),
-    },
-    Variable {
-        name: "MCPO_LOG_LEVEL",
-        default: "`INFO`",
-        doc: "How much is logged: `ERROR` (or `CRITICAL`), `WARNING`, `INFO`, `DEBUG` or `TRACE`, \
-              in capitals or not.",
-        read: |settings, text| values::log_level(text).map(|value| settings.log_level = value),
-    },
-    Variable {
-        name: "MCPO_LOG_DIR",
-        default: "none",
-        doc: "A folder for a log file of each instance, besides what it prints.",
-        read: |settings, text| folder(text).map(|value| settings.log_dir = Some(value)),
-    },
-];
-
-/// Variables of other versions: ignoring one would change what its author relies on.
-pub(super) const REFUSED_VARIABLES: &[&str] = &["MCPO_SESSION_STORE"];
-
-/// Whether `name` is a variable with a secret of ours, which is no server's business.
-pub(super) fn is_own_secret(name: &str) -> bool {
-    SECRETS.contains(&name)
+/// What `environment` sets; what is wrong with it goes to `remarks`.
+pub(super) fn read(environment: &Environment, remarks: &mut Remarks) -> BridgeSettings {
+    let mut settings =
+        BridgeSettings { state_dir: cache_dir(environment), ..BridgeSettings::unset() };
+    for (name, value) in environment.with_prefix("MCPO_") {
+        let mut tell =
+            |weight, message| remarks.add(weight, RemarkPlace::Environment, name, message);
+        let secret = name.strip_suffix("_FILE").filter(|name| is_own_secret(name));
+        let is_known = VARIABLES.iter().any(|variable| variable.name == name);
+        let outcome = match (value, secret) {
+            (Some(file), Some(secret)) => take_file(&mut settings, environment, secret, file),
+            (Some(value), None) if is_known => take(&mut settings, name, value),
+            (None, _) if is_known || secret.is_some() => Err("is not UTF-8 text".to_owned()),
+            _ if REFUSED_VARIABLES.contains(&name) => {
+                Err("not supported by this version".to_owned())
+            }
+            _ if VARIABLES_OF_CHILDREN.contains(&name) => Ok(()),
+            _ => {
+                let known = VARIABLES.iter().map(|variable| variable.name);
+                tell(Weight::Warning, unknown("variable", name, known));
+                Ok(())
+            }
+        };
+        if let Err(mistake) = outcome {
+            tell(Weight::Mistake, mistake);
+        }
+    }
+    let twins = ["MCPO_STATEFUL_MAX_PROCESSES_PER_CHAT", "MCPO_STATEFUL_MAX_PROCESSES_PER_IP"];
+    let [chat, address] = twins.map(|name| environment.text(name).filter(|it| !it.is_empty()));
+    if chat.is_some() && address.is_some() && chat != address {
+        let message = format!("is the same as {}, which says otherwise", twins[1]);
+        remarks.add(Weight::Mistake, RemarkPlace::Environment, twins[0], message);
+    }
+    settings
 }
 
-fn folder(text: &str) -> Result<PathBuf, &'static str> {
-    Ok(PathBuf::from(text))
+/// Takes one value over, or says what is wrong with it. A secret is not told.
+pub(super) fn take(settings: &mut BridgeSettings, name: &str, value: &str) -> Result<(), String> {
+    let variable = VARIABLES.iter().find(|variable| variable.name == name);
+    let variable = variable.expect("only variables of the table are asked for");
+    (variable.read)(settings, value).map_err(|expected| match is_own_secret(name) {
+        true => format!("expected {expected}"),
+        false => format!("expected {expected}, found {}", quoted(value)),
+    })
+}
+
+/// Takes a secret over from the file that holds it, as containers have it.
+fn take_file(
+    settings: &mut BridgeSettings,
+    environment: &Environment,
+    name: &str,
+    file: &str,
+) -> Result<(), String> {
+    if environment.get(name).is_some_and(|value| !value.is_empty()) {
+        return Err(format!("{name} is set too, leave one out"));
+    }
+    let text = plain_file::read_text(Path::new(file), FileKind::Named, LONGEST_SECRET);
+    let text = text.map_err(|error| format!("cannot read `{file}`: {error}"))?;
+    // An editor ends the last line; the end of a line is no part of a secret.
+    take(settings, name, text.trim_end_matches(['\r', '\n']))
+        .map_err(|expected| format!("`{file}`: {expected}"))?;
+    settings.secret_files.push(absolute(Path::new(file)));
+    Ok(())
+}
+
+/// Where caches belong; only absolute paths count, as the XDG specification has it.
+fn cache_dir(environment: &Environment) -> Option<PathBuf> {
+    let folder =
+        |name: &str| environment.get(name).map(Path::new).filter(|path| path.is_absolute());
+    folder("XDG_CACHE_HOME")
+        .map(|cache| cache.join("pontoon"))
+        .or_else(|| folder("HOME").map(|home| home.join(".cache/pontoon")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use tracing::Level;
+
+    use super::super::identity::IdentityHeaders;
+    use super::super::secret::{ApiKey, KeyName, SECRETS, Secret};
+    use super::super::values::LogLevel;
+    use super::*;
+
+    fn check(variables: &[(&str, &str)], expected: &BridgeSettings, told: &[&str]) {
+        let variables = variables.iter().map(|&(name, value)| (name.into(), value.into()));
+        let mut remarks = Remarks::default();
+        let settings = read(&Environment::new(variables), &mut remarks);
+        assert_eq!(settings, *expected);
+        let lines: Vec<String> = remarks.iter().map(ToString::to_string).collect();
+        assert_eq!(lines, told);
+    }
+
+    fn unnamed(key: &str) -> ApiKey {
+        ApiKey { name: KeyName::Unnamed, key: Secret::new(key) }
+    }
+
+    #[test]
+    fn every_default_can_be_written() {
+        let blank = BridgeSettings::default();
+        assert_ne!(BridgeSettings::unset(), blank);
+        assert_eq!(BridgeSettings::unset().identity, IdentityHeaders::default());
+    }
+
+    /// One value for each variable, none of them its default.
+    const EACH: &[(&str, &str)] = &[
+        ("MCPO_CONFIG_FILE", "a/b.json"),
+        ("MCPO_HOT_RELOAD", "true"),
+        ("MCPO_LISTEN", "localhost:1, [::1]:2"),
+        ("MCPO_ALLOWED_HOSTS", "Tools.example.org, b:80"),
+        ("MCPO_ALLOWED_ORIGINS", "https://chat.example.org"),
+        ("MCPO_API_KEY", "k1"),
+        ("MCPO_API_KEYS", "alice=k2"),
+        ("MCPO_STRICT_AUTH", "1"),
+        ("MCPO_TRUSTED_PROXIES", "10.0.0.0/8, ::1"),
+        ("MCPO_OWUI_JWT_SECRET", "signed"),
+        ("MCPO_OWUI_JWT_MAX_AGE", "2h"),
+        ("MCPO_JWT_HEADER", "X-Jwt"),
+        ("MCPO_USER_HEADER", "X-User"),
+        ("MCPO_EMAIL_HEADER", "X-Email"),
+        ("MCPO_NAME_HEADER", "X-Name"),
+        ("MCPO_ROLE_HEADER", "X-Role"),
+        ("MCPO_CHAT_HEADER", "X-Chat"),
+        ("MCPO_MAX_CONCURRENT", "7"),
+        ("MCPO_QUEUE_WAIT", "5s"),
+        ("MCPO_TIMEOUT", "2m"),
+        ("MCPO_MAX_BODY", "1MiB"),
+        ("MCPO_MAX_MESSAGE", "2000"),
+        ("MCPO_MEMORY_BUDGET", "32MiB"),
+        ("MCPO_STATEFUL_ENABLED", "false"),
+        ("MCPO_STATEFUL_DEFAULT_IDLE_TIMEOUT", "60"),
+        ("MCPO_STATEFUL_MAX_PROCESSES_PER_CHAT", "3"),
+        ("MCPO_STATEFUL_MAX_PROCESSES_PER_IP", "3"),
+        ("MCPO_STATEFUL_MAX_PROCESSES_PER_CLIENT", "4"),
+        ("MCPO_STATEFUL_MAX_TOTAL_PROCESSES", "5"),
+        ("MCPO_STATEFUL_CLEANUP_INTERVAL", "6"),
+        ("MCPO_WARM_MEMORY", "2GiB"),
+        ("MCPO_JOBS_DIR", "/jobs"),
+        ("MCPO_BASE_URL", "https://tools.example.org/"),
+        ("MCPO_LINK_SECRET", "0123456789abcdef"),
+        ("MCPO_SESSION_SECRET", "fedcba9876543210"),
+        ("MCPO_FILE_EXPIRY", "7d"),
+        ("MCPO_GC_INTERVAL", "10m"),
+        ("MCPO_STORE_PAYLOADS", "no"),
+        ("MCPO_MIN_FREE_DISK", "0"),
+        ("MCPO_STATE_DIR", "state"),
+        ("MCPO_LOG_LEVEL", "Warning"),
+        ("MCPO_LOG_DIR", "/log"),
+    ];
+
+    #[test]
+    fn every_variable_sets_its_value() {
+        let names: Vec<&str> = EACH.iter().map(|&(name, _)| name).collect();
+        for variable in VARIABLES {
+            assert!(names.contains(&variable.name), "{} is not tried", variable.name);
+        }
+        let seconds = Duration::from_secs;
+        let expected = BridgeSettings {
+            config_file: Some("a/b.json".into()),
+            hot_reload: true,
+            listen: vec!["127.0.0.1:1".parse().unwrap(), "[::1]:2".parse().unwrap()],
+            allowed_hosts: vec!["tools.example.org".to_owned(), "b:80".to_owned()],
+            allowed_origins: vec!["https://chat.example.org".to_owned()],
+            api_keys: vec![
+                unnamed("k1"),
+                ApiKey { name: KeyName::Named("alice".into()), key: Secret::new("k2") },
+            ],
+            strict_auth: true,
+            trusted_proxies: vec!["10.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()],
+            identity: IdentityHeaders {
+                user: "x-user".to_owned(),
+                email: "x-email".to_owned(),
+                name: "x-name".to_owned(),
+                role: "x-role".to_owned(),
+                chat: "x-chat".to_owned(),
+                jwt: "x-jwt".to_owned(),
+            },
+            owui_jwt_secret: Some(Secret::new("signed")),
+            owui_jwt_max_age: seconds(7200),
+            max_concurrent: 7,
+            queue_wait: seconds(5),
+            timeout: seconds(120),
+            max_body: 1 << 20,
+            max_message: 2000,
+            memory_budget: Some(32 << 20),
+            stateful_enabled: false,
+            idle: seconds(60),
+            per_address: 3,
+            per_client: 4,
+            max_total_processes: 5,
+            cleanup_interval: seconds(6),
+            warm_memory: 2 << 30,
+            jobs_dir: "/jobs".into(),
+            base_url: "https://tools.example.org".to_owned(),
+            link_secret: Some(Secret::new("0123456789abcdef")),
+            session_secret: Some(Secret::new("fedcba9876543210")),
+            file_expiry: seconds(7 * 86_400),
+            gc_interval: seconds(600),
+            store_payloads: false,
+            min_free_disk: 0,
+            state_dir: Some(std::env::current_dir().unwrap().join("state")),
+            log_level: LogLevel(Level::WARN),
+            log_dir: Some("/log".into()),
+            secret_files: Vec::new(),
+        };
+        check(EACH, &expected, &[]);
+    }
+
+    #[test]
+    fn every_wrong_value_is_told() {
+        check(
+            &[
+                ("MCPO_LISTEN", "8080"),
+                ("MCPO_MAX_CONCURRENT", "0"),
+                ("MCPO_TIMEOUT", "soon"),
+                ("MCPO_LOG_LEVEL", "loud"),
+                ("MCPO_MAX_BODY", "10M"),
+                ("MCPO_ALLOWED_HOSTS", "*"),
+                ("MCPO_ALLOWED_ORIGINS", "chat.example.org"),
+                ("MCPO_BASE_URL", "nginx"),
+                ("MCPO_STRICT_AUTH", "maybe"),
+                ("MCPO_TRUSTED_PROXIES", "*"),
+                ("MCPO_USER_HEADER", "a b"),
+            ],
+            &BridgeSettings::unset(),
+            &[
+                "environment: MCPO_ALLOWED_HOSTS: expected host names such as tools.example.org, found \"*\"",
+                "environment: MCPO_ALLOWED_ORIGINS: expected origins such as https://chat.example.org, found \"chat.example.org\"",
+                "environment: MCPO_BASE_URL: expected a URL such as https://tools.example.org, without a query, found \"nginx\"",
+                "environment: MCPO_LISTEN: expected an address and a port such as 127.0.0.1:8080, found \"8080\"",
+                "environment: MCPO_LOG_LEVEL: expected DEBUG, INFO, WARNING or ERROR, found \"loud\"",
+                "environment: MCPO_MAX_BODY: expected bytes such as 1048576 or \"10MiB\", found \"10M\"",
+                "environment: MCPO_MAX_CONCURRENT: expected a whole number from 1, found \"0\"",
+                "environment: MCPO_STRICT_AUTH: expected true or false, found \"maybe\"",
+                "environment: MCPO_TIMEOUT: expected seconds such as 300 or \"5m\", found \"soon\"",
+                "environment: MCPO_TRUSTED_PROXIES: expected addresses or blocks of them such as 10.0.0.0/8, ::1, found \"*\"",
+                "environment: MCPO_USER_HEADER: expected the name of a header, found \"a b\"",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_wrong_secret_is_not_told() {
+        check(
+            &[
+                ("MCPO_API_KEY", "hunter 2"),
+                ("MCPO_API_KEYS", "hunter2"),
+                ("MCPO_LINK_SECRET", "hunter2"),
+            ],
+            &BridgeSettings::unset(),
+            &[
+                "environment: MCPO_API_KEY: expected a key of ASCII letters, digits and signs, without spaces",
+                "environment: MCPO_API_KEYS: expected names and keys such as alice=KEY1,bob=KEY2",
+                "environment: MCPO_LINK_SECRET: expected at least 16 bytes",
+            ],
+        );
+        assert!(SECRETS.iter().all(|name| VARIABLES.iter().any(|known| known.name == *name)));
+    }
+
+    #[test]
+    fn a_secret_may_lie_in_a_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_str().unwrap();
+        fs::write(&file, "hunter2\r\n").unwrap();
+        let api_keys = vec![unnamed("hunter2")];
+        let secret_files = vec![path.into()];
+        let expected = BridgeSettings {
+            api_keys,
+            secret_files: secret_files.clone(),
+            ..BridgeSettings::unset()
+        };
+        check(&[("MCPO_API_KEY_FILE", path)], &expected, &[]);
+        let owui_jwt_secret = Some(Secret::new("hunter2"));
+        let expected = BridgeSettings { owui_jwt_secret, secret_files, ..BridgeSettings::unset() };
+        check(&[("MCPO_OWUI_JWT_SECRET_FILE", path)], &expected, &[]);
+        let told =
+            format!("environment: MCPO_LINK_SECRET_FILE: `{path}`: expected at least 16 bytes");
+        check(&[("MCPO_LINK_SECRET_FILE", path)], &BridgeSettings::unset(), &[&told]);
+    }
+
+    #[test]
+    fn a_file_for_a_secret_is_read_or_told() {
+        check(
+            &[("MCPO_API_KEY_FILE", "/gone-7")],
+            &BridgeSettings::unset(),
+            &[
+                "environment: MCPO_API_KEY_FILE: cannot read `/gone-7`: No such file or directory (os error 2)",
+            ],
+        );
+        let twice =
+            [("MCPO_LINK_SECRET", "0123456789abcdef"), ("MCPO_LINK_SECRET_FILE", "/gone-7")];
+        let link_secret = Some(Secret::new("0123456789abcdef"));
+        let told = "environment: MCPO_LINK_SECRET_FILE: MCPO_LINK_SECRET is set too, leave one out";
+        check(&twice, &BridgeSettings { link_secret, ..BridgeSettings::unset() }, &[told]);
+        let told = "environment: MCPO_API_KEY_FILE: cannot read `/dev/zero`: it is longer than 65536 bytes";
+        check(&[("MCPO_API_KEY_FILE", "/dev/zero")], &BridgeSettings::unset(), &[told]);
+    }
+
+    #[test]
+    fn two_names_for_one_number_agree() {
+        let told = "environment: MCPO_STATEFUL_MAX_PROCESSES_PER_CHAT: is the same as \
+                    MCPO_STATEFUL_MAX_PROCESSES_PER_IP, which says otherwise";
+        let chat = ("MCPO_STATEFUL_MAX_PROCESSES_PER_CHAT", "2");
+        let address = ("MCPO_STATEFUL_MAX_PROCESSES_PER_IP", "3");
+        let per = |per_address| BridgeSettings { per_address, ..BridgeSettings::unset() };
+        check(&[chat], &per(2), &[]);
+        check(&[chat, address], &per(3), &[told]);
+    }
+
+    #[test]
+    fn a_variable_of_another_version_is_refused_and_an_unknown_one_warns() {
+        check(
+            &[("MCPO_SESSION_STORE", "redis"), ("MCPO_TIMOUT", "5"), ("MCPO_BASE_URL", "")],
+            &BridgeSettings::unset(),
+            &[
+                "environment: MCPO_SESSION_STORE: not supported by this version",
+                "environment: MCPO_TIMOUT: unknown variable `MCPO_TIMOUT`, did you mean `MCPO_TIMEOUT`?",
+            ],
+        );
+    }
+
+    #[test]
+    fn what_a_bridge_sets_for_its_servers_is_no_mistake() {
+        check(&[("MCPO_JOB_ID", "5"), ("MCPO_WORKDIR", "/w")], &BridgeSettings::unset(), &[]);
+    }
+
+    #[test]
+    fn the_state_is_kept_where_caches_belong() {
+        let state = |state: &str| BridgeSettings {
+            state_dir: Some(state.into()),
+            ..BridgeSettings::unset()
+        };
+        check(&[("HOME", "/h")], &state("/h/.cache/pontoon"), &[]);
+        check(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/c")], &state("/c/pontoon"), &[]);
+        check(&[("HOME", "/h"), ("XDG_CACHE_HOME", "c")], &state("/h/.cache/pontoon"), &[]);
+        check(&[("HOME", "")], &BridgeSettings::unset(), &[]);
+    }
 }

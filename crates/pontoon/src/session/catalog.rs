@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use pontoon_wire::headers::ParamRules;
 use pontoon_wire::{Era, json, method, string_value};
@@ -237,10 +237,7 @@ pub struct Entry {
 impl Entry {
     /// An entry that begins with what is on disk, if there is anything.
     pub fn new(back: Arc<Back>, state_dir: Option<&Path>) -> Self {
-        let file = state_dir.map(|dir| {
-            dir.join("catalog")
-                .join(format!("{}-{:016x}.json", back.server.name, back.server.fingerprint))
-        });
+        let file = state_dir.map(|dir| kept::file_of(&back.server, dir));
         let hidden = &back.server.disabled_tools;
         let kept = file.as_deref().and_then(kept::read).map(|mut catalog| {
             catalog.hide(hidden);
@@ -455,7 +452,7 @@ impl Entry {
         );
         // What was not heard this time is no fact for the next start.
         if let (Some(file), None) = (&self.file, &unheard)
-            && let Err(error) = kept::write(file, &catalog)
+            && let Err(error) = kept::write(file, &catalog, SystemTime::now())
         {
             tracing::warn!(file = %file.display(), error = &error as &dyn std::error::Error, "catalogue not kept");
         }

@@ -3,10 +3,23 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use super::Sessions;
 use super::legacy::Session;
 use crate::config::Mode;
+
+/// Sessions without a sign of life end after this.
+const SESSION_LIFE: Duration = Duration::from_secs(1800);
+
+/// How long a session with a server of this mode lives without a sign of life. A process that is kept for
+/// it ends with it, so it lives no shorter than that may be idle.
+pub(super) fn life(mode: Option<Mode>) -> Duration {
+    match mode {
+        Some(Mode::Stateful { idle, .. }) => SESSION_LIFE.max(idle),
+        Some(Mode::Stateless) | None => SESSION_LIFE,
+    }
+}
 
 /// How many are remembered. A client that ends a session does not come back with its id; this is for
 /// the one that does.
@@ -84,6 +97,14 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_lives_as_long_as_its_process_may_be_idle() {
+        let stateful = |idle| Some(Mode::Stateful { idle, per_address: 1, per_client: 1 });
+        assert_eq!(life(stateful(4 * SESSION_LIFE)), 4 * SESSION_LIFE);
+        assert_eq!(life(stateful(SESSION_LIFE / 4)), SESSION_LIFE);
+        assert_eq!((life(Some(Mode::Stateless)), life(None)), (SESSION_LIFE, SESSION_LIFE));
+    }
 
     #[test]
     fn only_so_many_are_remembered() {

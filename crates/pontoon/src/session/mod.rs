@@ -43,9 +43,6 @@ use crate::held_bytes::HeldBytes;
 use crate::ids::Ids;
 use crate::observe::metrics::{Ending, Kind, Limit};
 
-/// Sessions without a sign of life end after this.
-const SESSION_LIFE: Duration = Duration::from_secs(1800);
-
 /// More sessions than this are not opened.
 const MAX_SESSIONS: usize = 10_000;
 
@@ -261,8 +258,12 @@ impl Sessions {
     /// Ends the sessions whose clients are gone, and lets go of what waited too long.
     pub fn sweep(&self) {
         let stale: Vec<_> = {
+            let entries = self.entries();
+            let life = |session: &Session| {
+                ended::life(entries.get(session.server.as_str()).map(|it| it.back.server.mode))
+            };
             let mut table = self.lock();
-            let stale = table.values().filter(|session| session.is_stale(SESSION_LIFE)).cloned();
+            let stale = table.values().filter(|session| session.is_stale(life(session))).cloned();
             let stale: Vec<_> = stale.collect();
             for session in &stale {
                 self.let_go(session);

@@ -20,7 +20,7 @@ use crate::back::child::workspace::{OwnJob, Workspace, blocking};
 use crate::back::keep::lease::Lease;
 use crate::call::{CallError, Receipt};
 use crate::client::Client;
-use crate::config::{Files, Mode};
+use crate::config::{FileLinks, Mode};
 use crate::jobs::{Adopted, Bounds, Ending, Entry, Job, JobError, Later, Made, Snapshot, Visit};
 use crate::observe::metrics::Limit;
 
@@ -149,15 +149,15 @@ impl Record<'_> {
         before: Option<&Snapshot>,
         client: &Client,
     ) -> Result<(Message, Option<Receipt>, Vec<Made>), CallError> {
-        if self.back.server.files == Files::Off {
+        if self.back.server.files == FileLinks::Off {
             return Ok((answer, self.receipt(), Vec::new()));
         }
         let Adopted { mut made, too_large } = self.made(before, &answer).await?;
         let in_workspace = made.len();
         made.extend(self.embedded(&answer).await?);
         let answer = match self.back.server.files {
-            Files::Append => with_mentions(answer),
-            Files::Header | Files::Off => answer,
+            FileLinks::Append => with_mentions(answer),
+            FileLinks::Header | FileLinks::Off => answer,
         };
         let Some(job) = self.job() else { return Ok((answer, None, made)) };
         let now = SystemTime::now();
@@ -173,12 +173,12 @@ impl Record<'_> {
         let files = offers.iter().map(|offer| (offer.name.clone(), offer.url.clone())).collect();
         let receipt = Receipt { job: job.id(), files };
         let answer = match self.back.server.files {
-            Files::Append => {
+            FileLinks::Append => {
                 let expires = now + self.back.around.file_expiry;
                 let expires = humantime::format_rfc3339_seconds(expires).to_string();
                 answer::with_files(answer, &offers, more, &too_large, &expires, client.revision)
             }
-            Files::Header | Files::Off => answer,
+            FileLinks::Header | FileLinks::Off => answer,
         };
         Ok((answer, Some(receipt), made))
     }

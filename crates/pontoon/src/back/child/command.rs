@@ -7,6 +7,7 @@ use pontoon_supervise::Command;
 
 use super::isolation::Walls;
 use super::launcher::{Launcher, StartError, secrets_of};
+use super::machine::Machine;
 use super::workspace::Workspace;
 use crate::client::Person;
 use crate::config::{SHORTEST_SECRET, Server, Start, certificates, proxy_secrets};
@@ -33,7 +34,7 @@ impl Launcher {
         let command = Command {
             program: self.server.find_program()?,
             args: self.server.args.iter().map(|arg| arg.fill(&start).into()).collect(),
-            env: self.server.environment_for_child(self.environment.iter().cloned(), &start),
+            env: self.server.environment_for_child(&self.machine.environment, &start),
             directory: Some(self.server.cwd.clone().unwrap_or_else(|| directory.to_owned())),
             ..Command::default()
         };
@@ -42,7 +43,7 @@ impl Launcher {
             files.write.push(tmpdir.to_owned());
             let is_private =
                 |path: &PathBuf| self.machine.private.iter().any(|it| path.starts_with(it));
-            let mut certificates = certificates(&self.environment);
+            let mut certificates = certificates(&self.machine.environment);
             certificates.retain(|path| path.canonicalize().is_ok_and(|real| !is_private(&real)));
             files.read.extend(certificates);
         }
@@ -65,8 +66,9 @@ impl Launcher {
             return Arc::clone(walls);
         }
         let server = Server { program: Ok(program.to_owned()), ..Server::clone(&self.server) };
-        let (support, private) = (self.machine.starter.support(), &self.machine.private);
-        let walls = Arc::new(Walls::new(&server, support, private));
+        let Machine { starter, private, environment, .. } = &self.machine;
+        let walls = Walls::new(&server, starter.support(), private, environment);
+        let walls = Arc::new(walls);
         *moved = Some((program.to_owned(), Arc::clone(&walls)));
         walls
     }
@@ -88,7 +90,7 @@ impl Launcher {
         if brought.is_empty() {
             return Arc::clone(&self.hygiene);
         }
-        let proxies = proxy_secrets(&self.environment);
+        let proxies = proxy_secrets(&self.machine.environment);
         let known = secrets_of(&self.server).chain(proxies.iter().map(String::as_bytes));
         Arc::new(Hygiene::new(known.chain(brought.into_iter().map(str::as_bytes))))
     }

@@ -3,7 +3,6 @@
 //! It says what is run, where and within which walls; the `supervise` crate runs it. Which call the child is for, and
 //! how long it is kept, is for `keep` to say.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -29,7 +28,7 @@ use crate::back::conversation::list_changes::ListChanges;
 use crate::call::CallError;
 use crate::client::{Client, Key, Person};
 use crate::clock::{Clock, now};
-use crate::config::{Files, Mode, ProgramError, Server, proxy_secrets};
+use crate::config::{FileLinks, Mode, ProgramError, Server, proxy_secrets};
 use crate::errors::chain;
 use crate::jobs::{JobError, SessionSpace};
 use crate::observe::heals::HealLog;
@@ -97,7 +96,6 @@ pub struct Launcher {
     pub(super) walls: Arc<Walls>,
     /// Those of a program that was found elsewhere later.
     pub(super) moved_walls: Mutex<Option<(PathBuf, Arc<Walls>)>>,
-    pub(super) environment: Vec<(OsString, OsString)>,
     /// Keeps what its children are told in confidence out of what they say last.
     pub(super) hygiene: Arc<Hygiene>,
     population: Arc<Population>,
@@ -108,17 +106,16 @@ pub struct Launcher {
 impl Launcher {
     /// The launcher of `server`, with no child yet.
     pub fn new(server: Arc<Server>, machine: Machine) -> Self {
-        let environment: Vec<_> = std::env::vars_os().collect();
-        let proxies = proxy_secrets(&environment);
+        let proxies = proxy_secrets(&machine.environment);
         let secrets = secrets_of(&server).chain(proxies.iter().map(String::as_bytes));
         let heals = Arc::new(HealLog::new(server.name.as_str()));
         let metrics = machine.metrics.server(server.name.as_str());
         let population =
             Population::new(Arc::clone(&heals), Arc::clone(&metrics), machine.endings.clone());
-        let walls = Walls::new(&server, machine.starter.support(), &machine.private);
+        let walls =
+            Walls::new(&server, machine.starter.support(), &machine.private, &machine.environment);
         Self {
             hygiene: Arc::new(Hygiene::new(secrets)),
-            environment,
             walls: Arc::new(walls),
             moved_walls: Mutex::default(),
             population: Arc::new(population),
@@ -354,7 +351,7 @@ impl Launcher {
             }
         }
         // What a server writes as it starts was made by no call.
-        if self.server.files != Files::Off {
+        if self.server.files != FileLinks::Off {
             child.before = child.scan().await;
         }
         Ok(child)

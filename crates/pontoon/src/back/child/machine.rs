@@ -9,6 +9,7 @@ use super::process::Starter;
 use super::told::Hearers;
 use super::workspace::blocking;
 use crate::call::CallError;
+use crate::config::Environment;
 use crate::errors::chain;
 use crate::held_bytes::HeldBytes;
 use crate::jobs::{Job, JobError, Store};
@@ -38,6 +39,8 @@ pub struct Machine {
     pub base_url: Arc<str>,
     /// Who hears of failures.
     pub hearers: Hearers,
+    /// Our own environment, of which children see a part.
+    pub environment: Environment,
     /// What is our own: jobs, state, logs and the configuration, by their real paths.
     pub private: Arc<[PathBuf]>,
 }

@@ -11,7 +11,7 @@ use super::guard::Guard;
 use super::identity::{Identities, Identity};
 use super::origin::Origins;
 use super::token::Verifier;
-use crate::config::{Config, Server};
+use crate::config::{BridgeSettings, Server};
 
 /// Who may come in, and as whom.
 #[derive(Debug)]
@@ -36,17 +36,17 @@ pub struct Visitor<'e> {
 
 impl Entrance {
     /// The entrance that the configuration describes.
-    pub fn new(config: &Config) -> Self {
-        let verifier = config
+    pub fn new(settings: &BridgeSettings) -> Self {
+        let verifier = settings
             .owui_jwt_secret
             .clone()
-            .map(|secret| Verifier { secret, max_age: config.owui_jwt_max_age });
-        let (trusted, names) = (config.trusted_proxies.clone(), config.identity.clone());
+            .map(|secret| Verifier { secret, max_age: settings.owui_jwt_max_age });
+        let (trusted, names) = (settings.trusted_proxies.clone(), settings.identity.clone());
         Self {
-            guard: Guard::new(&config.listen, &config.allowed_hosts, &config.allowed_origins),
-            auth: Auth::new(&config.api_keys, config.strict_auth),
+            guard: Guard::new(&settings.listen, &settings.allowed_hosts, &settings.allowed_origins),
+            auth: Auth::new(&settings.api_keys, settings.strict_auth),
             identities: Identities::new(trusted, names, verifier),
-            origins: Origins::new(&config.base_url),
+            origins: Origins::new(&settings.base_url),
         }
     }
 

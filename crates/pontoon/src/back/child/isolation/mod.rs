@@ -14,7 +14,7 @@ use pontoon_supervise::{
 use uuid::Uuid;
 
 use crate::config::isolation::{Level, Network as Wanted};
-use crate::config::{Isolation, Server, Start};
+use crate::config::{Environment, Isolation, Server, Start};
 
 use homes::homes_of;
 use private::OpenPaths;
@@ -53,14 +53,19 @@ pub struct Impossible {
 impl Walls {
     /// The walls of a server on this system. `private` is what no child may reach but its own part
     /// of, wherever it lies.
-    pub fn new(server: &Server, support: &Support, private: &[PathBuf]) -> Self {
+    pub fn new(
+        server: &Server,
+        support: &Support,
+        private: &[PathBuf],
+        environment: &Environment,
+    ) -> Self {
         let wanted = server.isolation.clone();
         let files = (wanted.level >= Level::Confined).then(|| {
             let FileRules { mut read, mut write, .. } = FileRules::system();
             read.extend(wanted.read.iter().cloned());
             read.extend(server.cwd.clone());
             if let Ok(program) = &server.program {
-                read.extend(homes_of(program));
+                read.extend(homes_of(program, environment));
                 read.push(program.clone());
             }
             // A file that the operator named as an argument is part of the program. What a client
@@ -187,11 +192,15 @@ mod tests {
         let mut server = Server::new("demo".parse().unwrap(), Ok("/bin/true".into()), Vec::new());
         server.isolation.level = Level::Confined;
         let nothing = Support::default();
-        let walls = Walls::new(&server, &nothing, &[]);
+        let walls = Walls::new(&server, &nothing, &[], &Environment::default());
         let told = walls.check(&server, &nothing).unwrap_err().to_string();
         assert!(told.contains("cannot keep it to its files for the server `demo`"), "{told}");
         assert_eq!(walls.reached(&nothing), "basic");
         server.isolation.best_effort = true;
-        assert!(Walls::new(&server, &nothing, &[]).check(&server, &nothing).is_ok());
+        assert!(
+            Walls::new(&server, &nothing, &[], &Environment::default())
+                .check(&server, &nothing)
+                .is_ok()
+        );
     }
 }
