@@ -97,7 +97,7 @@ fn declared_twice<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Ve
     let mut homes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let is_product = |path: &str| !path.contains("tests/") && !path.ends_with("tests.rs");
     for (path, text) in files.into_iter().filter(|(path, _)| is_product(path)) {
-        let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        let text = text.split("\nmod tests {").next().unwrap_or_default();
         for name in text.lines().filter_map(declared_type) {
             let files = homes.entry(name).or_default();
             if !files.contains(&path) {

@@ -35,7 +35,7 @@ use crate::ids::Ids;
 use crate::jobs::{Links, Store, StoreError, StoreOptions, Writer};
 use crate::observe::metrics::Metrics;
 use crate::session::admit::Admission;
-use crate::session::catalog::Entry;
+use crate::session::entry::Entry;
 use crate::session::turns::Turns;
 use crate::session::{Entries, Sessions};
 

@@ -245,7 +245,7 @@ fn module_of(path: &str) -> String {
 
 /// The words and signs of a file, without comments, texts and what is only for tests.
 fn tokens(text: &str) -> Vec<String> {
-    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    let text = text.split("\nmod tests {").next().unwrap_or_default();
     let mut tokens = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {

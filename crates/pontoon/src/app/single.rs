@@ -12,7 +12,7 @@ use crate::back::Surroundings;
 use crate::back::child::told::Hearers;
 use crate::config::{Config, FileLinks, Server};
 use crate::ids::Ids;
-use crate::session::catalog::Entry;
+use crate::session::entry::Entry;
 
 /// The catalogue entry of one server, for a command that uses it alone, and the folder its children
 /// work in, which goes with it.

@@ -21,7 +21,8 @@ use crate::config::Options;
 use crate::errors::chain;
 use crate::outbox::{Next, Outbox};
 use crate::plain_file::{self, FileKind};
-use crate::session::catalog::{Catalog, Entry};
+use crate::session::catalog::Catalog;
+use crate::session::entry::Entry;
 use crate::session::stream::outcome_text;
 
 /// Calls a tool and prints what it gives.

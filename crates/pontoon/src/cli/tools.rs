@@ -10,7 +10,8 @@ use super::terminal::{Interruption, begin, fail, say, with_spawner};
 use crate::app::Single;
 use crate::config::{Config, Options};
 use crate::errors::chain;
-use crate::session::catalog::{Catalog, Entry};
+use crate::session::catalog::Catalog;
+use crate::session::entry::Entry;
 
 /// Lists the tools of a server.
 pub fn run(server: &str, options: &Options, as_json: bool) -> ExitCode {

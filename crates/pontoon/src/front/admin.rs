@@ -17,7 +17,7 @@ use crate::config::{Mode, note_on_people};
 use crate::observe::health::{self, Sight};
 use crate::observe::metrics;
 use crate::observe::scene::{ChildScene, DiskScene, Scene, ServerScene, ServerState, Usage};
-use crate::session::catalog::{Entry, State};
+use crate::session::entry::{CatalogState, Entry};
 
 /// How long a look at the jobs directory may take.
 const LOOK: Duration = Duration::from_secs(5);
@@ -158,12 +158,12 @@ fn children(site: &HttpSite, entry: &Entry) -> Vec<ChildScene> {
 
 fn server(site: &HttpSite, name: &str, entry: &Entry) -> ServerScene {
     let state = match (entry.state(), entry.trouble()) {
-        (State::Failed(why), _) => ServerState::Failed(why),
+        (CatalogState::Failed(why), _) => ServerState::Failed(why),
         // What it offers is known from earlier, but it did not start when it was last tried.
-        (State::Ready(_), Some(why)) => ServerState::Failed(why),
-        (State::Ready(_), None) => ServerState::Ready,
-        (State::Learning, _) => ServerState::Learning,
-        (State::Waiting(why), _) => ServerState::Waiting(why),
+        (CatalogState::Ready(_), Some(why)) => ServerState::Failed(why),
+        (CatalogState::Ready(_), None) => ServerState::Ready,
+        (CatalogState::Learning, _) => ServerState::Learning,
+        (CatalogState::Waiting(why), _) => ServerState::Waiting(why),
     };
     let heals = entry.back.heals.counts();
     ServerScene {

@@ -29,7 +29,7 @@ use super::who::caller::Caller;
 use super::who::entrance::Entrance;
 use crate::observe::health::Sight;
 use crate::observe::trace::TRACEPARENT;
-use crate::session::catalog::Entry;
+use crate::session::entry::Entry;
 
 /// How long the head of a request may take.
 const HEAD_TIME: Duration = Duration::from_secs(10);

@@ -9,7 +9,8 @@ use pontoon_wire::error::{ErrorObject, code};
 use pontoon_wire::{Era, Message, Slot, method, quoted};
 
 use super::answers;
-use super::catalog::{Catalog, Entry};
+use super::catalog::Catalog;
+use super::entry::Entry;
 use super::legacy::Session;
 use crate::call::{Call, CallError};
 use crate::config::Mode;

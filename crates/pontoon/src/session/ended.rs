@@ -2,11 +2,8 @@
 //! are forgotten first.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::PoisonError;
 use std::time::Duration;
 
-use super::Sessions;
-use super::legacy::Session;
 use crate::config::Mode;
 
 /// Sessions without a sign of life end after this.
@@ -27,12 +24,12 @@ const MAX_ENDED: usize = 50_000;
 
 /// Sessions by a short name.
 #[derive(Debug, Default)]
-pub(super) struct Ended {
+pub(super) struct EndedSessions {
     known: HashSet<u64>,
     order: VecDeque<u64>,
 }
 
-impl Ended {
+impl EndedSessions {
     /// Remembers one.
     pub(super) fn add(&mut self, session: u64) {
         if !self.known.insert(session) {
@@ -52,48 +49,6 @@ impl Ended {
     }
 }
 
-impl Sessions {
-    /// Ends a session at its client's wish.
-    pub fn close(&self, session: &Session) {
-        // In this order: a request that misses it in the table finds that it has ended.
-        self.bury(session);
-        self.lock().remove(&session.id);
-        self.end(session);
-    }
-
-    /// Lets go of a session that its client has not used for long, or that has to make room. With a
-    /// process for each request the client loses nothing, so it may go on when it is back. Else
-    /// the process that kept its state goes with it, and it has to open another.
-    ///
-    /// To be called before it leaves the table; then it is to be ended.
-    pub(super) fn let_go(&self, session: &Session) {
-        let entries = self.entries();
-        let entry = entries.get(session.server.as_str());
-        if entry.is_none_or(|entry| entry.back.server.mode != Mode::Stateless) {
-            self.bury(session);
-        }
-    }
-
-    /// Sees that the id of a session is not good here any more.
-    pub(super) fn bury(&self, session: &Session) {
-        let short = self.ids.short(&session.id);
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).add(short);
-    }
-
-    pub(super) fn has_ended(&self, id: &str) -> bool {
-        let short = self.ids.short(id);
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).contains(short)
-    }
-
-    /// Ends a session: its calls, its streams, and the children that are its own.
-    pub(super) fn end(&self, session: &Session) {
-        session.end();
-        if let Some(entry) = self.entries().get(session.server.as_str()) {
-            entry.back.end_session(&session.id);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,7 +63,7 @@ mod tests {
 
     #[test]
     fn only_so_many_are_remembered() {
-        let mut ended = Ended::default();
+        let mut ended = EndedSessions::default();
         for session in 0..=MAX_ENDED as u64 {
             ended.add(session);
             ended.add(session);

@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use pontoon_wire::{Era, method};
 
-use super::catalog::{Catalog, Entry, State};
+use super::catalog::Catalog;
+use super::entry::{CatalogState, Entry};
 use super::personal::{Look, PersonName, Try, outcome};
-use super::{Sessions, failed};
+use super::sessions::Sessions;
 use crate::call::{Call, CallError, list_member};
 use crate::client::{Key, Person};
 use crate::clock::Clock;
@@ -17,7 +18,7 @@ impl Sessions {
     /// What the server offers every client, if that is known.
     pub(super) fn known_now(entry: &Entry) -> Option<Arc<Catalog>> {
         match entry.state() {
-            State::Ready(catalog) if !entry.back.server.is_personal() => Some(catalog),
+            CatalogState::Ready(catalog) if !entry.back.server.is_personal() => Some(catalog),
             _ => None,
         }
     }
@@ -50,11 +51,11 @@ impl Sessions {
         let known = match PersonName::new(entry, person, client) {
             Some(name) => self.catalog_of_person(entry, key, person, &name, method).await?,
             None => match entry.state() {
-                State::Ready(catalog) => Ok(catalog),
+                CatalogState::Ready(catalog) => Ok(catalog),
                 state => {
                     // A client that shakes hands or calls will need a process, which can start meanwhile.
                     let will_wait =
-                        matches!(state, State::Learning) && entry.known_to(client).is_none();
+                        matches!(state, CatalogState::Learning) && entry.known_to(client).is_none();
                     if will_wait && list_member(method).is_none() {
                         entry.back.start_ahead(key, person);
                     }
@@ -133,4 +134,12 @@ pub(super) async fn in_time<T>(
 ) -> Result<T, CallError> {
     let in_time = clock.bound(waiting).await;
     in_time.unwrap_or_else(|| Err(clock.timed_out(entry.back.server.name.as_str())))
+}
+
+fn failed(entry: &Entry, why: &str) -> CallError {
+    CallError::ServerFailed(format!(
+        "the server `{}` does not start: {}",
+        entry.back.server.name,
+        entry.back.told_of_start(why)
+    ))
 }

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::catalog::{Catalog, Facts};
-use super::lists::{Trust, ask, learn_lists};
+use super::lists::{LearnError, Trust, ask, learn_lists};
 use crate::back::Back;
 use crate::back::child::launcher::{HANDSHAKE, StartError};
 use crate::back::child::ready::ReadyChild;
@@ -30,20 +30,6 @@ pub(super) const PROBE: Duration = Duration::from_secs(10);
 pub(super) struct Learnt {
     legacy: Result<Facts, LearnError>,
     modern: Result<Facts, LearnError>,
-}
-
-/// Why an era could not be learnt.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum LearnError {
-    /// The server said that it does not speak it.
-    #[error("{0}")]
-    Refused(String),
-    /// Something went wrong, which says nothing about the server's eras.
-    #[error("{0}")]
-    Failed(String),
-    /// Nothing was heard in time, which says as little. Another try may show more.
-    #[error("{0}")]
-    Slow(String),
 }
 
 impl Learnt {

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use pontoon_wire::{Era, Message, method};
 
-use super::Sessions;
-use super::catalog::{Catalog, Entry, Facts};
+use super::catalog::{Catalog, Facts};
+use super::entry::Entry;
 use super::personal::{PersonName, outcome};
+use super::sessions::Sessions;
 use crate::back::call::listen::{Filter, end};
 use crate::call::{Call, plain_notification};
 use crate::client::Person;

@@ -11,7 +11,6 @@ use pontoon_wire::{Era, Message, Rewrite, Slot, json, method};
 use serde_json::value::RawValue;
 
 use super::catalog::Facts;
-use super::learn::LearnError;
 use crate::back::child::ready::ReadyChild;
 use crate::back::conversation::incoming::refusal;
 use crate::back::conversation::link::Purpose;
@@ -46,6 +45,20 @@ impl Facts {
         self.lists.values_mut().flatten().for_each(forget);
         self
     }
+}
+
+/// Why an era could not be learnt.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum LearnError {
+    /// The server said that it does not speak it.
+    #[error("{0}")]
+    Refused(String),
+    /// Something went wrong, which says nothing about the server's eras.
+    #[error("{0}")]
+    Failed(String),
+    /// Nothing was heard in time, which says as little. Another try may show more.
+    #[error("{0}")]
+    Slow(String),
 }
 
 /// Whether what a child refuses says something about its server.

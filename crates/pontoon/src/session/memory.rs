@@ -1,14 +1,13 @@
 //! Memory for what streams keep for clients that may come back: of one session, and of all.
 //!
 //! A stream counts what it keeps, which takes no lock. Only when that is too much, streams that have
-//! ended forget, the oldest first; if it is still too much, whoever writes keeps nothing.
+//! ended forget, the oldest first; if it is still too much, a stream that writes keeps nothing.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-use super::stream::Stream;
 
 /// What the streams of one session keep, in bytes, and how many that have ended are remembered.
 const OF_SESSION: (usize, usize) = (8 * 1024 * 1024, 32);
@@ -16,7 +15,7 @@ const OF_SESSION: (usize, usize) = (8 * 1024 * 1024, 32);
 /// The same for all sessions together.
 const OF_ALL: (usize, usize) = (64 * 1024 * 1024, 10_000);
 
-/// Whoever heard a stream to its end has so long to come back to it.
+/// A client that heard a stream to its end has this long to come back to it.
 pub const LIFE: Duration = Duration::from_secs(120);
 
 /// Memory that streams share.
@@ -25,12 +24,14 @@ pub struct Memory {
     limit: usize,
     max_ended: usize,
     used: AtomicUsize,
-    ended: Mutex<VecDeque<Ended>>,
+    ended: Mutex<VecDeque<EndedStream>>,
 }
 
-#[derive(Debug)]
-struct Ended {
-    stream: Weak<Stream>,
+/// Lets a stream that has ended forget what it keeps.
+pub(super) type Forget = Box<dyn Fn() + Send + Sync>;
+
+struct EndedStream {
+    forget: Forget,
     /// When it was heard to its end; `None` while an answer waits in it.
     heard: Option<Instant>,
 }
@@ -61,18 +62,18 @@ impl Memory {
     pub(super) fn make_room(&self) -> bool {
         while self.used.load(Ordering::Relaxed) > self.limit {
             let Some(oldest) = self.lock().pop_front() else { return false };
-            oldest.forget();
+            (oldest.forget)();
         }
         true
     }
 
     /// Notes that a stream has ended, and when it was heard to its end.
-    pub(super) fn end(&self, stream: &Arc<Stream>, heard: Option<Instant>) {
+    pub(super) fn end(&self, forget: Forget, heard: Option<Instant>) {
         let mut ended = self.lock();
-        ended.push_back(Ended { stream: Arc::downgrade(stream), heard });
+        ended.push_back(EndedStream { forget, heard });
         let oldest = if ended.len() > self.max_ended { ended.pop_front() } else { None };
         drop(ended);
-        oldest.iter().for_each(Ended::forget);
+        oldest.iter().for_each(|ended| (ended.forget)());
     }
 
     /// Lets streams forget that were heard to their end long ago.
@@ -85,7 +86,7 @@ impl Memory {
             all.into_iter().partition(|ended| ended.heard.is_some_and(is_old));
         *ended = young;
         drop(ended);
-        old.iter().for_each(Ended::forget);
+        old.iter().for_each(|ended| (ended.forget)());
     }
 
     /// How many bytes are kept.
@@ -94,15 +95,13 @@ impl Memory {
         self.used.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Ended>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<EndedStream>> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Ended {
-    fn forget(&self) {
-        if let Some(stream) = self.stream.upgrade() {
-            stream.forget();
-        }
+impl fmt::Debug for EndedStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndedStream").field("heard", &self.heard).finish_non_exhaustive()
     }
 }

@@ -11,8 +11,11 @@ use std::time::{Duration, Instant};
 use pontoon_wire::Era;
 use tokio::sync::watch;
 
-use super::catalog::{Catalog, Entry, LONGEST_PAUSE, MAX_AGE, State, UNHEARD};
-use super::learn::{LearnError, learn, learn_era};
+use super::catalog::Catalog;
+use super::entry::{CatalogState, Entry};
+use super::learn::{learn, learn_era};
+use super::learning::{LONGEST_PAUSE, MAX_AGE, UNHEARD};
+use super::lists::LearnError;
 use super::relearn::Relearning;
 use crate::back::conversation::list_changes::Burst;
 use crate::client::{Person, Principal};
@@ -48,13 +51,13 @@ pub(super) struct PersonName {
 }
 
 /// What came of learning.
-type Outcome = Result<Arc<Catalog>, String>;
+type LearntCatalog = Result<Arc<Catalog>, String>;
 
 /// How far a server is known to a person.
 #[derive(Debug)]
 struct Acquaintance {
     /// What the last try gave, and when.
-    last: Option<(Outcome, Instant)>,
+    last: Option<(LearntCatalog, Instant)>,
     /// When that began.
     began: Instant,
     /// How often its server is believed that its lists changed.
@@ -65,18 +68,18 @@ struct Acquaintance {
     /// pause after the next grows from this.
     failed: Option<(Instant, Duration)>,
     /// The try that is under way.
-    learning: Option<watch::Receiver<Option<Outcome>>>,
+    learning: Option<watch::Receiver<Option<LearntCatalog>>>,
 }
 
 /// What is to be done for a person.
 #[derive(Debug)]
 pub(super) enum Look {
     /// Nothing: this is known.
-    Known(Outcome),
+    Known(LearntCatalog),
     /// To learn again what changed, while this still serves.
     Again(Arc<Catalog>),
     /// To wait for the try that is under way.
-    Wait(watch::Receiver<Option<Outcome>>),
+    Wait(watch::Receiver<Option<LearntCatalog>>),
     /// To learn.
     Learn,
 }
@@ -84,13 +87,13 @@ pub(super) enum Look {
 /// A try that is under way.
 pub(super) struct Try {
     name: PersonName,
-    outcome: watch::Sender<Option<Outcome>>,
+    outcome: watch::Sender<Option<LearntCatalog>>,
     began: Instant,
 }
 
 impl Try {
     /// What will come of it.
-    pub(super) fn outcome(&self) -> watch::Receiver<Option<Outcome>> {
+    pub(super) fn outcome(&self) -> watch::Receiver<Option<LearntCatalog>> {
         self.outcome.subscribe()
     }
 }
@@ -137,7 +140,10 @@ impl PersonalCatalogs {
     }
 
     /// The try that is under way for this person.
-    pub(super) fn under_way(&self, name: &PersonName) -> Option<watch::Receiver<Option<Outcome>>> {
+    pub(super) fn under_way(
+        &self,
+        name: &PersonName,
+    ) -> Option<watch::Receiver<Option<LearntCatalog>>> {
         self.lock().get(name)?.under_way().cloned()
     }
 
@@ -158,7 +164,7 @@ impl PersonalCatalogs {
 
     /// Takes over what came of a try. `is_whole` is false if an era was not heard. A failure takes nothing from
     /// a person whose catalogue still holds.
-    fn finish(&self, tried: &Try, outcome: &Outcome, is_whole: bool, now: Instant) {
+    fn finish(&self, tried: &Try, outcome: &LearntCatalog, is_whole: bool, now: Instant) {
         let mut people = self.lock();
         let known = people.entry(tried.name.clone()).or_insert_with(Acquaintance::new);
         known.learning = None;
@@ -242,12 +248,12 @@ impl Acquaintance {
     }
 
     /// What the last try gave, for as long as that holds.
-    fn current(&self, now: Instant) -> Option<&Outcome> {
+    fn current(&self, now: Instant) -> Option<&LearntCatalog> {
         let (outcome, at) = self.last.as_ref()?;
         (now.saturating_duration_since(*at) < self.holds).then_some(outcome)
     }
 
-    fn under_way(&self) -> Option<&watch::Receiver<Option<Outcome>>> {
+    fn under_way(&self) -> Option<&watch::Receiver<Option<LearntCatalog>>> {
         // A try that ended without a word was given up with its task.
         self.learning.as_ref().filter(|learning| learning.has_changed().is_ok())
     }
@@ -275,7 +281,7 @@ impl Acquaintance {
 }
 
 /// What came of a try, once it is over.
-pub(super) async fn outcome(mut learning: watch::Receiver<Option<Outcome>>) -> Outcome {
+pub(super) async fn outcome(mut learning: watch::Receiver<Option<LearntCatalog>>) -> LearntCatalog {
     let outcome = learning.wait_for(Option::is_some).await;
     let outcome = outcome.ok().and_then(|outcome| outcome.clone());
     outcome.unwrap_or_else(|| Err("the bridge is stopping".to_owned()))
@@ -289,7 +295,7 @@ async fn learn_for(
     client: Era,
 ) -> Result<(Catalog, bool), String> {
     let back = &entry.back;
-    if let State::Ready(eras) = entry.state() {
+    if let CatalogState::Ready(eras) = entry.state() {
         let era = eras.child_era(client);
         match learn_era(back, person, era).await {
             Ok(facts) => return Ok((finished(entry, Catalog::of(era, facts)), true)),
@@ -331,7 +337,7 @@ mod tests {
     }
 
     /// What a server offers, in so many bytes.
-    fn offer(bytes: usize) -> Outcome {
+    fn offer(bytes: usize) -> LearntCatalog {
         let tool = RawValue::from_string(format!("\"{}\"", "x".repeat(bytes))).unwrap();
         let mut facts = Facts::default();
         facts.lists.insert(method::LIST_TOOLS.to_owned(), vec![tool]);
@@ -343,7 +349,7 @@ mod tests {
         Some(Burst { began: at, last: at })
     }
 
-    fn try_it(people: &PersonalCatalogs, name: &PersonName, outcome: &Outcome, at: Instant) {
+    fn try_it(people: &PersonalCatalogs, name: &PersonName, outcome: &LearntCatalog, at: Instant) {
         let Ok(tried) = people.begin(name, None, at) else {
             panic!("{:?}", people.look(name, None, at))
         };

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use pontoon_wire::Text;
 use pontoon_wire::framing::events::Replay;
 
-use super::memory::Memory;
+use super::memory::{Forget, Memory};
 use crate::call::Outcome;
 use crate::clock::now;
 use crate::outbox::{Next, Outbox};
@@ -140,6 +140,16 @@ impl Stream {
         }
     }
 
+    /// What lets this stream forget, if it is still there.
+    fn forgetting(self: &Arc<Self>) -> Forget {
+        let stream = Arc::downgrade(self);
+        Box::new(move || {
+            if let Some(stream) = stream.upgrade() {
+                stream.forget();
+            }
+        })
+    }
+
     fn forget_sent(&self, sent: &mut Sent) {
         sent.replay.forget();
         self.count(sent);
@@ -159,7 +169,7 @@ impl Stream {
             self.forget_sent(&mut self.lock());
         }
         if is_over {
-            self.memories.iter().for_each(|memory| memory.end(self, Some(now())));
+            self.memories.iter().for_each(|memory| memory.end(self.forgetting(), Some(now())));
         }
     }
 
@@ -169,7 +179,7 @@ impl Stream {
         if self.memories.is_empty() || sent.is_heard || sent.is_over || sent.is_lost {
             return;
         }
-        let waker = Waker::from(Arc::new(Watch(Arc::downgrade(self))));
+        let waker = Waker::from(Arc::new(FinishWaker(Arc::downgrade(self))));
         let Poll::Ready(waiting) = self.outbox.poll_finished(&mut Context::from_waker(&waker))
         else {
             return;
@@ -180,7 +190,7 @@ impl Stream {
         // It makes room for itself, and is the next to go when another one needs it.
         for memory in &self.memories {
             let _ = memory.make_room();
-            memory.end(self, None);
+            memory.end(self.forgetting(), None);
         }
     }
 
@@ -197,9 +207,9 @@ impl Drop for Stream {
 }
 
 /// Tells a stream that nobody hears that its outbox has something.
-struct Watch(Weak<Stream>);
+struct FinishWaker(Weak<Stream>);
 
-impl Wake for Watch {
+impl Wake for FinishWaker {
     fn wake(self: Arc<Self>) {
         if let Some(stream) = self.0.upgrade() {
             stream.watch();

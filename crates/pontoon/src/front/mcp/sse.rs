@@ -23,7 +23,7 @@ use super::sse_stream::{SseBody, SseStream};
 use crate::call::{Call, CallError, Reply};
 use crate::observe::metrics::Limit;
 use crate::session::Arrival;
-use crate::session::catalog::Entry;
+use crate::session::entry::Entry;
 
 /// Answers a request to `/sse/{server}`.
 ///

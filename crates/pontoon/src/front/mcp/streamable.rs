@@ -31,7 +31,7 @@ use crate::call::{Call, Reply};
 use crate::client::Client;
 use crate::ids::EventPlace;
 use crate::outbox::Next;
-use crate::session::catalog::Entry;
+use crate::session::entry::Entry;
 use crate::session::legacy::Session;
 use crate::session::stream::Stream;
 use crate::session::{Arrival, NoSession};

@@ -15,7 +15,7 @@ use super::identity::Identity;
 use crate::back::conversation::requests::own_info;
 use crate::client::{Client, Key, Origin, Person, Principal};
 use crate::config::{KeyName, Server, SessionKey};
-use crate::session::catalog::Entry;
+use crate::session::entry::Entry;
 use crate::session::legacy::Session;
 
 /// Headers that are never handed to a server: they are for us, or for a proxy.

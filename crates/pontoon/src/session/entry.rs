@@ -1,0 +1,186 @@
+//! A server as sessions see it: its back, and what is known of what it offers.
+//!
+//! How that is found out, and when anew, is for `learning` to say.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pontoon_wire::Era;
+use tokio::sync::watch;
+
+use super::catalog::{Catalog, Facts};
+use super::kept;
+use crate::back::Back;
+
+/// Where a server stands.
+#[derive(Debug, Clone)]
+pub enum CatalogState {
+    /// It is being learnt for the first time.
+    Learning,
+    /// It is known.
+    Ready(Arc<Catalog>),
+    /// It could not be learnt; the reason is for people.
+    Failed(String),
+    /// It does not start without the values of a person, for this reason, and is learnt with the first
+    /// one's.
+    Waiting(String),
+}
+
+/// The eras of clients that wait, or did, until a server was known.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Wanted {
+    legacy: bool,
+    modern: bool,
+}
+
+impl Wanted {
+    pub(super) fn has(self, era: Era) -> bool {
+        match era {
+            Era::Legacy => self.legacy,
+            Era::Modern => self.modern,
+        }
+    }
+
+    fn add(&mut self, era: Era) {
+        match era {
+            Era::Legacy => self.legacy = true,
+            Era::Modern => self.modern = true,
+        }
+    }
+}
+
+/// One server, and what is known of it.
+#[derive(Debug)]
+pub struct Entry {
+    /// The server's children.
+    pub back: Arc<Back>,
+    pub(super) state: watch::Sender<CatalogState>,
+    /// What it offers in the era that is known, while the other one is not yet.
+    pub(super) half: watch::Sender<Option<Arc<Catalog>>>,
+    /// The eras of the clients that wait for it, or did.
+    pub(super) wanted: watch::Sender<Wanted>,
+    /// Why the last try to learn it failed, if it did.
+    trouble: Mutex<Option<String>>,
+    pub(super) file: Option<PathBuf>,
+}
+
+impl Entry {
+    /// An entry that begins with what is on disk, if there is anything.
+    pub fn new(back: Arc<Back>, state_dir: Option<&Path>) -> Self {
+        let file = state_dir.map(|dir| kept::file_of(&back.server, dir));
+        let hidden = &back.server.disabled_tools;
+        let kept = file.as_deref().and_then(kept::read).map(|mut catalog| {
+            catalog.hide(hidden);
+            CatalogState::Ready(Arc::new(catalog))
+        });
+        let state = watch::Sender::new(kept.unwrap_or(CatalogState::Learning));
+        Self {
+            back,
+            state,
+            half: watch::Sender::new(None),
+            wanted: watch::Sender::default(),
+            trouble: Mutex::default(),
+            file,
+        }
+    }
+
+    /// Why the last try to learn it failed, if it did. What was learnt before is still served.
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_trouble(&self, why: Option<&str>) {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        *trouble = why.map(str::to_owned);
+    }
+
+    /// Where the server stands now.
+    pub fn state(&self) -> CatalogState {
+        self.state.borrow().clone()
+    }
+
+    /// Told whenever the catalogue changes.
+    pub fn changes(&self) -> watch::Receiver<CatalogState> {
+        self.state.subscribe()
+    }
+
+    /// The catalogue, once it is known, or why it is not.
+    pub async fn catalog(&self) -> Result<Arc<Catalog>, String> {
+        let mut state = self.state.subscribe();
+        let known = state.wait_for(|state| !matches!(state, CatalogState::Learning)).await;
+        match known.map(|state| state.clone()) {
+            Ok(CatalogState::Ready(catalog)) => Ok(catalog),
+            Ok(CatalogState::Failed(why) | CatalogState::Waiting(why)) => Err(why),
+            Ok(CatalogState::Learning) | Err(_) => Err("the bridge is stopping".to_owned()),
+        }
+    }
+
+    /// The catalogue, once there is one.
+    pub async fn ready(&self) -> Option<Arc<Catalog>> {
+        let mut state = self.state.subscribe();
+        let ready = state.wait_for(|state| matches!(state, CatalogState::Ready(_))).await.ok()?;
+        match &*ready {
+            CatalogState::Ready(catalog) => Some(Arc::clone(catalog)),
+            CatalogState::Learning | CatalogState::Failed(_) | CatalogState::Waiting(_) => None,
+        }
+    }
+
+    /// The catalogue for a client of this era that waits: the server is learnt before those that no client
+    /// waits for. If it speaks the client's era, it does not matter whether it speaks the other one.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not known.
+    pub async fn catalog_for_client(&self, client: Era) -> Result<Arc<Catalog>, String> {
+        self.wanted.send_modify(|wanted| wanted.add(client));
+        let mut half = self.half.subscribe();
+        let speaks =
+            |half: &Option<Arc<Catalog>>| half.as_ref().is_some_and(|it| it.speaks(client));
+        tokio::select! {
+            biased;
+            known = self.catalog() => known,
+            Ok(known) = half.wait_for(speaks) => {
+                known.clone().ok_or_else(|| "it is not known yet".to_owned())
+            }
+        }
+    }
+
+    /// The catalogue, if as much of it is known as a client of this era needs.
+    pub fn known_to(&self, client: Era) -> Option<Arc<Catalog>> {
+        match self.state() {
+            CatalogState::Ready(catalog) => Some(catalog),
+            _ => self.half.borrow().clone().filter(|half| half.speaks(client)),
+        }
+    }
+
+    /// Notes what a server offers in one era while the other is learnt.
+    pub(super) fn set_half(&self, era: Era, facts: &Facts) {
+        let mut catalog = Catalog::of(era, facts.clone());
+        self.half.send_modify(|half| {
+            if let Some(half) = half.take() {
+                catalog.legacy = catalog.legacy.take().or_else(|| half.legacy.clone());
+                catalog.modern = catalog.modern.take().or_else(|| half.modern.clone());
+            }
+            catalog.read_rules();
+            catalog.hide(&self.back.server.disabled_tools);
+            *half = Some(Arc::new(catalog));
+        });
+        // Those who waited for it go on, each with what was started for it or without.
+        self.back.settle_ahead();
+    }
+
+    /// Notes the eras of a server that was learnt with a person's values, which are nobody else's.
+    pub(super) fn set_eras(&self, catalog: &Catalog) {
+        self.set_unless_known(CatalogState::Ready(Arc::new(catalog.eras_only())));
+    }
+
+    pub(super) fn set_unless_known(&self, new: CatalogState) {
+        self.state.send_if_modified(|state| {
+            let is_unknown = !matches!(state, CatalogState::Ready(_));
+            if is_unknown {
+                *state = new;
+            }
+            is_unknown
+        });
+    }
+}

@@ -1,0 +1,251 @@
+//! Every client with us: the table of sessions, those that come and go on, and those that end.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio_util::task::TaskTracker;
+
+use super::admit::Admission;
+use super::ended::{self, EndedSessions};
+use super::entry::Entry;
+use super::legacy::Session;
+use super::memory::Memory;
+use super::personal::PersonalCatalogs;
+use crate::call::CallError;
+use crate::client::{Person, Principal};
+use crate::config::Mode;
+use crate::held_bytes::HeldBytes;
+use crate::ids::Ids;
+use crate::observe::metrics::Limit;
+
+/// More sessions than this are not opened.
+const MAX_SESSIONS: usize = 10_000;
+
+/// The servers by name.
+pub type Entries = HashMap<String, Arc<Entry>>;
+
+/// Every client with us, and every server they can talk to.
+#[derive(Debug)]
+pub struct Sessions {
+    /// The servers by name; another table when the configuration changes.
+    entries: RwLock<Arc<Entries>>,
+    /// The limits on calls.
+    pub admission: Admission,
+    /// How a front end is to say who asks, told where it did not.
+    pub ways_to_say_who: String,
+    /// What servers that differ by who calls offer each person.
+    pub(super) personal: Arc<PersonalCatalogs>,
+    /// The calls under way, for an orderly stop.
+    pub tasks: TaskTracker,
+    /// What the streams of all sessions keep.
+    pub(super) memory: Arc<Memory>,
+    /// The bytes that are held for clients.
+    pub(super) held: Arc<HeldBytes>,
+    table: Mutex<HashMap<Arc<str>, Arc<Session>>>,
+    /// Makes their ids.
+    pub(super) ids: Arc<Ids>,
+    /// Those that have ended and must not go on, though their ids are good.
+    ended: Mutex<EndedSessions>,
+}
+
+/// Why a session cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum NoSession {
+    /// It is none of ours, is another's, has ended, or is too old.
+    #[error("the session is unknown or has ended: send `initialize` again")]
+    Unknown,
+    /// It could go on here, but there is no room for it.
+    #[error(transparent)]
+    Busy(CallError),
+}
+
+impl Sessions {
+    /// No client yet.
+    pub fn new(
+        entries: Entries,
+        admission: Admission,
+        held: Arc<HeldBytes>,
+        ids: Arc<Ids>,
+        ways_to_say_who: String,
+    ) -> Self {
+        Self {
+            entries: RwLock::new(Arc::new(entries)),
+            admission,
+            ways_to_say_who,
+            personal: Arc::default(),
+            tasks: TaskTracker::new(),
+            memory: Memory::of_all(held.used().1),
+            held,
+            table: Mutex::default(),
+            ids,
+            ended: Mutex::default(),
+        }
+    }
+
+    /// The servers as they are now.
+    pub fn entries(&self) -> Arc<Entries> {
+        Arc::clone(&self.entries.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Serves these servers from now on. Calls that are under way go on with what they have.
+    pub fn replace(&self, entries: Entries) {
+        *self.entries.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(entries);
+    }
+
+    /// Takes a session in, if there is room for it; gives the one that has its id.
+    pub(super) fn add(&self, session: Arc<Session>) -> Result<Arc<Session>, CallError> {
+        let mut table = self.lock();
+        if let Some(known) = table.get(&session.id) {
+            return Ok(Arc::clone(known));
+        }
+        let mut evicted = None;
+        if table.len() >= MAX_SESSIONS / 2 {
+            let own = table.values().filter(|known| known.principal == session.principal).count();
+            let is_full = table.len() >= MAX_SESSIONS;
+            if own >= MAX_SESSIONS / 2 {
+                evicted = take_stalest(&mut table, &session.principal);
+            } else if is_full {
+                let greediest = greediest(&table);
+                evicted = greediest.and_then(|greediest| take_stalest(&mut table, &greediest));
+            }
+            if evicted.is_none() && (is_full || own >= MAX_SESSIONS / 2) {
+                self.admission.metrics.refused(Limit::Sessions);
+                let what = format!("all {MAX_SESSIONS} sessions are in use");
+                return Err(CallError::Busy { what, retry_after_seconds: 60 });
+            }
+        }
+        table.insert(Arc::clone(&session.id), Arc::clone(&session));
+        evicted.iter().for_each(|session| self.let_go(session));
+        drop(table);
+        evicted.iter().for_each(|session| self.end(session));
+        Ok(session)
+    }
+
+    /// The session with this id, if it is one of this server's and of this person's. One that another
+    /// bridge opened, or this one before it was started again, goes on here: its id has what it takes.
+    ///
+    /// # Errors
+    ///
+    /// [`NoSession`] says why not.
+    pub fn find(
+        &self,
+        entry: &Entry,
+        id: &str,
+        person: &Person,
+        now: SystemTime,
+    ) -> Result<Arc<Session>, NoSession> {
+        let name = &entry.back.server.name;
+        // A forged id ends here: nothing is looked up for it.
+        let facts = self.ids.read_session(id, name.as_str(), &person.principal);
+        let facts = facts.ok_or(NoSession::Unknown)?;
+        if let Some(session) = self.lock().get(id) {
+            return Ok(Arc::clone(session));
+        }
+        let hello = facts.to_go_on(now).filter(|_| !self.has_ended(id));
+        let hello = hello.ok_or(NoSession::Unknown)?;
+        let session = Session::new(id.into(), name, hello, person, &self.ids, &self.memory);
+        let session = self.add(Arc::new(session)).map_err(NoSession::Busy)?;
+        // Its client may have ended it since it was looked for.
+        if self.has_ended(id) {
+            self.lock().remove(id);
+            return Err(NoSession::Unknown);
+        }
+        tracing::info!(server = %name, "a session goes on that was opened elsewhere");
+        Ok(session)
+    }
+
+    /// Ends the streams that belong to no call, so that connections can close.
+    pub fn end_feeds(&self) {
+        self.lock().values().for_each(|session| session.feed.outbox.finish(None));
+    }
+
+    /// How many sessions there are.
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Ends the sessions whose clients are gone, and lets go of what waited too long.
+    pub fn sweep(&self) {
+        let stale: Vec<_> = {
+            let entries = self.entries();
+            let life = |session: &Session| {
+                ended::life(entries.get(session.server.as_str()).map(|it| it.back.server.mode))
+            };
+            let mut table = self.lock();
+            let stale = table.values().filter(|session| session.is_stale(life(session))).cloned();
+            let stale: Vec<_> = stale.collect();
+            for session in &stale {
+                self.let_go(session);
+                table.remove(&session.id);
+            }
+            stale
+        };
+        stale.iter().for_each(|session| self.end(session));
+        self.memory.sweep(Instant::now());
+        self.entries().values().for_each(|entry| entry.back.sweep());
+    }
+
+    /// Ends a session at its client's wish.
+    pub fn close(&self, session: &Session) {
+        // In this order: a request that misses it in the table finds that it has ended.
+        self.bury(session);
+        self.lock().remove(&session.id);
+        self.end(session);
+    }
+
+    /// Lets go of a session that its client has not used for long, or that has to make room. With a
+    /// process for each request the client loses nothing, so it may go on when it is back. Else
+    /// the process that kept its state goes with it, and it has to open another.
+    ///
+    /// To be called before it leaves the table; then it is to be ended.
+    fn let_go(&self, session: &Session) {
+        let entries = self.entries();
+        let entry = entries.get(session.server.as_str());
+        if entry.is_none_or(|entry| entry.back.server.mode != Mode::Stateless) {
+            self.bury(session);
+        }
+    }
+
+    /// Sees that the id of a session is not good here any more.
+    fn bury(&self, session: &Session) {
+        let short = self.ids.short(&session.id);
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).add(short);
+    }
+
+    fn has_ended(&self, id: &str) -> bool {
+        let short = self.ids.short(id);
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).contains(short)
+    }
+
+    /// Ends a session: its calls, its streams, and the children that are its own.
+    fn end(&self, session: &Session) {
+        session.end();
+        if let Some(entry) = self.entries().get(session.server.as_str()) {
+            entry.back.end_session(&session.id);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Session>>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who has the most sessions.
+fn greediest(table: &HashMap<Arc<str>, Arc<Session>>) -> Option<Principal> {
+    let mut counts: HashMap<&Principal, usize> = HashMap::new();
+    table.values().for_each(|session| *counts.entry(&session.principal).or_default() += 1);
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(principal, _)| principal.clone())
+}
+
+/// Takes out the session of this client that was quiet longest, if one is not in use.
+fn take_stalest(
+    table: &mut HashMap<Arc<str>, Arc<Session>>,
+    whose: &Principal,
+) -> Option<Arc<Session>> {
+    let idle = table
+        .values()
+        .filter(|session| session.principal == *whose && session.is_stale(Duration::ZERO));
+    let stalest = idle.min_by_key(|session| session.last_used()).cloned()?;
+    table.remove(&stalest.id)
+}

@@ -1,0 +1,218 @@
+//! A call on its way through the middle: answered here, refused, made to wait, or given to the server's back.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use pontoon_wire::error::{ErrorObject, code};
+use pontoon_wire::{Era, Kind as MessageKind, Message, Slot, method};
+use tracing::Instrument;
+
+use super::answered_here;
+use super::catalog::Catalog;
+use super::entry::Entry;
+use super::legacy::{OpenCall, Session};
+use super::sessions::{NoSession, Sessions};
+use crate::call::{Call, CallError};
+use crate::client::{Client, Key};
+use crate::clock::Stage;
+use crate::config::{Mode, Server};
+use crate::observe::metrics::{Kind, Limit};
+
+/// How a request came.
+#[derive(Debug)]
+pub enum Arrival<'h> {
+    /// In the session of a legacy client.
+    InSession(Arc<Session>),
+    /// By itself, as those of modern clients do, with these headers.
+    Alone(Vec<(&'h str, &'h [u8])>),
+}
+
+/// The same, with the call noted as open where it is one of a session.
+enum Arrived<'h> {
+    InSession(OpenCall),
+    Alone(Vec<(&'h str, &'h [u8])>),
+}
+
+impl Arrived<'_> {
+    fn into_open(self) -> Option<OpenCall> {
+        match self {
+            Self::InSession(open) => Some(open),
+            Self::Alone(_) => None,
+        }
+    }
+}
+
+impl Sessions {
+    /// Takes a call to a server, and sees that it is answered. It waits until it is known what the server
+    /// offers; a call that is dropped meanwhile was not made.
+    ///
+    /// Not an `async fn`: a call that can go on at once does so here, and is not moved into a future first.
+    pub fn submit<'a>(
+        self: &'a Arc<Self>,
+        entry: &'a Arc<Entry>,
+        arrival: Arrival<'a>,
+        mut call: Call,
+    ) -> impl Future<Output = ()> + Send + use<'a> {
+        let began = Instant::now();
+        let arrived = match arrival {
+            Arrival::Alone(headers) => Some(Arrived::Alone(headers)),
+            Arrival::InSession(session) => {
+                let open = session.begin(call.reply.id().clone(), call.cancel.clone());
+                open.map(Arrived::InSession)
+            }
+        };
+        let waiting = match (arrived, Self::known_now(entry)) {
+            (None, _) => {
+                let ended = ErrorObject::new(code::UNKNOWN_SESSION, NoSession::Unknown.to_string());
+                call.reply.fail(CallError::Told(ended, 404));
+                None
+            }
+            (Some(arrived), Some(catalog)) => {
+                self.count_call(entry, &mut call, began);
+                self.route(&catalog, entry, arrived, call);
+                None
+            }
+            (Some(arrived), None) => {
+                Some(Box::pin(self.submit_when_known(entry, arrived, call, began)))
+            }
+        };
+        async move {
+            if let Some(waiting) = waiting {
+                waiting.await;
+            }
+        }
+    }
+
+    /// Waits until it is known what the server offers, no longer than the client wants its answer.
+    async fn submit_when_known(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        arrived: Arrived<'_>,
+        mut call: Call,
+        began: Instant,
+    ) {
+        let known = tokio::select! {
+            biased;
+            () = call.cancel.cancelled() => None,
+            known = self.known(entry, &call) => Some(known),
+        };
+        self.count_call(entry, &mut call, began);
+        match known {
+            Some(Ok(catalog)) => self.route(&catalog, entry, arrived, call),
+            Some(Err(why)) => call.reply.fail(why),
+            None => call.reply.forget(),
+        }
+    }
+
+    /// Counts a call from when it came.
+    fn count_call(&self, entry: &Entry, call: &mut Call, began: Instant) {
+        let kind = Kind::of(&call.request.method());
+        call.reply.count(&entry.back.metrics, kind, &call.client, began);
+        call.reply.count_bytes(&self.held);
+    }
+
+    fn route(
+        self: &Arc<Self>,
+        catalog: &Arc<Catalog>,
+        entry: &Arc<Entry>,
+        arrived: Arrived<'_>,
+        call: Call,
+    ) {
+        let call = match &arrived {
+            Arrived::InSession(open) => answered_here::legacy(catalog, entry, open.session(), call),
+            Arrived::Alone(headers) => answered_here::modern(catalog, entry, headers, call),
+        };
+        let Some(mut call) = call else { return };
+        if let Some(refusal) = answered_here::disabled(entry, &call.request) {
+            return call.reply.error(&refusal);
+        }
+        let child_era = catalog.child_era(call.client.era());
+        let is_listen = call.request.method() == method::LISTEN;
+        if is_listen {
+            match self.admission.admit_listen(&call.client) {
+                Ok(permit) => call.reply.hold(permit),
+                Err(busy) => return call.reply.fail(busy),
+            }
+        }
+        let is_unnamed = call.client.key == Key::Unnamed;
+        if is_listen && (is_unnamed || entry.back.server.mode == Mode::Stateless) {
+            let (entry, catalog) = (Arc::clone(entry), Arc::clone(catalog));
+            self.tasks.spawn(Arc::clone(self).listen_to_catalog(entry, catalog, call));
+            return;
+        }
+        if is_unnamed {
+            return call.reply.fail(self.unnamed(entry));
+        }
+        let mut must_wait = false;
+        if !is_listen {
+            match self.admission.admit(entry.back.server.mode, &call.client) {
+                Ok(Some(permit)) => call.reply.hold(permit),
+                Ok(None) => must_wait = true,
+                Err(busy) => return call.reply.fail(busy),
+            }
+        }
+        let open = arrived.into_open();
+        let (sessions, back) = (Arc::clone(self), Arc::clone(&entry.back));
+        let taking = async move {
+            let call = match must_wait {
+                true => Box::pin(sessions.wait_for_turn(&back.server, call)).await,
+                false => Some(call),
+            };
+            if let Some(call) = call {
+                back.take(call, child_era).await;
+            }
+            drop(open);
+        };
+        self.tasks.spawn(taking.in_current_span());
+    }
+
+    /// Why a call is refused of which only the key without a name is known.
+    fn unnamed(&self, entry: &Entry) -> CallError {
+        self.admission.metrics.refused(Limit::Identity);
+        let text = format!(
+            "it is not known who asks: the API key that was shown has no name and may be anybody's, but the server \
+             `{}` keeps a process or a folder for each person, so this call was not made. What to do: {}",
+            entry.back.server.name, self.ways_to_say_who
+        );
+        CallError::Told(ErrorObject::new(code::FORBIDDEN, text), 403)
+    }
+
+    /// Waits until a call may run. `None` if it was cancelled, or its turn did not come.
+    async fn wait_for_turn(&self, server: &Server, mut call: Call) -> Option<Call> {
+        let (mode, server) = (server.mode, server.name.as_str());
+        call.clock.enter(Stage::Turn);
+        let permit = tokio::select! {
+            () = call.cancel.cancelled() => None,
+            permit = call.clock.bound(self.admission.wait(mode, &call.client)) => Some(permit),
+        };
+        match permit {
+            Some(Some(Ok(permit))) => {
+                call.reply.hold(permit);
+                return Some(call);
+            }
+            Some(Some(Err(busy))) => call.reply.fail(busy),
+            Some(None) => call.reply.fail(call.clock.timed_out(server)),
+            None => call.reply.forget(),
+        }
+        None
+    }
+
+    /// Takes a message of a legacy client that wants no answer.
+    pub fn note(&self, entry: &Entry, session: &Session, client: &Client, message: &Message) {
+        session.touch();
+        if message.kind() == MessageKind::Answer {
+            if !session.questions.answer(message) {
+                tracing::debug!("an answer to no question was dropped");
+            }
+            return;
+        }
+        match message.method().as_ref() {
+            method::INITIALIZED | method::PROGRESS => {}
+            method::CANCELLED => session.cancel(message.raw(Slot::RequestId).unwrap_or_default()),
+            _ => {
+                let Some(catalog) = entry.known_to(Era::Legacy) else { return };
+                entry.back.pass_on(client, catalog.child_era(Era::Legacy), message);
+            }
+        }
+    }
+}
