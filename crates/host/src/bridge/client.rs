@@ -13,8 +13,8 @@ use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::io::Errno;
 use rustix::stdio::{stdin, stdout};
 
-use super::connection::{read_some, retried};
-use super::{GONE, complain};
+use super::connection::{GONE, read_some, retried};
+use super::console::complain;
 use crate::conversation::{Conversation, ServerOffer, Step};
 use crate::schema_file::SchemaFile;
 

@@ -8,10 +8,14 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use pontoon_wire::framing::frames::{FrameTooLong, Frames};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 
 use crate::protocol::MAX_MESSAGE_SIZE;
+
+/// The other end is closed.
+pub(super) const GONE: PollFlags = PollFlags::ERR.union(PollFlags::HUP).union(PollFlags::NVAL);
 
 /// A program that takes none of a message for so long is lost.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -11,6 +11,10 @@ use rustix::fs::Access;
 
 use crate::protocol::IpcError;
 
+/// The word after `ipc` by which a program starts the spawner of its children, and no bridge.
+#[cfg(feature = "spawner")]
+pub(super) const SPAWNER: &str = "--spawner";
+
 /// Names the bridge executable, if it is not the one on `PATH`.
 const VARIABLE: &str = "PONTOON_BIN";
 
@@ -54,8 +58,7 @@ pub fn find(explicit: Option<&Path>) -> Result<PathBuf, IpcError> {
 #[cfg(feature = "spawner")]
 pub fn start_spawner(executable: &Path) -> Result<pontoon_supervise::Starting, IpcError> {
     use std::error::Error as _;
-    let started =
-        pontoon_supervise::Spawner::run(executable, &["ipc".into(), super::SPAWNER.into()]);
+    let started = pontoon_supervise::Spawner::run(executable, &["ipc".into(), SPAWNER.into()]);
     started.map_err(|error| {
         let why = error.source().map(|source| format!(": {source}")).unwrap_or_default();
         IpcError::BridgeStartup(format!("{error}{why}"))

@@ -17,7 +17,8 @@ use rustix::event::PollFlags;
 
 use super::client::Client;
 use super::connection::Connection;
-use super::{complain, translate};
+use super::console::complain;
+use super::translate;
 use crate::conversation::{Asker, ToolRequest, id_in};
 use crate::protocol::IpcError;
 use crate::schema_file::SchemaFile;

@@ -8,6 +8,7 @@
 
 mod client;
 mod connection;
+mod console;
 mod executable;
 mod host;
 mod translate;
@@ -27,6 +28,10 @@ use rustix::io::Errno;
 use crate::conversation::{Step, id_in};
 use crate::schema_file::SchemaFile;
 use client::Client;
+use connection::GONE;
+use console::complain;
+#[cfg(feature = "spawner")]
+use executable::SPAWNER;
 #[cfg(feature = "model")]
 pub(crate) use executable::check as is_executable;
 pub use executable::find;
@@ -44,10 +49,6 @@ Made to be started by Claude Code or another MCP client:
 
 Example:
   claude mcp add mytools -- pontoon ipc /run/user/1000/mytools.sock /run/user/1000/mytools.json";
-
-/// The word after `ipc` by which a program starts the spawner of its children, and no bridge.
-#[cfg(feature = "spawner")]
-const SPAWNER: &str = "--spawner";
 
 /// How often is looked whether the parent is still there.
 const LOOK: Duration = Duration::from_secs(1);
@@ -108,11 +109,6 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// One line on standard error; the client shows it in its log.
-fn complain(what: &str) {
-    let _ = writeln!(io::stderr(), "pontoon ipc: {what}");
-}
-
 fn run(socket: &Path, schema: &Path) -> Result<(), String> {
     // Before anything that takes time: if the parent ends meanwhile, another process takes its place.
     let (parent, mut looked_at) = (rustix::process::getppid(), Instant::now());
@@ -159,9 +155,6 @@ struct Events {
     output: PollFlags,
     program: PollFlags,
 }
-
-/// The other end is closed.
-const GONE: PollFlags = PollFlags::ERR.union(PollFlags::HUP).union(PollFlags::NVAL);
 
 /// Waits until something can be done, or it is time to look around.
 fn wait(client: &Client, host: &Host) -> Events {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::outcome::Metadata;
+use super::response::{Metadata, Response};
 
 /// The part of a line that says what kind it is.
 #[derive(Deserialize)]
@@ -64,7 +64,7 @@ pub enum Event {
     /// The Messages API failed, and the CLI tries again.
     Retry(Value),
     /// The request is done. It is the last event.
-    Done(Box<(super::Response, Metadata)>),
+    Done(Box<(Response, Metadata)>),
 }
 
 /// How the CLI runs.

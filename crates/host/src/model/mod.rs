@@ -27,12 +27,15 @@
 
 mod command;
 mod control;
+mod control_out;
 mod error;
 mod message;
 mod offer;
 mod outcome;
 mod permission;
+mod registered;
 mod request;
+mod response;
 mod run;
 mod settings;
 mod stream;
@@ -43,17 +46,18 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub(crate) use control::ControlOut;
+pub(crate) use control_out::ControlOut;
 pub use error::{Diagnosis, ModelError};
 pub use message::{Event, Started};
-pub use outcome::{Metadata, Response, Usage};
 pub use permission::{Permission, PermissionCallback, ToolUse};
 pub use request::{Prompt, Request, SessionChoice};
+pub use response::{Metadata, Response, Usage};
 use run::Run;
 pub use settings::{Environment, Settings, ToolsetOptions, Transport};
 pub use stream::{EventStream, Following, MessageStream};
 
 use crate::tools::{Tools, Toolset};
+use registered::Registered;
 
 /// The Claude Code CLI as a model that is asked, and that may use tools of this program. Clones are the same model.
 #[derive(Debug, Clone, Default)]
@@ -63,19 +67,6 @@ pub struct Model(Arc<SharedModel>);
 struct SharedModel {
     settings: Settings,
     registered: RwLock<Option<Registered>>,
-}
-
-/// The tools of a model.
-#[derive(Debug, Clone)]
-struct Registered {
-    tools: Tools,
-    options: ToolsetOptions,
-}
-
-impl Registered {
-    fn transport(&self) -> Result<Transport, ModelError> {
-        self.options.transport.resolve(std::env::var_os("PONTOON_TRANSPORT").as_deref())
-    }
 }
 
 impl Model {

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::Registered;
 use super::control::SdkServer;
 use super::error::ModelError;
 use super::message::Started;
+use super::registered::Registered;
 use super::request::Request;
 use super::settings::{Settings, Transport};
 use crate::ipc::{Place, Session};

@@ -17,13 +17,13 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::Registered;
 use super::command::{INITIALIZE, Wish, find_cli};
 use super::control::Control;
 use super::error::ModelError;
 use super::message::{CliMessage, Envelope, Event, read_json};
 use super::offer::{Files, Offer, Offered, filtered};
 use super::outcome::Notes;
+use super::registered::Registered;
 use super::request::Request;
 use super::settings::Settings;
 use crate::bridge;

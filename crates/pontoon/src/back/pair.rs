@@ -73,7 +73,7 @@ impl Pair {
         child: Era,
         method: &str,
         params: &str,
-    ) -> Made {
+    ) -> MadeCall {
         let request =
             format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"{method}\",\"params\":{params}}}");
         let request = Message::parse(request.as_bytes()).unwrap();
@@ -85,7 +85,7 @@ impl Pair {
         let call = Call { request, client, cancel: cancel.clone(), clock, reply };
         let back = Arc::clone(&self.back);
         tokio::spawn(async move { back.take(call, child).await });
-        Made { outbox, questions, cancel }
+        MadeCall { outbox, questions, cancel }
     }
 
     /// The answer to a tool call of this client on a legacy child.
@@ -146,13 +146,13 @@ pub(crate) fn client(revision: Revision, conversation: &str, capabilities: &str)
 }
 
 /// A call that was made.
-pub(crate) struct Made {
+pub(crate) struct MadeCall {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) questions: Arc<Questions>,
     pub(crate) cancel: CancellationToken,
 }
 
-impl Made {
+impl MadeCall {
     /// What the client hears next, without its end.
     pub(crate) async fn message(&self) -> Message {
         match self.outbox.next().await {

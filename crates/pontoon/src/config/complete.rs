@@ -10,7 +10,7 @@ use super::document::{DocumentReader, Member};
 use super::draft::{Draft, FileContext};
 use super::isolation::{self, Isolation};
 use super::keys::KEYS;
-use super::lifetime::{SessionKey, Workspace};
+use super::lifetime::{SessionKey, WorkspaceScope};
 use super::program::Search;
 use super::remarks::Weight;
 use super::server::Server;
@@ -80,7 +80,7 @@ impl Draft {
         let reasons = [
             (is_stateful, "a stateful process is kept for its session anyway"),
             (
-                self.server.workspace == Workspace::Session,
+                self.server.workspace == WorkspaceScope::Session,
                 "it is not known yet in whose workspace, `\"workspace\": \"session\"`",
             ),
             (

@@ -107,7 +107,7 @@ mod tests {
 
     use super::super::environment::Environment;
     use super::super::isolation::{Isolation, Level, Network};
-    use super::super::lifetime::{FileLinks, Mode, SessionKey, Warm, Workspace};
+    use super::super::lifetime::{FileLinks, Mode, SessionKey, Warm, WorkspaceScope};
     use super::super::server::InheritEnv;
     use super::super::settings::BridgeSettings;
     use super::super::template::Template;
@@ -179,7 +179,7 @@ mod tests {
         let idle = Duration::from_secs(60);
         assert_eq!(a.mode, Mode::Stateful { idle, per_address: 2, per_client: 3 });
         assert_eq!((a.max_in_flight, a.session_key), (4, SessionKey::Ip));
-        assert_eq!((a.workspace, a.warm), (Workspace::Session, Warm::Fixed(0)));
+        assert_eq!((a.workspace, a.warm), (WorkspaceScope::Session, Warm::Fixed(0)));
         assert_eq!((a.files, &*a.file_path_fields[0]), (FileLinks::Header, "path"));
         assert_eq!(a.disabled_tools, ["rm"]);
         assert_eq!(a.timeout_of(None), Duration::from_secs(300));
@@ -203,7 +203,10 @@ mod tests {
         assert_eq!(a.isolation, isolation);
         assert_eq!(a.heal, HealMode::Off);
         assert_eq!((b.mode, b.heal), (Mode::Stateless, HealMode::Repair));
-        assert_eq!((b.warm, b.files, b.workspace), (Warm::Auto, FileLinks::Off, Workspace::Job));
+        assert_eq!(
+            (b.warm, b.files, b.workspace),
+            (Warm::Auto, FileLinks::Off, WorkspaceScope::Job)
+        );
         assert_eq!(b.isolation, Isolation { level: Level::Confined, ..Isolation::default() });
         assert_eq!((&b.disabled_tools[..], &b.usage_guide), (&["x".to_owned()][..], &None));
         assert_eq!((b.max_in_flight, b.session_key), (64, SessionKey::Auto));

@@ -83,13 +83,13 @@ pub fn note_on_people<'s>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::lifetime::Workspace;
+    use super::super::lifetime::WorkspaceScope;
     use super::*;
 
     #[test]
     fn servers_that_keep_something_for_people_are_named() {
         let server = |name: &str| Server::new(name.parse().unwrap(), Ok("/bin/a".into()), vec![]);
-        let kept = |name: &str| Server { workspace: Workspace::Session, ..server(name) };
+        let kept = |name: &str| Server { workspace: WorkspaceScope::Session, ..server(name) };
         let shared = Server { session_key: SessionKey::Credential, ..kept("shared") };
         let ways = IdentityHeaders::default().ways_to_say_who(false);
         let note = |servers: &[Server]| note_on_people(servers, &ways);

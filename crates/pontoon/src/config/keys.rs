@@ -9,7 +9,7 @@ use pontoon_wire::heal::HealMode;
 use super::document::{DocumentNode, DocumentReader};
 use super::draft::{Draft, FileContext};
 use super::isolation;
-use super::lifetime::{FileLinks, SessionKey, Warm, Workspace};
+use super::lifetime::{FileLinks, SessionKey, Warm, WorkspaceScope};
 use super::remarks::Weight;
 use super::secret::is_own_secret;
 use super::server::InheritEnv;
@@ -183,7 +183,7 @@ pub(super) const KEYS: &[ServerKey] = &[
               `\"session\"`: one for each session, so that a call finds the files of the last; a \
               `\"stateful\"` server always has it so.",
         read: |draft, node, reader, _| {
-            let words = [("job", Workspace::Job), ("session", Workspace::Session)];
+            let words = [("job", WorkspaceScope::Job), ("session", WorkspaceScope::Session)];
             draft.server.workspace = reader.word(node, &words).unwrap_or_default();
         },
     },

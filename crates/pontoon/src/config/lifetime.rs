@@ -21,7 +21,7 @@ pub enum Mode {
 
 /// Which folder a process works in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Workspace {
+pub enum WorkspaceScope {
     /// A new one for each call.
     #[default]
     Job,

@@ -41,7 +41,7 @@ pub use address::{AddressBlock, BadAddressBlock};
 pub use environment::Environment;
 pub use identity::{IdentityHeaders, note_on_people};
 pub use isolation::Isolation;
-pub use lifetime::{FileLinks, Mode, SessionKey, Warm, Workspace};
+pub use lifetime::{FileLinks, Mode, SessionKey, Warm, WorkspaceScope};
 pub use name::{BadServerName, ServerName};
 pub use network::{certificates, proxy_secrets};
 pub use options::Options;

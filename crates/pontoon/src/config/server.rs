@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::environment::Environment;
 use super::isolation::Isolation;
-use super::lifetime::{FileLinks, Mode, SessionKey, Warm, Workspace};
+use super::lifetime::{FileLinks, Mode, SessionKey, Warm, WorkspaceScope};
 use super::name::ServerName;
 use super::network::{DEFAULT_VARIABLES, USUAL_VARIABLES, is_of_the_network};
 use super::program::{ProgramError, Search, is_program};
@@ -39,7 +39,7 @@ pub struct Server {
     /// How long its processes live.
     pub mode: Mode,
     /// Which folder its processes work in.
-    pub workspace: Workspace,
+    pub workspace: WorkspaceScope,
     /// How many processes are kept ready.
     pub warm: Warm,
     /// How clients learn of the files that a call made.
@@ -106,7 +106,7 @@ impl Server {
             inherit_env: InheritEnv::default(),
             cwd: None,
             mode: Mode::default(),
-            workspace: Workspace::default(),
+            workspace: WorkspaceScope::default(),
             warm: Warm::default(),
             files: FileLinks::default(),
             file_path_fields: Vec::new(),
@@ -145,7 +145,7 @@ impl Server {
 
     /// True if a session finds again what it left: a process, or a folder.
     pub fn has_sessions(&self) -> bool {
-        self.mode != Mode::Stateless || self.workspace == Workspace::Session
+        self.mode != Mode::Stateless || self.workspace == WorkspaceScope::Session
     }
 
     /// True if its processes differ by who calls: then one is never used for another person.

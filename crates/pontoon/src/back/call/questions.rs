@@ -367,7 +367,7 @@ mod tests {
 
     use super::*;
     use crate::back::child::in_memory::InMemoryServers;
-    use crate::back::pair::{Made, Pair, client, result, serve_legacy};
+    use crate::back::pair::{MadeCall, Pair, client, result, serve_legacy};
     use crate::client::Client;
 
     /// Servers that ask for a name in each call, and answer it with what they hear.
@@ -391,7 +391,7 @@ mod tests {
         })
     }
 
-    fn make(pair: &Pair, client: &Arc<Client>, more: &str) -> Made {
+    fn make(pair: &Pair, client: &Arc<Client>, more: &str) -> MadeCall {
         let params = format!("{{\"name\":\"x\"{more}}}");
         pair.call(client, Era::Legacy, method::CALL_TOOL, &params)
     }

@@ -14,12 +14,12 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// What a server of a test does from its start to its end.
-type Serve = dyn Fn(ServerEnd) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
+type ServeTask = dyn Fn(ServerEnd) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
 
 /// The servers of a test.
 #[derive(Clone)]
 pub struct InMemoryServers {
-    serve: Arc<Serve>,
+    serve: Arc<ServeTask>,
     support: Support,
     started: Arc<AtomicU32>,
 }
@@ -36,7 +36,7 @@ impl InMemoryServers {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let serve: Arc<Serve> = Arc::new(move |end| Box::pin(serve(end)));
+        let serve: Arc<ServeTask> = Arc::new(move |end| Box::pin(serve(end)));
         Self { serve, support: Support::default(), started: Arc::default() }
     }
 

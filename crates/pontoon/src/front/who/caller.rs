@@ -149,7 +149,7 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::super::identity::User;
     use super::*;
-    use crate::config::Workspace;
+    use crate::config::WorkspaceScope;
 
     fn identity() -> Identity {
         Identity {
@@ -163,13 +163,13 @@ mod tests {
         }
     }
 
-    fn server(session_key: SessionKey, workspace: Workspace) -> Server {
+    fn server(session_key: SessionKey, workspace: WorkspaceScope) -> Server {
         let plain = Server::new("demo".parse().unwrap(), Ok("/bin/true".into()), Vec::new());
         Server { session_key, workspace, ..plain }
     }
 
     fn key(identity: Identity, session: Option<&str>, rule: SessionKey) -> String {
-        let server = server(rule, Workspace::Session);
+        let server = server(rule, WorkspaceScope::Session);
         let caller = Caller::new(identity, &HeaderMap::new(), &[], Origin::Unknown, &server);
         let session = session.map(Arc::from);
         caller.key(session.as_ref(), &server).to_string()
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(key(named, None, SessionKey::Auto), r#"named Credential("default") "n""#);
         let person = Identity { key: Some(KeyName::Named("me".into())), ..unnamed() };
         assert_eq!(key(person, None, SessionKey::Auto), hash);
-        let stateless = server(SessionKey::Auto, Workspace::Job);
+        let stateless = server(SessionKey::Auto, WorkspaceScope::Job);
         let caller = Caller::new(unnamed(), &HeaderMap::new(), &[], Origin::Unknown, &stateless);
         assert_eq!(caller.key(None, &stateless).to_string(), hash);
     }
