@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
-use pontoon::jobs::{Ending, JobError, Store, StoreOptions, is_full};
+use pontoon::jobs::{Finished, JobError, Store, StoreOptions, is_full};
 use pontoon_tests::rig::bridge_command;
 use serde_json::Value;
 
@@ -110,7 +110,6 @@ fn on_a_full_disk() {
     let place = std::env::current_dir().unwrap();
     let store = open(&place);
     let job = store.new_job().unwrap();
-    job.begin("demo", b"{}", SystemTime::now()).unwrap();
     let kept = job.put("a.bin", &vec![1; 500_000]).unwrap();
 
     // Bytes run out: in a file of ours, in a copy, and in a record.
@@ -123,8 +122,9 @@ fn on_a_full_disk() {
     assert!(matches!(full, JobError::Full { .. }), "{full:?}");
     let (now, answer) = (SystemTime::now(), vec![b' '; 800_000]);
     let pieces: [&[u8]; 2] = [&answer, b"{}"];
-    let ending = Ending { now, response: Some(&pieces), error: None, files: &[kept], exit: None };
-    let error = job.finish(&ending).unwrap_err();
+    let call = Finished::new("demo", b"{}", now, now);
+    let call = Finished { response: Some(&pieces), files: &[kept], ..call };
+    let error = job.finish(&call).unwrap_err();
     assert!(is_full(&error), "{error:?}");
     let folder = job.files().parent().unwrap().to_owned();
     let names = |folder: &Path| {

@@ -365,6 +365,7 @@ impl Back {
             has_waited: false,
             is_told: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
+            has_hung: AtomicBool::new(false),
             before: None,
             place: Some(place),
             temporary: Some(temporary),

@@ -18,7 +18,7 @@ use super::link::{Asked, Purpose};
 use super::mailbox::Heard;
 use super::parking::Found;
 use super::questions::{Waiting, nobody_answered};
-use super::record::Record;
+use super::record::{CallEnd, CallRecord};
 use crate::call::{Call, CallError, Receipt, Reply};
 use crate::client::Client;
 use crate::clock::{Clock, Stage};
@@ -34,53 +34,60 @@ impl Back {
         }
         let Some((call, parked)) = self.find_parked(call, child_era) else { return };
         let Call { request, client, mut cancel, clock, reply } = call;
+        let mut record = None;
+        if request.method() == method::CALL_TOOL {
+            match self.open_record(&request, &client, reply.id()) {
+                Ok(opened) => record = Some(opened),
+                Err(error) => return reply.fail(error),
+            }
+        }
         let lease = match parked {
             Some(lease) => lease,
             None => match self.lease_unless(&cancel, &clock, Use::Call, &client, child_era).await {
                 Some(Ok(lease)) => lease,
-                Some(Err(error)) => return refuse(reply, error, &request, client.era()),
+                Some(Err(error)) => return refuse(reply, error, record, client.era()),
                 None => return reply.forget(),
             },
         };
-        let begun = self.exchange(lease, request, client, clock, reply).await;
+        let begun = self.exchange(lease, request, client, clock, record, reply).await;
         let Some((exchange, mut reply)) = begun else { return };
         // A kept child or a spare may have died while nobody looked. If it never read the request,
         // another may try, once: a new one.
         let may_retry = matches!(exchange.lease, Lease::Kept(_)) || exchange.lease.has_waited;
         let (client, request) = (Arc::clone(&exchange.client), exchange.request.clone());
         let Some(unsent) = exchange.run(cancel, reply, may_retry).await else { return };
-        let clock;
-        (cancel, clock, reply) = unsent;
+        let (clock, record);
+        (cancel, clock, record, reply) = unsent;
         match self.lease_unless(&cancel, &clock, Use::Again, &client, child_era).await {
             Some(Ok(lease)) => {
-                let begun = self.exchange(lease, request, client, clock, reply).await;
+                let begun = self.exchange(lease, request, client, clock, record, reply).await;
                 if let Some((exchange, reply)) = begun {
                     exchange.run(cancel, reply, false).await;
                 }
             }
-            Some(Err(error)) => refuse(reply, error, &request, client.era()),
+            Some(Err(error)) => refuse(reply, error, record, client.era()),
             None => reply.forget(),
         }
     }
 
-    /// The call and its child, with a record begun if it is a tool call; else it is refused.
-    async fn exchange(
-        &self,
+    /// The call and its child, with the place of a tool call known to its record; else it is refused.
+    async fn exchange<'b>(
+        &'b self,
         lease: Lease,
         request: Message,
         client: Arc<Client>,
         clock: Clock,
+        mut record: Option<Box<CallRecord<'b>>>,
         reply: Reply,
-    ) -> Option<(Exchange<'_>, Reply)> {
-        let record = match request.method() == method::CALL_TOOL {
-            true => clock.bound(self.begin_record(&lease, &request, reply.id())).await,
-            false => Some(Ok(None)),
+    ) -> Option<(Exchange<'b>, Reply)> {
+        let begun = match &mut record {
+            Some(record) => clock.bound(record.begin_at(&lease)).await,
+            None => Some(Ok(())),
         };
-        match record.unwrap_or_else(|| Err(clock.timed_out(self.server.name.as_str()))) {
-            Ok(record) => {
-                Some((Exchange { back: self, lease, request, client, clock, record }, reply))
-            }
+        match begun.unwrap_or_else(|| Err(clock.timed_out(self.server.name.as_str()))) {
+            Ok(()) => Some((Exchange { back: self, lease, request, client, clock, record }, reply)),
             Err(error) => {
+                finish(record, &CallEnd::Failed(&error.to_string()));
                 reply.fail(error);
                 None
             }
@@ -177,10 +184,19 @@ impl Drop for Running<'_> {
     }
 }
 
+/// Writes how a call ended, if it has a record.
+fn finish(record: Option<Box<CallRecord<'_>>>, end: &CallEnd<'_>) {
+    if let Some(record) = record {
+        record.finish(end);
+    }
+}
+
 /// Refuses a call. That state was lost is for the model to know, so a tool answers with it.
-fn refuse(reply: Reply, error: CallError, request: &Message, client: Era) {
+fn refuse(reply: Reply, error: CallError, record: Option<Box<CallRecord<'_>>>, client: Era) {
+    let is_tool = record.is_some();
+    finish(record, &CallEnd::Failed(&error.to_string()));
     match error {
-        CallError::StateLost(text) if request.method() == method::CALL_TOOL => {
+        CallError::StateLost(text) if is_tool => {
             let kind = match client {
                 Era::Modern => "\"resultType\":\"complete\",",
                 Era::Legacy => "",
@@ -218,7 +234,7 @@ pub(super) struct Exchange<'b> {
     pub(super) client: Arc<Client>,
     pub(super) clock: Clock,
     /// The record of a tool call.
-    pub(super) record: Option<Box<Record<'b>>>,
+    pub(super) record: Option<Box<CallRecord<'b>>>,
 }
 
 /// Where an exchange stands after something was heard.
@@ -230,15 +246,18 @@ pub(super) enum Step {
     Over,
 }
 
-impl Exchange<'_> {
+/// What a call that its child never read goes on with.
+type Unsent<'b> = (CancellationToken, Clock, Option<Box<CallRecord<'b>>>, Reply);
+
+impl<'b> Exchange<'b> {
     /// Runs to the end; gives the way home back if the child never read the request and another
     /// may be tried.
     async fn run(
-        self,
+        mut self,
         cancel: CancellationToken,
         reply: Reply,
         may_retry: bool,
-    ) -> Option<(CancellationToken, Clock, Reply)> {
+    ) -> Option<Unsent<'b>> {
         let (mut cancel, mut reply) = (cancel, reply);
         // Rare roads are boxed, so that the usual call stays small: it is moved more than once.
         if self.lease.link.has_held() {
@@ -315,8 +334,8 @@ impl Exchange<'_> {
                     Step::Over
                 }
                 Heard::Unsent if may_retry => {
-                    self.record.iter().for_each(|record| record.forget());
-                    return Some((cancel, self.clock, reply));
+                    self.record.iter_mut().for_each(|record| record.take_back());
+                    return Some((cancel, self.clock, self.record, reply));
                 }
                 Heard::Unsent | Heard::Ended | Heard::Gone => {
                     Box::pin(self.mourn(reply)).await;
@@ -341,11 +360,11 @@ impl Exchange<'_> {
     }
 
     /// Fails the call, and says so in its record, which its client is told of.
-    pub(super) fn fail(&self, reply: Reply, error: CallError) {
-        if let Some(record) = &self.record {
-            record.failed(&error.to_string());
-        }
-        reply.fail_with(error, self.record.as_ref().and_then(|record| record.receipt()));
+    pub(super) fn fail(&mut self, reply: Reply, error: CallError) {
+        let record = self.record.take();
+        let receipt = record.as_ref().and_then(|record| record.receipt());
+        finish(record, &CallEnd::Failed(&error.to_string()));
+        reply.fail_with(error, receipt);
     }
 
     /// The request as the child's era has it.
@@ -383,24 +402,25 @@ impl Exchange<'_> {
         }
     }
 
-    async fn answer_recorded(self, record: Box<Record<'_>>, reply: Reply, answer: Message) {
-        let before = self.lease.before.as_ref();
-        match record.complete(answer, before, &self.client).await {
-            Ok((answer, receipt, made)) => {
+    async fn answer_recorded(self, mut record: Box<CallRecord<'_>>, reply: Reply, answer: Message) {
+        match record.complete(answer, self.lease.before.as_ref()).await {
+            Ok((answer, receipt)) => {
                 let own = self.answer_with(reply, &answer, receipt);
                 if own.is_some() {
                     // The end of a child would share the processors with the answer on its way out.
                     tokio::task::yield_now().await;
                 }
-                record.completed(&answer, made);
+                record.finish(&CallEnd::Answered(&answer));
                 drop(own);
             }
             Err(error) => {
-                match error {
-                    CallError::DiskFull(_) => record.abandoned(&error.to_string()),
-                    _ => record.failed(&error.to_string()),
-                }
-                reply.fail_with(error, record.receipt());
+                let (why, is_full) = (error.to_string(), matches!(error, CallError::DiskFull(_)));
+                let receipt = record.receipt().filter(|_| !is_full);
+                record.finish(&match is_full {
+                    true => CallEnd::Abandoned(&why),
+                    false => CallEnd::Failed(&why),
+                });
+                reply.fail_with(error, receipt);
             }
         }
     }
@@ -484,7 +504,7 @@ impl Exchange<'_> {
         CallError::Busy { what, retry_after_seconds: 5 }
     }
 
-    pub(super) async fn time_out(&self, reply: Reply, said: Option<String>) {
+    pub(super) async fn time_out(&mut self, reply: Reply, said: Option<String>) {
         let mut error = self.too_late();
         if let (CallError::TimedOut { note, .. }, Some(said)) = (&mut error, said) {
             *note += &format!("; it had said: {said}");
@@ -493,12 +513,14 @@ impl Exchange<'_> {
         tracing::warn!(%server, pid = self.lease.id(), %error, "a call timed out");
         self.fail(reply, error);
         // A kept child may be well although one tool hung. One that answers nothing is ended.
-        if let Lease::Kept(using) = &self.lease {
-            using.end_if_it_hangs().await;
+        match &self.lease {
+            Lease::Kept(using) => using.end_if_it_hangs().await,
+            Lease::Own(live) => live.has_hung.store(true, Ordering::Release),
+            Lease::Task(_) => {}
         }
     }
 
-    pub(super) async fn mourn(&self, reply: Reply) {
+    pub(super) async fn mourn(&mut self, reply: Reply) {
         // With this the client knows, and its next call may begin anew. Nothing else need tell it meanwhile.
         self.lease.is_told.store(true, Ordering::Release);
         let how = self.lease.obituary().await;

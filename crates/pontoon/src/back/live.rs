@@ -21,7 +21,7 @@ use super::questions::can_answer;
 use super::usage::Usage;
 use crate::call::Feed;
 use crate::client::Client;
-use crate::jobs::{Held, Snapshot};
+use crate::jobs::{Bounds, Held, Snapshot};
 use crate::observe::heals::HealLog;
 use crate::observe::log::Hygiene;
 use crate::observe::metrics::ServerMetrics;
@@ -54,6 +54,8 @@ pub struct Live {
     pub(super) is_told: AtomicBool,
     /// Whether it was told to end because it answered nothing any more.
     pub(super) is_ending: AtomicBool,
+    /// Whether a call of its own timed out.
+    pub(super) has_hung: AtomicBool,
     /// What lay in its job when it was ready.
     pub(super) before: Option<Snapshot>,
     /// Where its end is waited for.
@@ -105,6 +107,8 @@ impl Drop for Live {
             let left = Left {
                 is_abnormal,
                 was_alive: exit.is_none() && !self.is_ending(),
+                has_hung: self.has_hung.load(Ordering::Acquire),
+                before: self.before.take(),
                 ends_by_itself: Arc::clone(&self.ends_by_itself),
                 _living: self.living.take(),
                 place: self.place.take(),
@@ -171,6 +175,10 @@ struct Left {
     is_abnormal: bool,
     /// Whether it still ran when it was asked to go.
     was_alive: bool,
+    /// Whether a call of its own timed out.
+    has_hung: bool,
+    /// What lay in its job when it was ready.
+    before: Option<Snapshot>,
     /// Whether one of its server has ended when its input did.
     ends_by_itself: Arc<AtomicBool>,
     place: Option<Place>,
@@ -202,20 +210,28 @@ async fn stop(child: Child, mut left: Left) {
     if is_made_to && !left.ends_by_itself.load(Ordering::Relaxed) {
         left.heals.note(Heal::H27);
     }
-    left.metrics.child_exited(left.is_abnormal);
+    let was_killed = left.has_hung && matches!(exit, Exit::Signal(_));
+    left.metrics.child_exited(left.is_abnormal || was_killed);
     let (lines, how) = (left.complaints.last_lines(), exit.to_string());
     let is_orderly = exit == Exit::Code(0);
     let ended = match &left.place {
-        // Of a child that ended in order and without a word there is nothing to tell.
-        Some(Place::Job(own)) if own.is_kept() && !(is_orderly && lines.is_empty()) => {
+        Some(Place::Job(own)) if own.is_kept() => {
+            let is_current = |it: &Snapshot| it.is_surely_current(own.job.files());
+            let before = left.before.filter(|before| !is_current(before));
+            // Of a child that ended in order, without a word and without a file there is nothing to tell.
+            if is_orderly && lines.is_empty() && before.is_none() {
+                return;
+            }
             let own = Arc::clone(own);
             tokio::task::spawn_blocking(move || {
                 if !lines.is_empty() {
                     own.job.write_log(&lines);
                 }
-                if !is_orderly {
-                    own.job.note_exit(&how);
-                }
+                let files = before.and_then(|before| {
+                    Snapshot::made_in(own.job.files(), Bounds::default(), &before, &[]).ok()
+                });
+                let exit = Some(how).filter(|_| !is_orderly);
+                own.job.note_exit(exit, files.unwrap_or_default());
             })
         }
         // Many that are asked to go need a signal, which is not worth a line for each.

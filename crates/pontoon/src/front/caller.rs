@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::identity::Identity;
 use crate::client::{Key, Origin, Person, Principal};
 use crate::config::{KeyName, Server, SessionKey};
+use crate::observe::trace::Trace;
 
 /// Headers that are never handed to a server: they are for us, or for a proxy.
 const OURS: [&str; 3] = ["cookie", "proxy-authorization", "mcp-session-id"];
@@ -32,6 +33,7 @@ impl Caller {
         headers: &HeaderMap,
         ours: &[&str],
         origin: Origin,
+        trace: Option<Trace>,
         server: &Server,
     ) -> Self {
         let principal = match (&identity.user, &identity.key) {
@@ -62,6 +64,7 @@ impl Caller {
             headers: headers_for(server),
             address: identity.address,
             origin,
+            trace,
         });
         Self { identity, person }
     }
@@ -139,7 +142,7 @@ mod tests {
 
     fn key(identity: Identity, session: Option<&str>, rule: SessionKey) -> String {
         let server = server(rule, Workspace::Session);
-        let caller = Caller::new(identity, &HeaderMap::new(), &[], Origin::Unknown, &server);
+        let caller = Caller::new(identity, &HeaderMap::new(), &[], Origin::Unknown, None, &server);
         let session = session.map(Arc::from);
         caller.key(session.as_ref(), &server).to_string()
     }
@@ -203,7 +206,8 @@ mod tests {
         let person = Identity { key: Some(KeyName::Named("me".into())), ..unnamed() };
         assert_eq!(key(person, None, SessionKey::Auto), hash);
         let stateless = server(SessionKey::Auto, Workspace::Job);
-        let caller = Caller::new(unnamed(), &HeaderMap::new(), &[], Origin::Unknown, &stateless);
+        let caller =
+            Caller::new(unnamed(), &HeaderMap::new(), &[], Origin::Unknown, None, &stateless);
         assert_eq!(caller.key(None, &stateless).to_string(), hash);
     }
 

@@ -40,7 +40,7 @@ use crate::jobs::{Links, Store};
 use crate::observe::health::Sight;
 use crate::observe::metrics::{Limit, Metrics};
 use crate::observe::refusals::Refusal;
-use crate::observe::trace::{TRACEPARENT, Traces};
+use crate::observe::trace::{TRACEPARENT, Trace, Traces};
 use crate::session::Sessions;
 use crate::session::catalog::Entry;
 
@@ -175,12 +175,13 @@ fn limit_silence(_stream: &TcpStream) {}
 /// Answers a request inside its trace, and tells the trace.
 async fn traced(
     site: &Arc<Site>,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
     peer: IpAddr,
     is_proxy: bool,
 ) -> Answer {
     let parents = request.headers().get_all(TRACEPARENT).iter().map(HeaderValue::as_bytes);
     let trace = site.traces.of(parents);
+    request.extensions_mut().insert(trace);
     let mut answer = logged(site, request, peer).instrument(trace.span()).await;
     if let Ok(value) = HeaderValue::from_str(&trace.header()) {
         answer.headers_mut().insert(TRACEPARENT, value);
@@ -241,7 +242,8 @@ async fn mcp(
         let refusal = not_there(request.uri().path());
         return heard(site, "", "unknown", from(request.headers()), refusal);
     };
-    let (entry, caller) = match caller(site, server, request.headers(), peer) {
+    let trace = request.extensions().get().copied();
+    let (entry, caller) = match caller(site, server, request.headers(), peer, trace) {
         Ok(found) => found,
         Err((who, refusal)) => {
             return heard(site, server, &who, from(request.headers()), *refusal);
@@ -336,6 +338,7 @@ fn caller(
     server: &str,
     headers: &HeaderMap,
     peer: IpAddr,
+    trace: Option<Trace>,
 ) -> Result<(Arc<Entry>, Caller), (String, Box<Answer>)> {
     let pass = site.auth.check(headers, Area::Tool);
     let pass = pass.map_err(|denied| ("unknown".to_owned(), Box::new(denied.mcp())))?;
@@ -351,7 +354,7 @@ fn caller(
     let origin = site.origins.of(headers, site.identities.is_trusted(peer));
     // Without a key of ours, people are told apart by what they show there.
     let ours = pass.map_or(&["authorization"][..], |pass| pass.headers);
-    let caller = Caller::new(identity, headers, ours, origin, &entry.back.server);
+    let caller = Caller::new(identity, headers, ours, origin, trace, &entry.back.server);
     Ok((entry, caller))
 }
 

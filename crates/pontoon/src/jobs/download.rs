@@ -92,7 +92,7 @@ mod tests {
     use rustix::fs::{CWD, FileType, Mode, makedev, mkfifoat, mknodat};
 
     use super::*;
-    use crate::jobs::{Job, Store, StoreOptions};
+    use crate::jobs::{Finished, Job, Store, StoreOptions};
 
     const SECRET: &str = "of somebody else";
 
@@ -108,7 +108,8 @@ mod tests {
         fs::write(place.path().join("secret"), SECRET).unwrap();
         let store = Store::open(&place.path().join("jobs"), StoreOptions::default()).unwrap();
         let job = store.new_job().unwrap();
-        job.begin("demo", b"{\"prompt\":1}", SystemTime::now()).unwrap();
+        let now = SystemTime::now();
+        job.finish(&Finished::new("demo", b"{\"prompt\":1}", now, now)).unwrap();
         job.write_log(&["a line".to_owned()]);
         fs::create_dir_all(job.files().join("folder/deeper")).unwrap();
         fs::create_dir(job.files().join(".tmp")).unwrap();

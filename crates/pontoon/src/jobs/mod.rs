@@ -16,6 +16,7 @@
 //! called from threads that may.
 
 mod beneath;
+mod deferred;
 mod deliver;
 mod disk;
 mod download;
@@ -24,7 +25,6 @@ mod instance;
 mod job;
 mod journal;
 mod key;
-mod late;
 mod links;
 mod log;
 mod looks;
@@ -49,12 +49,12 @@ mod writer;
 pub use disk::{JobError, is_full};
 pub use download::{Download, NotServed};
 pub use holder::{Claim, Held};
-pub use job::{Adopted, Ending, Job};
-pub use journal::Entry;
+pub use job::{Adopted, Finished, Job};
+pub use journal::{EndedCall, JournalLine};
 pub use links::Links;
 pub use mend::Unusable;
 pub use names::{is_served, media_type};
-pub use record::Status;
+pub use record::CallStatus;
 pub use root::StoreError;
 pub use scratch::Scratch;
 pub use session_space::{SessionSpace, Visit};
@@ -63,4 +63,4 @@ pub use store::{Store, StoreOptions};
 pub use sweep::{Expired, Removed, Swept};
 pub use usage::Usage;
 pub use walk::Bounds;
-pub use writer::{Later, Writer};
+pub use writer::Writer;

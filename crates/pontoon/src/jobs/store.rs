@@ -10,14 +10,14 @@ use std::time::{Duration, Instant, SystemTime};
 use tracing::debug;
 use uuid::Uuid;
 
+use super::deferred::Deferred;
 use super::disk::{Disk, JobError};
 use super::download::{self, Download, NotServed};
 use super::holder::Bridge;
 use super::instance::Instance;
 use super::job::Job;
-use super::journal::{Entry, Journal};
+use super::journal::{self, EndedCall, Journal, JournalLine};
 use super::key::Key;
-use super::late::Late;
 use super::mend::{Told, Unusable};
 use super::recover;
 use super::root::{INSTANCES, Root, SCRATCH, StoreError};
@@ -71,7 +71,7 @@ pub(super) struct Inner {
     pub(super) last_sweep: Mutex<Option<(SystemTime, Instant)>>,
     pub(super) last_usage: Mutex<Option<(Instant, Usage)>>,
     /// Records that found no room.
-    pub(super) late: Late,
+    pub(super) deferred: Deferred,
     pub(super) journal: Option<Journal>,
     jobs: Mutex<HashSet<Uuid>>,
     spaces: Mutex<Spaces>,
@@ -113,7 +113,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         // The last chance of those that found no room.
-        self.late.write(&self.root);
+        self.deferred.write(&self.root);
     }
 }
 
@@ -169,7 +169,7 @@ impl Store {
             last_sweep: Mutex::default(),
             last_usage: Mutex::default(),
             disk: Disk::new(options.min_free_bytes),
-            late: Late::default(),
+            deferred: Deferred::default(),
             options,
             jobs: Mutex::default(),
             spaces: Mutex::default(),
@@ -334,16 +334,26 @@ impl Store {
         usage::usage(&self.0)
     }
 
-    /// Adds a line about a call that left no job. True if [`Store::write_journal`] is to follow.
-    pub fn journal(&self, entry: &Entry<'_>) -> bool {
-        self.0.journal.as_ref().is_some_and(|journal| journal.add(entry))
+    /// Adds a call to the journal. True if [`Store::write_journal`] is to follow.
+    pub fn journal(&self, call: &EndedCall<'_>) -> bool {
+        self.0.journal.as_ref().is_some_and(|journal| journal.add(call))
     }
 
-    /// Writes the lines that were added.
+    /// Writes the calls that were added.
     pub fn write_journal(&self) {
         if let Some(journal) = &self.0.journal {
-            journal.write(&self.0.root);
+            journal.write(&self.0.root, self.0.options.expiry, SystemTime::now());
         }
+    }
+
+    /// The tool calls of all bridges of this directory, by when they began: those of `expiry` ago until now, or
+    /// fewer if there were very many.
+    ///
+    /// # Errors
+    ///
+    /// When the journals cannot be read.
+    pub fn calls(&self) -> io::Result<Vec<JournalLine<'static>>> {
+        journal::read(&self.0.root)
     }
 
     /// Tells every bridge that shares the directory which jobs and sessions are in use here, and
@@ -352,7 +362,7 @@ impl Store {
         if let Err(error) = self.0.mend() {
             debug!(%error, "this bridge has no heartbeat");
         }
-        self.0.late.write(&self.0.root);
+        self.0.deferred.write(&self.0.root);
         let jobs: Vec<Uuid> = self.0.in_use().iter().copied().collect();
         for job in jobs {
             if let Err(error) = touch(&self.0.root.fd(), &job.to_string()) {

@@ -24,7 +24,7 @@ use super::download::is_job_name;
 use super::instance::{Other, QUIET, others};
 use super::journal;
 use super::node::Node;
-use super::record::{Head, Status};
+use super::record::{CallStatus, Head};
 use super::remove::remove_tree;
 use super::root::{JOURNAL, SESSIONS, TRASH};
 use super::scratch;
@@ -115,7 +115,7 @@ pub(super) fn sweep(
         swept.fail(SESSIONS, &error);
     }
     // There may be room again.
-    store.late.write(&store.root);
+    store.deferred.write(&store.root);
     if let Err(error) = remove_journals(store, now) {
         swept.fail(JOURNAL, &error);
     }
@@ -237,7 +237,7 @@ fn age_of(
         Kind::Job => open_folder(folder, name.as_bytes()).and_then(Head::read).ok().flatten(),
         Kind::Session => None,
     };
-    let has_ended = head.as_ref().is_some_and(|head| head.status != Status::Processing);
+    let has_ended = head.as_ref().is_some_and(|head| head.status != CallStatus::Processing);
     let touched = if has_ended { node.modified.min(node.changed) } else { node.touched(now) };
     let since = head.map_or(touched, |head| head.created_at);
     Ok(Some(Age { since, touched, has_ended, mark: node.modified }))
@@ -316,7 +316,7 @@ fn remove_halves(store: &Inner, now: SystemTime) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the journals of bridges that are gone.
+/// Removes journals that have expired, unless a bridge still writes to them.
 fn remove_journals(store: &Inner, now: SystemTime) -> io::Result<()> {
     let alive = others(&store.root, store.instance.as_ref())?;
     let ours = store.instance.as_ref().map(|instance| instance.id().to_string());
@@ -324,7 +324,7 @@ fn remove_journals(store: &Inner, now: SystemTime) -> io::Result<()> {
     for name in names_in(&folder)? {
         let Some(owner) = journal::owner_of(&name) else { continue };
         let is_alive = ours.as_deref() == Some(owner) || alive.iter().any(|it| it.id == owner);
-        if is_alive {
+        if is_alive && !journal::is_older(&name) {
             continue;
         }
         if let Ok(node) = Node::at(&folder, &name)

@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use tempfile::TempDir;
 
 use super::*;
-use crate::jobs::{Claim, Entry, Store, StoreOptions};
+use crate::jobs::{Claim, EndedCall, Store, StoreOptions};
 
 struct Scene {
     place: TempDir,
@@ -87,15 +87,9 @@ fn what_processes_keep_is_told_as_lost_in_a_new_directory_too() {
 #[test]
 fn the_journal_goes_on_in_a_new_directory() {
     let scene = scene();
-    let entry = Entry {
-        server: "slides",
-        tool: "t",
-        began: SystemTime::UNIX_EPOCH,
-        took: Duration::ZERO,
-        error: None,
-    };
+    let address = std::net::Ipv4Addr::LOCALHOST.into();
     let write = || {
-        scene.store.journal(&entry);
+        scene.store.journal(&EndedCall::new("slides", "t", address, SystemTime::UNIX_EPOCH));
         scene.store.write_journal();
     };
     write();

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::jobs::{Ending, Store, StoreOptions};
+use crate::jobs::{EndedCall, Finished, Store, StoreOptions};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -137,9 +137,7 @@ fn what_is_in_use_here_stays_whatever_its_age() {
     let scene = scene_after(2 * DAY);
     let job = scene.store.new_job().unwrap();
     let space = scene.store.session_space("excel", "key").unwrap();
-    job.begin("excel", b"{}", scene.now - DAY - DAY).unwrap();
-    job.finish(&Ending { now: scene.now, response: None, error: None, files: &[], exit: None })
-        .unwrap();
+    job.finish(&Finished::new("excel", b"{}", scene.now - DAY - DAY, scene.now)).unwrap();
     let [job_folder, session_folder] =
         [job.files(), space.files()].map(|it| it.parent().unwrap().to_owned());
     for folder in [&job_folder, &session_folder] {
@@ -285,21 +283,23 @@ fn a_swapped_directory_is_not_swept() {
 }
 
 #[test]
-fn journals_go_with_their_bridges() {
+fn journals_go_when_they_have_expired_and_no_bridge_writes_to_them() {
     let scene = scene();
-    let entry =
-        crate::jobs::Entry { began: scene.now, server: "a", tool: "b", took: HOUR, error: None };
-    assert!(scene.store.journal(&entry));
+    let address = std::net::Ipv4Addr::LOCALHOST.into();
+    assert!(scene.store.journal(&EndedCall::new("a", "b", address, scene.now)));
     scene.store.write_journal();
+    let ours = scene.store.0.instance.as_ref().unwrap().id();
+    let older = scene.root().join(".journal").join(format!("{ours}.1.jsonl"));
+    fs::write(&older, "").unwrap();
     let stale = scene.root().join(".journal").join(format!("{}.jsonl", Uuid::new_v4()));
     fs::write(&stale, "").unwrap();
     let journal = || fs::read_dir(scene.root().join(".journal")).unwrap().count();
     scene.store.sweep(scene.now);
-    assert_eq!(journal(), 2, "not before they expire");
+    assert_eq!(journal(), 3, "not before they expire");
     scene.store.0.last_sweep.lock().unwrap().take();
     scene.store.sweep(scene.now + DAY + HOUR);
     assert_eq!(journal(), 1);
-    assert!(!stale.exists());
+    assert!(!stale.exists() && !older.exists());
 }
 
 #[test]
