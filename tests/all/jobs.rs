@@ -31,8 +31,7 @@ fn text(output: &Output) -> String {
 /// An ended job that was begun `age` ago.
 fn job(store: &Store, age: Duration) -> PathBuf {
     let (job, now) = (store.new_job().unwrap(), SystemTime::now());
-    job.begin("demo", b"{}", now - age).unwrap();
-    job.finish(&Ending { now, response: None, error: None, files: &[], exit: None }).unwrap();
+    job.finish(&Finished::new("demo", b"{}", now - age, now)).unwrap();
     let folder = job.files().parent().unwrap().to_owned();
     drop(job);
     File::open(&folder).unwrap().set_modified(now - age).unwrap();
@@ -115,9 +114,9 @@ fn on_a_full_disk() {
     // Bytes run out: in a file of ours, in a copy, and in a record.
     let full = job.put("b.bin", &vec![1; 800_000]).unwrap_err();
     assert!(matches!(full, JobError::Full { .. }), "{full:?}");
-    let space = store.session_space("demo", "key").unwrap();
+    let space = store.workspace("demo", "key").unwrap();
     fs::write(space.files().join("c.bin"), vec![1; 300_000]).unwrap();
-    let made = space.visit().made(&[]).unwrap();
+    let made = space.begin_call().look(&[]).unwrap().made;
     let full = job.adopt(&space, &made).unwrap_err();
     assert!(matches!(full, JobError::Full { .. }), "{full:?}");
     let (now, answer) = (SystemTime::now(), vec![b' '; 800_000]);
@@ -162,7 +161,7 @@ fn on_a_full_disk() {
     // A file takes what was written in it, in its copy too, and not what it says it has.
     File::create(space.files().join("sparse.bin")).unwrap().set_len(1 << 30).unwrap();
     let job = store.new_job().unwrap();
-    let adopted = job.adopt(&space, &space.visit().made(&[]).unwrap()).unwrap();
+    let adopted = job.adopt(&space, &space.begin_call().look(&[]).unwrap().made).unwrap();
     assert_eq!(adopted.made.iter().map(|made| made.size).collect::<Vec<_>>(), [1 << 30]);
 }
 

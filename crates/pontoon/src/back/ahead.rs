@@ -17,7 +17,7 @@ use super::place::{Place, Spot};
 use crate::client::{Client, Key, Person};
 use crate::clock::Clock;
 use crate::config::Mode;
-use crate::jobs::SessionSpace;
+use crate::jobs::SessionWorkspace;
 
 /// The most head starts that a server has at once; learning it takes one or two more processes.
 const MOST: usize = 2;
@@ -274,7 +274,7 @@ impl Back {
 }
 
 /// Whether no process keeps state for this conversation, nor did one that was lost.
-async fn is_free(space: &Arc<SessionSpace>) -> bool {
+async fn is_free(space: &Arc<SessionWorkspace>) -> bool {
     let space = Arc::clone(space);
     tokio::task::spawn_blocking(move || space.is_free()).await.unwrap_or(false)
 }

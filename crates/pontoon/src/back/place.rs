@@ -14,7 +14,7 @@ use super::children::chain;
 use super::{Back, Surroundings};
 use crate::call::CallError;
 use crate::client::{Client, Key, Person};
-use crate::jobs::{Bounds, Held, Job, JobError, Scratch, SessionSpace, Snapshot};
+use crate::jobs::{Bounds, Held, Job, JobError, Scratch, SessionWorkspace, Snapshot};
 use crate::observe::metrics::Limit;
 
 /// What a client hears, who cannot mend the jobs directory and may not know where it is.
@@ -26,7 +26,7 @@ pub enum Place {
     /// In a job of its own.
     Job(Arc<OwnJob>),
     /// Where its conversation keeps its files.
-    Space(Arc<SessionSpace>),
+    Space(Arc<SessionWorkspace>),
 }
 
 /// A job that a child works in. Unless a call is recorded in it, it goes with the child, or with the
@@ -220,14 +220,14 @@ impl Back {
         &self,
         key: &Key,
         person: &Person,
-    ) -> Result<Arc<SessionSpace>, JobError> {
+    ) -> Result<Arc<SessionWorkspace>, JobError> {
         let (store, server) = (self.around.store.clone(), self.server.name.to_string());
         let mut name = key.to_string();
         // Several people may have one address. What tells their processes apart tells their files.
         if let (true, Some(hash)) = (key.is_shared(), self.person_hash(person)) {
             hash.iter().for_each(|byte| name += &format!("{byte:02x}"));
         }
-        blocking(move || store.session_space(&server, &name)).await
+        blocking(move || store.workspace(&server, &name)).await
     }
 
     /// A place for a child that belongs to nobody yet.

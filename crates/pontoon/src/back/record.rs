@@ -21,7 +21,9 @@ use super::place::{OwnJob, Place, blocking};
 use crate::call::{CallError, Receipt};
 use crate::client::{Client, Principal};
 use crate::config::{Files, Mode};
-use crate::jobs::{Adopted, Bounds, EndedCall, Finished, Job, JobError, Made, Snapshot, Visit};
+use crate::jobs::{
+    Adopted, Bounds, EndedCall, Finished, Job, JobError, Made, NewFiles, Snapshot, WorkspaceCall,
+};
 use crate::observe::metrics::Limit;
 
 /// So many files of one call are named in its answer; the others are in its job all the same.
@@ -29,9 +31,9 @@ const MAX_OFFERS: usize = 50;
 
 /// Where the call makes its files.
 #[derive(Debug)]
-enum Site {
+enum CallFiles {
     Job(Arc<OwnJob>),
-    Space(Arc<Visit>),
+    Workspace(Arc<WorkspaceCall>),
 }
 
 /// The record of one call, until its end.
@@ -46,7 +48,7 @@ pub(super) struct CallRecord<'b> {
     /// Held until the record is written, so that records cannot pile up. Gone with the end.
     slot: Option<OwnedSemaphorePermit>,
     /// `None` until a child has the call.
-    site: Option<Site>,
+    files: Option<CallFiles>,
     job: Option<Arc<Job>>,
     made: Vec<Made>,
 }
@@ -83,7 +85,7 @@ impl Back {
             id: id.clone(),
             began: SystemTime::now(),
             slot: Some(slot),
-            site: None,
+            files: None,
             job: None,
             made: Vec::new(),
         }))
@@ -98,14 +100,14 @@ impl CallRecord<'_> {
             Some(Place::Job(own)) => {
                 own.keep();
                 self.set_job(Arc::clone(&own.job));
-                self.site = Some(Site::Job(own));
+                self.files = Some(CallFiles::Job(own));
             }
-            Some(Place::Space(space)) => {
+            Some(Place::Space(workspace)) => {
                 if matches!(self.back.server.mode, Mode::Stateless) {
                     let job = self.back.around.new_job().await;
                     self.set_job(job.map_err(|error| self.back.around.no_place(&error))?);
                 }
-                self.site = Some(Site::Space(Arc::new(space.visit())));
+                self.files = Some(CallFiles::Workspace(Arc::new(workspace.begin_call())));
             }
         }
         Ok(())
@@ -114,7 +116,7 @@ impl CallRecord<'_> {
     /// Takes the call back from a child that never read it: it may be given to another.
     pub(super) fn take_back(&mut self) {
         // The child is dead, and the job it was to work in goes with it.
-        if let Some(Site::Job(own)) = self.site.take() {
+        if let Some(CallFiles::Job(own)) = self.files.take() {
             own.let_go();
         }
         self.job = None;
@@ -150,9 +152,13 @@ impl CallRecord<'_> {
         if self.back.server.files == Files::Off {
             return Ok((answer, self.receipt()));
         }
-        let Adopted { mut made, too_large } = self.find_made(before, &answer).await?;
+        let (Adopted { mut made, too_large }, found) = self.find_made(before, &answer).await?;
         let in_workspace = made.len();
         made.extend(self.embedded(&answer).await?);
+        // Nothing can fail from here on. Else they are told to the next call.
+        if let Some(found) = found {
+            found.delivered();
+        }
         let answer = match self.back.server.files {
             Files::Append => with_mentions(answer),
             Files::Header | Files::Off => answer,
@@ -193,25 +199,26 @@ impl CallRecord<'_> {
 
     /// Where the newest version of a file is, if the call worked where its conversation keeps its files.
     fn newest(&self, path: &str, client: &Client, now: SystemTime) -> Option<String> {
-        let Some(Site::Space(visit)) = &self.site else { return None };
+        let Some(CallFiles::Workspace(call)) = &self.files else { return None };
         let around = &self.back.around;
-        let id = around.store.newest(visit.space(), path).ok()?;
+        let id = around.store.newest(call.workspace(), path).ok()?;
         Some(around.links.url(client.person.origin.base(), &id, path, now))
     }
 
-    /// The files that are new or changed since the call began, in its job.
+    /// The files that are new or changed since the call began, in its job. Those of a workspace are still to
+    /// be delivered.
     async fn find_made(
         &mut self,
         before: Option<&Snapshot>,
         answer: &Message,
-    ) -> Result<Adopted, CallError> {
+    ) -> Result<(Adopted, Option<NewFiles>), CallError> {
         let hints = self.hints(answer);
-        match &self.site {
-            None => Ok(Adopted::default()),
-            Some(Site::Job(own)) => {
+        match &self.files {
+            None => Ok((Adopted::default(), None)),
+            Some(CallFiles::Job(own)) => {
                 let is_current = |it: &Snapshot| it.is_surely_current(own.job.files());
                 if hints.is_empty() && before.is_some_and(is_current) {
-                    return Ok(Adopted::default());
+                    return Ok((Adopted::default(), None));
                 }
                 let (job, before) = (Arc::clone(&own.job), before.cloned().unwrap_or_default());
                 let found = blocking(move || {
@@ -224,33 +231,33 @@ impl CallRecord<'_> {
                     }
                 });
                 let made = found.await.map_err(|error| self.back.around.not_kept(&error))?;
-                Ok(Adopted { made, ..Adopted::default() })
+                Ok((Adopted { made, ..Adopted::default() }, None))
             }
-            Some(Site::Space(visit)) => {
-                if hints.is_empty() && visit.is_surely_idle() {
-                    return Ok(Adopted::default());
+            Some(CallFiles::Workspace(call)) => {
+                if hints.is_empty() && call.is_surely_idle() {
+                    return Ok((Adopted::default(), None));
                 }
-                let visit = Arc::clone(visit);
-                let (store, looking) = (self.back.around.store.clone(), Arc::clone(&visit));
-                let found = blocking(move || store.made(&looking, &hints)).await;
+                let call = Arc::clone(call);
+                let (store, looking) = (self.back.around.store.clone(), Arc::clone(&call));
+                let found = blocking(move || store.new_files(&looking, &hints)).await;
                 let found = found.map_err(|error| self.back.around.not_kept(&error))?;
-                if found.is_empty() {
-                    return Ok(Adopted::default());
-                }
-                let adopted = self.adopt(&visit, found.clone()).await;
-                if adopted.is_err() {
-                    // They are still in the workspace, and the next call that can will bring them.
-                    visit.unsee(&found);
-                }
-                adopted
+                let adopted = match found.made.is_empty() {
+                    true => Adopted::default(),
+                    false => self.adopt(call, found.made.clone()).await?,
+                };
+                Ok((adopted, Some(found)))
             }
         }
     }
 
     /// Copies files of the workspace into the job.
-    async fn adopt(&mut self, visit: &Arc<Visit>, found: Vec<Made>) -> Result<Adopted, CallError> {
-        let (job, visit) = (self.job_made().await?, Arc::clone(visit));
-        let adopted = blocking(move || job.adopt(visit.space(), &found)).await;
+    async fn adopt(
+        &mut self,
+        call: Arc<WorkspaceCall>,
+        found: Vec<Made>,
+    ) -> Result<Adopted, CallError> {
+        let job = self.job_made().await?;
+        let adopted = blocking(move || job.adopt(call.workspace(), &found)).await;
         adopted.map_err(|error| self.back.around.not_kept(&error))
     }
 
@@ -264,9 +271,9 @@ impl CallRecord<'_> {
         let result = answer.raw(Slot::Result).unwrap_or_default();
         let mut hints = answer::hints(arguments, fields);
         hints.extend(answer::hints(result, fields));
-        let root = match &self.site {
-            Some(Site::Job(own)) => own.job.files(),
-            Some(Site::Space(visit)) => visit.space().files(),
+        let root = match &self.files {
+            Some(CallFiles::Job(own)) => own.job.files(),
+            Some(CallFiles::Workspace(call)) => call.workspace().files(),
             None => return Vec::new(),
         };
         hints.into_iter().filter_map(|hint| inside(root, &hint)).collect()
@@ -315,8 +322,8 @@ impl CallRecord<'_> {
 
     /// Takes the job away, after the child if that is still at work there.
     fn discard_job(&mut self) {
-        match (self.job.take(), &self.site) {
-            (_, Some(Site::Job(own))) => own.let_go(),
+        match (self.job.take(), &self.files) {
+            (_, Some(CallFiles::Job(own))) => own.let_go(),
             (Some(job), _) => self.back.around.writer.write(0, move || {
                 job.discard();
                 Ok(())

@@ -21,14 +21,12 @@ use super::disk::{JobError, is_full};
 use super::log;
 use super::names::closest;
 use super::record::{CallStatus, JobRecord, Payloads, REQUEST, RESPONSE};
-use super::session_space::SessionSpace;
+use super::root::FILES;
+use super::shared::SharedStore;
 use super::snapshot::{Made, Snapshot};
-use super::store::Inner;
 use super::trash;
+use super::workspace::SessionWorkspace;
 use crate::plain_file::write_whole;
-
-/// The name of the child's directory in a job and in a session's space.
-pub(super) const FILES: &str = "files";
 
 /// A call that is over, for its record.
 #[derive(Debug, Clone)]
@@ -84,7 +82,7 @@ pub struct Adopted {
 /// Dropping a job in which no call was recorded removes it.
 #[derive(Debug)]
 pub struct Job {
-    store: Arc<Inner>,
+    store: Arc<SharedStore>,
     id: Uuid,
     files: PathBuf,
     /// What was in `files` when it was made: nothing.
@@ -128,7 +126,7 @@ impl Parting {
 
 impl Job {
     /// Makes the directories, and nothing else: this is on the path of a call.
-    pub(super) fn make(store: &Arc<Inner>) -> Result<Self, JobError> {
+    pub(super) fn make(store: &Arc<SharedStore>) -> Result<Self, JobError> {
         let id = Uuid::new_v4();
         let name = id.to_string();
         let files = store.root.path().join(&name).join(FILES);
@@ -238,7 +236,7 @@ impl Job {
         self.tell(written, "what the child said is not recorded");
     }
 
-    /// Copies files of a session's space into this job, so that links to them stay as they are.
+    /// Copies files of a session's workspace into this job, so that links to them stay as they are.
     ///
     /// What vanished meanwhile, or is no plain file any more, is not in it.
     ///
@@ -246,9 +244,9 @@ impl Job {
     ///
     /// When a file cannot be written, or would leave too little room on the disk; the files before it
     /// are there, no half of it is.
-    pub fn adopt(&self, space: &SessionSpace, made: &[Made]) -> Result<Adopted, JobError> {
+    pub fn adopt(&self, workspace: &SessionWorkspace, made: &[Made]) -> Result<Adopted, JobError> {
         let copied = self.deliver(|delivery| {
-            let from = space.open()?;
+            let from = workspace.open()?;
             let mut adopted = Adopted::default();
             for made in made {
                 match delivery.copy(&from, &made.path)? {
@@ -351,7 +349,7 @@ impl Drop for Job {
 }
 
 /// Makes what a new job's directory holds.
-fn fill(store: &Inner, name: &str) -> io::Result<Snapshot> {
+fn fill(store: &SharedStore, name: &str) -> io::Result<Snapshot> {
     let root = store.root.fd();
     let passage = store.root.passage();
     if passage != Mode::RWXU {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::beneath::open_to_read;
 use super::disk::is_full;
-use super::node::Node;
+use super::node::FileNode;
 use super::snapshot::Made;
 use crate::plain_file::write_whole;
 
@@ -164,7 +164,7 @@ pub(super) fn open_record(folder: impl AsFd, name: &str) -> io::Result<Option<Fi
         }
         Err(error) => return Err(error),
     };
-    let is_plain = Node::of(&file)?.is_plain_file();
+    let is_plain = FileNode::of(&file)?.is_plain_file();
     Ok(is_plain.then(|| File::from(file)))
 }
 

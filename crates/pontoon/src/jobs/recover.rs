@@ -9,9 +9,9 @@ use uuid::Uuid;
 use super::beneath::{names_in, open_folder};
 use super::download::is_job_name;
 use super::instance::{QUIET, others};
-use super::node::Node;
+use super::node::FileNode;
 use super::record::{CallStatus, Head, JobRecord};
-use super::store::Inner;
+use super::shared::SharedStore;
 
 /// What is known of such a job. Records are written a little behind the answer, so its client may
 /// have had one.
@@ -20,7 +20,7 @@ const ERROR: &str = "the bridge ended before it recorded how this call ended";
 /// Records every job as failed that has not ended and belongs to no bridge that is alive.
 ///
 /// With other bridges alive, those are the jobs without a heartbeat. Gives how many there were.
-pub(super) fn recover(store: &Inner, now: SystemTime) -> usize {
+pub(super) fn recover(store: &SharedStore, now: SystemTime) -> usize {
     let others = others(&store.root, store.instance.as_ref());
     // Who cannot tell whether others are alive assumes it.
     let alone = others.is_ok_and(|others| others.is_empty());
@@ -46,12 +46,12 @@ pub(super) fn recover(store: &Inner, now: SystemTime) -> usize {
     recovered
 }
 
-fn recover_job(store: &Inner, name: &str, alone: bool, now: SystemTime) -> io::Result<bool> {
+fn recover_job(store: &SharedStore, name: &str, alone: bool, now: SystemTime) -> io::Result<bool> {
     if Uuid::try_parse(name).is_ok_and(|id| store.in_use().contains(&id)) {
         return Ok(false);
     }
     let folder = open_folder(store.root.fd(), name.as_bytes())?;
-    let touched = Node::of(&folder)?.touched(now);
+    let touched = FileNode::of(&folder)?.touched(now);
     let is_quiet = now.duration_since(touched).is_ok_and(|age| age >= QUIET);
     if !alone && !is_quiet {
         return Ok(false);

@@ -212,11 +212,11 @@ fn files_put_into_a_job_get_names_of_their_own() {
 #[test]
 fn what_a_session_made_is_copied_into_the_job() {
     let (store, place) = store(true);
-    let space = store.session_space("excel", "user 1").unwrap();
+    let space = store.workspace("excel", "user 1").unwrap();
     fs::create_dir_all(space.files().join("年次/deep")).unwrap();
     fs::write(space.files().join("年次/deep/売上.xlsx"), "one").unwrap();
     fs::write(space.files().join("b.txt"), vec![7; 3 << 20]).unwrap();
-    let mut made = space.visit().made(&[]).unwrap();
+    let mut made = space.begin_call().look(&[]).unwrap().made;
     made.push(Made::new("gone.txt".to_owned(), 1));
     made.push(Made::new("../../../x".to_owned(), 1));
     symlink(place.path(), space.files().join("link")).unwrap();
@@ -244,7 +244,7 @@ fn modes(files: &Path) -> Vec<u32> {
 #[test]
 fn other_users_may_come_later() {
     let (store, _place) = store(true);
-    let (old_job, space) = (store.new_job().unwrap(), store.session_space("a", "key").unwrap());
+    let (old_job, space) = (store.new_job().unwrap(), store.workspace("a", "key").unwrap());
     assert_eq!(modes(old_job.files()), [0o700, 0o700, 0o700]);
     assert_eq!(modes(space.files()), [0o700, 0o700, 0o700, 0o700]);
     store.admit_other_users().unwrap();
@@ -252,7 +252,7 @@ fn other_users_may_come_later() {
     assert_eq!(modes(job.files()), [0o700, 0o711, 0o711]);
     assert_eq!(modes(old_job.files()), [0o700, 0o700, 0o711], "those of our own user stay closed");
     for key in ["key", "another"] {
-        let taken = store.session_space("a", key).unwrap();
+        let taken = store.workspace("a", key).unwrap();
         assert_eq!(modes(taken.files()), [0o700, 0o711, 0o711, 0o711]);
     }
 }
@@ -263,7 +263,7 @@ fn children_of_other_users_reach_their_own_files_only() {
     let options = StoreOptions { other_users: true, ..StoreOptions::default() };
     let store = Store::open(&place.path().join("jobs"), options).unwrap();
     let job = store.new_job().unwrap();
-    let space = store.session_space("excel", "key").unwrap();
+    let space = store.workspace("excel", "key").unwrap();
     assert_eq!(modes(job.files()), [0o700, 0o711, 0o711]);
     assert_eq!(modes(space.files()), [0o700, 0o711, 0o711, 0o711]);
     let scratch = store.new_scratch().unwrap();
@@ -273,7 +273,7 @@ fn children_of_other_users_reach_their_own_files_only() {
         fs::hard_link(space.files().join("a.txt"), place.path().join("second")).unwrap();
         fs::write(space.files().join("b.txt"), "").unwrap();
         symlink("/etc/hostname", space.files().join("link")).unwrap();
-        space.visit().made(&[]).unwrap();
+        space.begin_call().look(&[]).unwrap().delivered();
         fs::write(space.files().join("untold"), "").unwrap();
         job.give_to(12345, 12346).unwrap();
         space.give_to(12345, 12346).unwrap();
@@ -282,7 +282,7 @@ fn children_of_other_users_reach_their_own_files_only() {
         let owners = ["", "b.txt", "a.txt", "link"].map(|name| owner(space.files().join(name)));
         assert_eq!(owners, [12345, 12345, 0, 0]);
         assert_eq!(fs::metadata(space.files()).unwrap().gid(), 12346);
-        let made = space.visit().made(&[]).unwrap();
+        let made = space.begin_call().look(&[]).unwrap().made;
         assert_eq!(
             made,
             [Made::new("untold".to_owned(), 0)],
