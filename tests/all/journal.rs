@@ -42,18 +42,13 @@ fn record(rig: &Rig, job: &str) -> Value {
 }
 
 /// Makes one call of each kind.
-fn make_calls(client: &mut dyn Speaker) {
-    let mut call = |id: u64, tool: &str, arguments: Value| {
-        let params = json!({"name": tool, "arguments": arguments});
-        let message = client.message(&json!(id), "tools/call", params);
-        client.post(&message).unwrap();
-    };
-    call(1, "echo", json!({"text": "x"}));
-    call(2, "write_file", json!({"name": "a.txt", "text": "x"}));
+fn make_calls(client: &mut impl Speaker) {
+    client.call(1, "echo", json!({"text": "x"}));
+    client.call(2, "write_file", json!({"name": "a.txt", "text": "x"}));
     // No file can have this name.
-    call(3, "write_file", json!({"name": "/dev/null/x", "text": "x"}));
-    call(4, "no_such_tool", json!({}));
-    call(5, "crash", json!({}));
+    client.call(3, "write_file", json!({"name": "/dev/null/x", "text": "x"}));
+    client.call(4, "no_such_tool", json!({}));
+    client.call(5, "crash", json!({}));
 }
 
 /// How the journal and the jobs tell of one call of each kind.
