@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
-use pontoon::jobs::{Ending, JobError, Store, StoreOptions, is_full};
+use pontoon::jobs::{Finished, JobError, Store, StoreOptions, is_full};
 use pontoon_tests::rig::bridge_command;
 use serde_json::Value;
 
@@ -31,8 +31,7 @@ fn text(output: &Output) -> String {
 /// An ended job that was begun `age` ago.
 fn job(store: &Store, age: Duration) -> PathBuf {
     let (job, now) = (store.new_job().unwrap(), SystemTime::now());
-    job.begin("demo", b"{}", now - age).unwrap();
-    job.finish(&Ending { now, response: None, error: None, files: &[], exit: None }).unwrap();
+    job.finish(&Finished::new("demo", b"{}", now - age, now)).unwrap();
     let folder = job.files().parent().unwrap().to_owned();
     drop(job);
     File::open(&folder).unwrap().set_modified(now - age).unwrap();
@@ -110,21 +109,21 @@ fn on_a_full_disk() {
     let place = std::env::current_dir().unwrap();
     let store = open(&place);
     let job = store.new_job().unwrap();
-    job.begin("demo", b"{}", SystemTime::now()).unwrap();
     let kept = job.put("a.bin", &vec![1; 500_000]).unwrap();
 
     // Bytes run out: in a file of ours, in a copy, and in a record.
     let full = job.put("b.bin", &vec![1; 800_000]).unwrap_err();
     assert!(matches!(full, JobError::Full { .. }), "{full:?}");
-    let space = store.session_space("demo", "key").unwrap();
+    let space = store.workspace("demo", "key").unwrap();
     fs::write(space.files().join("c.bin"), vec![1; 300_000]).unwrap();
-    let made = space.visit().made(&[]).unwrap();
+    let made = space.begin_call().look(&[]).unwrap().made;
     let full = job.adopt(&space, &made).unwrap_err();
     assert!(matches!(full, JobError::Full { .. }), "{full:?}");
     let (now, answer) = (SystemTime::now(), vec![b' '; 800_000]);
     let pieces: [&[u8]; 2] = [&answer, b"{}"];
-    let ending = Ending { now, response: Some(&pieces), error: None, files: &[kept], exit: None };
-    let error = job.finish(&ending).unwrap_err();
+    let call = Finished::new("demo", b"{}", now, now);
+    let call = Finished { response: Some(&pieces), files: &[kept], ..call };
+    let error = job.finish(&call).unwrap_err();
     assert!(is_full(&error), "{error:?}");
     let folder = job.files().parent().unwrap().to_owned();
     let names = |folder: &Path| {
@@ -162,7 +161,7 @@ fn on_a_full_disk() {
     // A file takes what was written in it, in its copy too, and not what it says it has.
     File::create(space.files().join("sparse.bin")).unwrap().set_len(1 << 30).unwrap();
     let job = store.new_job().unwrap();
-    let adopted = job.adopt(&space, &space.visit().made(&[]).unwrap()).unwrap();
+    let adopted = job.adopt(&space, &space.begin_call().look(&[]).unwrap().made).unwrap();
     assert_eq!(adopted.made.iter().map(|made| made.size).collect::<Vec<_>>(), [1 << 30]);
 }
 

@@ -21,6 +21,7 @@ mod instructions;
 #[cfg(target_os = "linux")]
 mod isolation;
 mod jobs;
+mod journal;
 mod learning;
 mod limits;
 mod links;

@@ -280,6 +280,8 @@ fn an_end_is_abnormal_if_nobody_asked_for_it_and_it_was_no_success() {
         // Ends without, but only once it is asked to: so do many servers.
         named("sulks", shell("FIXTURE; exit 1", "stateless")),
         named("kept", fixture("stateful")),
+        // Has to be killed when its call has timed out.
+        named("hangs", rude("freeze", "stateless").with("timeout", 1)),
         dies.that_may_fail(),
     ];
     let rig = rig(servers);
@@ -296,6 +298,9 @@ fn an_end_is_abnormal_if_nobody_asked_for_it_and_it_was_no_success() {
     let crashed = Modern::new(&rig.endpoint("fixture")).call(1, "crash", json!({}));
     assert_eq!(crashed.status(), 502, "{}", crashed.text());
     check(&rig, "child_exits_total", &[("server", "fixture"), ("exit", "abnormal")], 1.0);
+    let hung = Modern::new(&rig.endpoint("hangs")).call(1, "echo", json!({"text": "x"}));
+    assert_eq!(hung.status(), 504, "{}", hung.text());
+    check(&rig, "child_exits_total", &[("server", "hangs"), ("exit", "abnormal")], 1.0);
 
     let mut client = Modern::new(&rig.endpoint("kept"));
     echo(&mut client, 1);

@@ -51,9 +51,6 @@ const LAST: Duration = Duration::from_secs(5);
 /// How often stale sessions are looked for.
 const SWEEP: Duration = Duration::from_secs(5);
 
-/// How often the beginnings of jobs are written whose calls go on.
-const RECORDS: Duration = Duration::from_millis(500);
-
 /// How often the other bridges that share the jobs are told what is in use here.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 
@@ -286,7 +283,6 @@ impl App {
         let (gc_interval, cleanup_interval) = (self.gc_interval, self.cleanup_interval);
         async move {
             let mut sweep = tokio::time::interval(SWEEP);
-            let mut records = tokio::time::interval(RECORDS);
             let mut heartbeat = tokio::time::interval(HEARTBEAT);
             let mut collect = tokio::time::interval(gc_interval);
             let mut cleanup = tokio::time::interval(cleanup_interval);
@@ -299,7 +295,6 @@ impl App {
                     _ = cleanup.tick() => {
                         site.sessions.entries().values().for_each(|entry| entry.back.stop_idle());
                     }
-                    _ = records.tick() => around.writer.catch_up(),
                     _ = heartbeat.tick() => {
                         let store = around.machine.store.clone();
                         drop(tokio::task::spawn_blocking(move || store.heartbeat()).await);

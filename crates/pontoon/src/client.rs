@@ -11,6 +11,7 @@ use pontoon_wire::{Era, Revision};
 use uuid::Uuid;
 
 use crate::call::Feed;
+use crate::observe::trace::Trace;
 
 /// What is known of the client behind a call.
 #[derive(Debug, Clone)]
@@ -53,6 +54,8 @@ pub struct Person {
     pub address: IpAddr,
     /// Where this client reaches us.
     pub origin: Origin,
+    /// The trace of its request.
+    pub trace: Option<Trace>,
 }
 
 /// Where a client reaches us, such as `http://127.0.0.1:8080`.
@@ -93,6 +96,7 @@ impl Person {
             headers: Vec::new(),
             address: IpAddr::V6(Ipv6Addr::LOCALHOST),
             origin: Origin::Unknown,
+            trace: None,
         })
     }
 

@@ -28,7 +28,7 @@ use super::who::auth::{Area, Denied};
 use super::who::caller::Caller;
 use super::who::entrance::Entrance;
 use crate::observe::health::Sight;
-use crate::observe::trace::TRACEPARENT;
+use crate::observe::trace::{TRACEPARENT, Trace};
 use crate::session::entry::Entry;
 
 /// How long the head of a request may take.
@@ -135,7 +135,7 @@ async fn traced(
     };
     let method = request.method().clone();
     let answering = async {
-        let response = handle(site, request, peer).await;
+        let response = handle(site, request, peer, trace).await;
         let status = response.status().as_u16();
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::debug!(%method, area, status, took_ms, "request answered");
@@ -154,7 +154,12 @@ async fn traced(
 }
 
 /// Answers a request: one to a server here, and where it is refused, that is logged.
-async fn handle(site: &Arc<HttpSite>, request: Request<Incoming>, peer: IpAddr) -> HttpResponse {
+async fn handle(
+    site: &Arc<HttpSite>,
+    request: Request<Incoming>,
+    peer: IpAddr,
+    trace: Trace,
+) -> HttpResponse {
     let path = request.uri().path().to_owned();
     let segments: Vec<_> = path.split('/').skip(1).collect();
     if !matches!(segments.as_slice(), ["mcp" | "sse", ..]) {
@@ -166,7 +171,7 @@ async fn handle(site: &Arc<HttpSite>, request: Request<Incoming>, peer: IpAddr) 
         refusal.log(&site.metrics.refusals, server, from);
         refusal.into_response()
     };
-    let (entry, caller) = match caller(site, request.headers(), &path, &segments, peer) {
+    let (entry, caller) = match caller(site, request.headers(), &path, &segments, peer, trace) {
         Ok(found) => found,
         Err(refusal) => {
             return refuse(refusal, site.entrance.identities.address(request.headers(), peer));
@@ -192,6 +197,7 @@ fn caller(
     path: &str,
     segments: &[&str],
     peer: IpAddr,
+    trace: Trace,
 ) -> Result<(Arc<Entry>, Caller), Refusal> {
     site.entrance.guard.check(headers)?;
     let &[_, server, ..] = segments else { return Err(not_there(path)) };
@@ -199,7 +205,7 @@ fn caller(
     site.metrics.request_from(visitor.identity.address);
     let entry = site.sessions.entries().get(server).cloned();
     let entry = entry.ok_or_else(|| unknown_server(site, server).asked_by(visitor.words()))?;
-    let caller = site.entrance.caller(visitor, headers, peer, &entry.back.server);
+    let caller = site.entrance.caller(visitor, headers, peer, trace, &entry.back.server);
     Ok((entry, caller))
 }
 

@@ -11,7 +11,7 @@ use rustix::fs::AtFlags;
 use rustix::fs::{Dir, Mode, OFlags, mkdirat, openat};
 use rustix::io::Errno;
 
-use super::node::Node;
+use super::node::FileNode;
 
 /// To read a file without waiting: opening a named pipe would wait for its writer.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
@@ -52,7 +52,7 @@ pub(super) fn open_up(folder: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let shut = openat(&folder, name, flags | OFlags::PATH, Mode::empty())?;
     let place = format!("/proc/self/fd/{}", shut.as_raw_fd());
-    let mode = Mode::from_raw_mode((Node::of(&shut)?.mode & 0o711) as _);
+    let mode = Mode::from_raw_mode((FileNode::of(&shut)?.mode & 0o711) as _);
     chmod(&place, mode | Mode::RWXU)?;
     Ok(openat(&shut, ".", flags | OFlags::RDONLY, Mode::empty())?)
 }
@@ -61,7 +61,7 @@ pub(super) fn open_up(folder: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn open_up(folder: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mode = Mode::from_raw_mode((Node::at(&folder, name)?.mode & 0o711) as _);
+    let mode = Mode::from_raw_mode((FileNode::at(&folder, name)?.mode & 0o711) as _);
     rustix::fs::chmodat(&folder, name, mode | Mode::RWXU, AtFlags::SYMLINK_NOFOLLOW)?;
     Ok(openat(&folder, name, flags | OFlags::RDONLY, Mode::empty())?)
 }
@@ -107,7 +107,7 @@ fn open(folder: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Result<OwnedF
 }
 
 fn open_by_steps(folder: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
-    let device = Node::of(folder)?.device;
+    let device = FileNode::of(folder)?.device;
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut parts = path.split(|&byte| byte == b'/').peekable();
     let mut at: Option<OwnedFd> = None;
@@ -122,7 +122,7 @@ fn open_by_steps(folder: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Resu
         };
         let from = at.as_ref().map_or(folder, AsFd::as_fd);
         let next = openat(from, part, step, Mode::empty())?;
-        let node = Node::of(&next)?;
+        let node = FileNode::of(&next)?;
         if node.is_folder() && node.device != device {
             return Err(Errno::XDEV.into());
         }

@@ -14,7 +14,7 @@ use rustix::process::geteuid;
 
 use super::beneath::{create, make_folder, open_to_read};
 use super::names::{MAX_DEPTH, is_served, numbered};
-use super::node::Node;
+use super::node::FileNode;
 use super::snapshot::Made;
 use super::walk::{Bounds, walk};
 
@@ -57,7 +57,7 @@ impl<'a> Delivery<'a> {
         most: u64,
         has_room_for: &'a dyn Fn(u64) -> io::Result<bool>,
     ) -> io::Result<Self> {
-        let owner = Node::of(&to)?.owner;
+        let owner = FileNode::of(&to)?.owner;
         Ok(Self { to, owner, left: most, has_room_for })
     }
 
@@ -73,8 +73,8 @@ impl<'a> Delivery<'a> {
             return Ok(Copied::Gone);
         }
         let Ok(source) = open_to_read(from, path.as_bytes()) else { return Ok(Copied::Gone) };
-        let node = Node::of(&source)?;
-        let owners = [geteuid().as_raw(), self.owner, Node::of(from)?.owner];
+        let node = FileNode::of(&source)?;
+        let owners = [geteuid().as_raw(), self.owner, FileNode::of(from)?.owner];
         if !node.is_plain_file() || !owners.contains(&node.owner) {
             return Ok(Copied::Gone);
         }
@@ -113,7 +113,7 @@ impl<'a> Delivery<'a> {
 
     /// Copies what the file was when it was looked at, sharing its bytes on the disk where the file
     /// system can. Gives the size of the copy.
-    fn copy_bytes(&mut self, from: &File, to: &File, was: &Node) -> io::Result<u64> {
+    fn copy_bytes(&mut self, from: &File, to: &File, was: &FileNode) -> io::Result<u64> {
         let limit = was.size;
         #[cfg(target_os = "linux")]
         if rustix::fs::ioctl_ficlone(to, from).is_ok() {
@@ -223,18 +223,19 @@ fn write_new(
 /// Gives a child's directory, and what is in it, to a user.
 pub(super) fn give(folder: &OwnedFd, uid: u32, gid: u32) -> io::Result<()> {
     let (user, group) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-    let before = Node::of(folder)?.owner;
+    let before = FileNode::of(folder)?.owner;
     if before != uid {
         let bounds = Bounds { entries: 100_000, depth: MAX_DEPTH };
         walk(folder, bounds, |step| {
             // A second name, or the file of yet another user, may be a trap.
             let ours = step.node.owner == before || step.node.owner == geteuid().as_raw();
-            let may_be_given = |node: &Node| node.is_folder() || node.is_plain_file();
+            let may_be_given = |node: &FileNode| node.is_folder() || node.is_plain_file();
             if !ours || !may_be_given(step.node) {
                 return Ok(false);
             }
             if let Ok(file) = open_to_read(step.folder, step.name)
-                && Node::of(&file).is_ok_and(|node| node.is_same(step.node) && may_be_given(&node))
+                && FileNode::of(&file)
+                    .is_ok_and(|node| node.is_same(step.node) && may_be_given(&node))
             {
                 fchown(file.as_fd(), user, group)?;
             }

@@ -123,6 +123,23 @@ impl Disk {
     }
 }
 
+/// What is in the jobs directory, and how much room is left beside it.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct DiskUsage {
+    /// How many jobs there are.
+    pub jobs: usize,
+    /// How many sessions' workspaces.
+    pub sessions: usize,
+    /// The bytes all of it takes on the disk; at least this, where not all could be counted.
+    pub bytes: u64,
+    /// Whether all of it was counted.
+    pub is_whole: bool,
+    /// The bytes that are left on the disk.
+    pub free_bytes: u64,
+    /// The bytes the disk has.
+    pub total_bytes: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

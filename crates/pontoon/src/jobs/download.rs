@@ -8,14 +8,13 @@ use rustix::process::geteuid;
 use uuid::Uuid;
 
 use super::beneath::{open_folder, open_to_read};
-use super::job::FILES;
 use super::key::TOKEN;
 use super::names::{is_served, media_type};
-use super::node::Node;
+use super::node::FileNode;
 use super::record::with_date;
-use super::root::{Root, SESSIONS};
-use super::session_space::is_space_name;
-use super::store::Inner;
+use super::root::{FILES, Root, SESSIONS};
+use super::shared::SharedStore;
+use super::workspace::is_workspace_name;
 
 /// A file to be sent. Its size is what it was when it was opened.
 #[derive(Debug)]
@@ -38,7 +37,7 @@ pub struct Download {
 pub struct NotServed;
 
 /// Opens the file `path` below `files/` of a job, or of a session's directory.
-pub(super) fn open(store: &Inner, job: &str, path: &str) -> Result<Download, NotServed> {
+pub(super) fn open(store: &SharedStore, job: &str, path: &str) -> Result<Download, NotServed> {
     let folder = match session_of(store, job, path) {
         Some(session) => format!("{SESSIONS}/{session}/{FILES}"),
         None if is_job_name(job) => format!("{job}/{FILES}"),
@@ -51,9 +50,9 @@ pub(super) fn open(store: &Inner, job: &str, path: &str) -> Result<Download, Not
 }
 
 /// The session whose file `path` this id opens: its name, and the token of the file behind it.
-fn session_of<'i>(store: &Inner, id: &'i str, path: &str) -> Option<&'i str> {
+fn session_of<'i>(store: &SharedStore, id: &'i str, path: &str) -> Option<&'i str> {
     let (session, token) = id.split_at_checked(id.len().checked_sub(TOKEN)?)?;
-    let is_ours = is_space_name(session) && store.key().ok()?.opens(token, session, path);
+    let is_ours = is_workspace_name(session) && store.key().ok()?.opens(token, session, path);
     is_ours.then_some(session)
 }
 
@@ -64,9 +63,9 @@ pub(super) fn is_job_name(name: &str) -> bool {
 
 fn open_plain(root: &Root, folder: &str, path: &str) -> io::Result<Option<Download>> {
     let files = open_folder(root.fd(), folder.as_bytes())?;
-    let child = Node::of(&files)?.owner;
+    let child = FileNode::of(&files)?.owner;
     let file = open_to_read(&files, path.as_bytes())?;
-    let node = Node::of(&file)?;
+    let node = FileNode::of(&file)?;
     let is_theirs = node.owner == child || node.owner == geteuid().as_raw();
     if !node.is_plain_file() || !is_theirs {
         return Ok(None);
@@ -92,33 +91,34 @@ mod tests {
     use rustix::fs::{CWD, FileType, Mode, makedev, mkfifoat, mknodat};
 
     use super::*;
-    use crate::jobs::{Job, Store, StoreOptions};
+    use crate::jobs::{Finished, Job, Store, StoreOptions};
 
     const SECRET: &str = "of somebody else";
 
-    struct Scene {
+    struct DownloadScene {
         store: Store,
         job: Job,
         _place: tempfile::TempDir,
     }
 
     /// A job with a few files, beside a secret in the jobs directory and one beyond it.
-    fn scene() -> Scene {
+    fn scene() -> DownloadScene {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("secret"), SECRET).unwrap();
         let store = Store::open(&place.path().join("jobs"), StoreOptions::default()).unwrap();
         let job = store.new_job().unwrap();
-        job.begin("demo", b"{\"prompt\":1}", SystemTime::now()).unwrap();
+        let now = SystemTime::now();
+        job.finish(&Finished::new("demo", b"{\"prompt\":1}", now, now)).unwrap();
         job.write_log(&["a line".to_owned()]);
         fs::create_dir_all(job.files().join("folder/deeper")).unwrap();
         fs::create_dir(job.files().join(".tmp")).unwrap();
         for name in ["a.txt", "売上報告.pptx", "folder/deeper/b.csv", ".hidden", ".tmp/x"] {
             fs::write(job.files().join(name), "made by the call").unwrap();
         }
-        Scene { store, job, _place: place }
+        DownloadScene { store, job, _place: place }
     }
 
-    impl Scene {
+    impl DownloadScene {
         fn check(&self, job: &str, name: &str, expected: Option<&str>) {
             let found = self.store.open_file(job, name).ok().map(|mut download| {
                 let mut text = String::new();
@@ -152,8 +152,8 @@ mod tests {
     #[test]
     fn the_newest_version_of_a_file_is_opened_by_its_own_token_only() {
         let scene = scene();
-        let space = scene.store.session_space("excel", "user 1").unwrap();
-        let other = scene.store.session_space("excel", "user 2").unwrap();
+        let space = scene.store.workspace("excel", "user 1").unwrap();
+        let other = scene.store.workspace("excel", "user 2").unwrap();
         for name in ["a.txt", "b.txt", ".hidden"] {
             fs::write(space.files().join(name), "first").unwrap();
         }
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn a_file_of_a_session_is_not_served() {
         let scene = scene();
-        let space = scene.store.session_space("demo", "key").unwrap();
+        let space = scene.store.workspace("demo", "key").unwrap();
         fs::write(space.files().join("a.txt"), SECRET).unwrap();
         let folder =
             space.files().parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();

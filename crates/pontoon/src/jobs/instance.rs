@@ -12,10 +12,9 @@ use tracing::{debug, warn};
 use uuid::Uuid;
 
 use super::beneath::{create, names_in, open_to_read};
-use super::node::Node;
+use super::node::{FileNode, NOW};
 use super::remove::remove_tree;
 use super::root::{INSTANCES, Root};
-use super::session_space::NOW;
 use super::trash::PATIENCE;
 
 /// Without a heartbeat for this long, nobody uses a thing: the heart beats ten times as often.
@@ -129,8 +128,8 @@ fn make(folder: &OwnedFd, id: Uuid) -> io::Result<Option<(File, bool)>> {
 
 /// Whether the lock with this id is this file.
 fn is_at(file: &File, folder: &OwnedFd, id: Uuid) -> bool {
-    let there = Node::at(folder, name_of(id));
-    there.is_ok_and(|there| Node::of(file).is_ok_and(|ours| ours.is_same(&there)))
+    let there = FileNode::at(folder, name_of(id));
+    there.is_ok_and(|there| FileNode::of(file).is_ok_and(|ours| ours.is_same(&there)))
 }
 
 /// Whether the bridge with this id is about to end, but has not yet.
@@ -168,7 +167,7 @@ pub(super) fn others(root: &Root, ours: Option<&Instance>) -> io::Result<Vec<Oth
         }
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let Ok(lock) = openat(&folder, &name, flags, Mode::empty()) else { continue };
-        let node = Node::of(&lock)?;
+        let node = FileNode::of(&lock)?;
         if can_lock && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
             // Its owner is gone, and nobody else can take it while we hold it.
             let _gone = unlinkat(&folder, &name, AtFlags::empty());

@@ -20,29 +20,52 @@ use super::deliver::{Copied, Delivery, MAX_COPIED, give};
 use super::disk::{JobError, is_full};
 use super::log;
 use super::names::closest;
-use super::record::{Payloads, REQUEST, RESPONSE, Record, Status};
-use super::session_space::SessionSpace;
+use super::record::{CallStatus, JobRecord, Payloads, REQUEST, RESPONSE};
+use super::root::FILES;
+use super::shared::SharedStore;
 use super::snapshot::{Made, Snapshot};
-use super::store::Inner;
 use super::trash;
+use super::workspace::SessionWorkspace;
 use crate::plain_file::write_whole;
 
-/// The name of the child's directory in a job and in a session's space.
-pub(super) const FILES: &str = "files";
-
-/// How a call ended.
+/// A call that is over, for its record.
 #[derive(Debug, Clone)]
-pub struct Ending<'a> {
-    /// When.
-    pub now: SystemTime,
+pub struct Finished<'a> {
+    /// The server that was called.
+    pub server: &'a str,
+    /// The request as JSON text.
+    pub request: &'a [u8],
+    /// When it began.
+    pub began: SystemTime,
+    /// When it was over.
+    pub ended: SystemTime,
     /// The answer as JSON text, in the pieces it is in; `None` where there is none.
     pub response: Option<&'a [&'a [u8]]>,
-    /// Why the call failed; `None` where it did not.
+    /// Why it failed; `None` where it did not.
     pub error: Option<&'a str>,
+    /// Whether the result says that the tool failed.
+    pub is_error: bool,
+    /// By which the log tells its lines.
+    pub trace: Option<String>,
     /// The files it made.
     pub files: &'a [Made],
-    /// How the child ended, if it has.
-    pub exit: Option<String>,
+}
+
+impl<'a> Finished<'a> {
+    /// A call of which nothing is known but these: it completed, without an answer and without files.
+    pub fn new(server: &'a str, request: &'a [u8], began: SystemTime, ended: SystemTime) -> Self {
+        Self {
+            server,
+            request,
+            began,
+            ended,
+            response: None,
+            error: None,
+            is_error: false,
+            trace: None,
+            files: &[],
+        }
+    }
 }
 
 /// What a job took over from a workspace.
@@ -56,57 +79,62 @@ pub struct Adopted {
 
 /// A job in use: nobody collects it until it is dropped.
 ///
-/// Dropping a job that was never begun removes it. One that was begun and not finished is then
-/// recorded as failed, so that none stays under way for ever.
+/// Dropping a job in which no call was recorded removes it.
 #[derive(Debug)]
 pub struct Job {
-    store: Arc<Inner>,
+    store: Arc<SharedStore>,
     id: Uuid,
     files: PathBuf,
     /// What was in `files` when it was made: nothing.
     new: Snapshot,
-    state: Mutex<State>,
+    stage: Mutex<JobStage>,
 }
 
 #[derive(Debug)]
-struct State {
-    stage: Stage,
-    record: Record,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// Made, and perhaps waiting for its call in the hands of a spare child.
-    Fresh,
-    /// Begun.
-    Begun,
-    /// Its ending is recorded.
-    Ended,
+enum JobStage {
+    /// No call is recorded, and none may ever be: a spare child may wait in it.
+    Unrecorded(Parting),
+    /// The call is over, and its record was written, or waits for room.
+    Recorded(JobRecord),
     /// Thrown away.
     Gone,
 }
 
-impl State {
-    /// Known even if it cannot be written now: the ending will tell it.
-    fn begin(&mut self, server: &str, now: SystemTime) {
-        self.stage = Stage::Begun;
-        self.record.server_name = Some(server.to_owned());
-        self.record.created_at = now;
+/// What the end of the child adds to the record of its call.
+#[derive(Debug, Default)]
+struct Parting {
+    exit: Option<String>,
+    files: Vec<Made>,
+}
+
+impl Parting {
+    /// Adds it to a record. False where that says all of it already.
+    fn add_to(self, record: &mut JobRecord) -> bool {
+        let mut is_new = self.exit.is_some() && self.exit != record.exit;
+        record.exit = self.exit.or_else(|| record.exit.take());
+        for made in self.files {
+            match record.files.iter_mut().find(|known| known.path == made.path) {
+                Some(known) if *known == made => continue,
+                Some(known) => *known = made,
+                None => record.files.push(made),
+            }
+            is_new = true;
+        }
+        is_new
     }
 }
 
 impl Job {
     /// Makes the directories, and nothing else: this is on the path of a call.
-    pub(super) fn make(store: &Arc<Inner>) -> Result<Self, JobError> {
+    pub(super) fn make(store: &Arc<SharedStore>) -> Result<Self, JobError> {
         let id = Uuid::new_v4();
         let name = id.to_string();
         let files = store.root.path().join(&name).join(FILES);
         // In use before it is there, so that nobody finds it without an owner.
         store.in_use().insert(id);
-        let state = State { stage: Stage::Fresh, record: Record::new(name.clone()) };
-        let state = Mutex::new(state);
+        let stage = Mutex::new(JobStage::Unrecorded(Parting::default()));
         let new = Snapshot::default();
-        let mut job = Self { store: Arc::clone(store), id, files, new, state };
+        let mut job = Self { store: Arc::clone(store), id, files, new, stage };
         let made = mkdirat(store.root.fd(), &name, Mode::RWXU).map_err(io::Error::from);
         let made = made.and_then(|()| fill(store, &name));
         // On an error the half-made job is dropped, and with that removed.
@@ -129,91 +157,46 @@ impl Job {
         &self.files
     }
 
-    /// Records that the call has begun: its server, and its request as JSON text.
+    /// Records how the call went, once.
     ///
     /// # Errors
     ///
-    /// When the records cannot be written; see [`is_full`].
-    pub fn begin(&self, server: &str, request: &[u8], now: SystemTime) -> io::Result<()> {
-        let mut state = self.state();
-        if state.stage == Stage::Gone {
-            return Ok(());
-        }
-        state.begin(server, now);
-        let folder = self.folder()?;
-        self.write_payload(&folder, REQUEST, Some(&[request]))?;
-        state.record.write(&folder)
-    }
-
-    /// Records a call that has ended already, without saying first that it goes on.
-    ///
-    /// # Errors
-    ///
-    /// As [`Job::begin`].
-    pub fn record(
-        &self,
-        server: &str,
-        request: &[u8],
-        began: SystemTime,
-        ending: &Ending<'_>,
-    ) -> io::Result<()> {
-        let mut state = self.state();
-        if state.stage == Stage::Gone {
-            return Ok(());
-        }
-        state.begin(server, began);
-        let folder = self.folder();
-        let kept = match &folder {
-            Ok(folder) => self.write_payload(folder, REQUEST, Some(&[request])),
-            Err(_) => Ok(()),
+    /// When the records cannot be written; see [`is_full`]. How a call ended for which there was no room
+    /// is written when there is some again.
+    pub fn finish(&self, call: &Finished<'_>) -> io::Result<()> {
+        let mut stage = self.stage();
+        let JobStage::Unrecorded(parting) = &mut *stage else { return Ok(()) };
+        let status = if call.error.is_some() { CallStatus::Failed } else { CallStatus::Completed };
+        let mut record = JobRecord {
+            job_id: self.id.to_string(),
+            server_name: Some(call.server.to_owned()),
+            created_at: call.began,
+            status,
+            finished_at: call.ended,
+            error: call.error.map(str::to_owned),
+            is_error: call.is_error,
+            trace_id: call.trace.clone(),
+            exit: None,
+            files: call.files.to_vec(),
         };
-        self.end(&mut state, folder, kept.is_ok().then_some(request), ending).and(kept)
+        std::mem::take(parting).add_to(&mut record);
+        let written = self.folder().and_then(|folder| self.write(&record, call, &folder));
+        *stage = JobStage::Recorded(record);
+        written
     }
 
-    /// Records how the call ended. May be called again, when files came later: the last counts.
-    ///
-    /// # Errors
-    ///
-    /// When the records cannot be written; see [`is_full`].
-    pub fn finish(&self, ending: &Ending<'_>) -> io::Result<()> {
-        let mut state = self.state();
-        match state.stage {
-            Stage::Gone => return Ok(()),
-            Stage::Fresh => state.record.created_at = ending.now,
-            Stage::Begun | Stage::Ended => {}
-        }
-        self.end(&mut state, self.folder(), None, ending)
-    }
-
-    /// `request` is the one that was just written, if it was.
-    fn end(
-        &self,
-        state: &mut State,
-        folder: io::Result<OwnedFd>,
-        request: Option<&[u8]>,
-        ending: &Ending<'_>,
-    ) -> io::Result<()> {
-        // Until it is written. If it cannot be, that is tried again when the job is dropped.
-        state.stage = Stage::Begun;
-        let record = &mut state.record;
-        record.status = if ending.error.is_some() { Status::Failed } else { Status::Completed };
-        record.finished_at = Some(ending.now);
-        record.error = ending.error.map(str::to_owned);
-        record.files = ending.files.to_vec();
-        if ending.exit.is_some() {
-            record.exit.clone_from(&ending.exit);
-        }
-        let folder = folder?;
-        let kept = self.write_payload(&folder, RESPONSE, ending.response);
+    fn write(&self, record: &JobRecord, call: &Finished<'_>, folder: &OwnedFd) -> io::Result<()> {
+        // Where there is no room for what was said, there may be some for how it ended.
+        let request = self.write_payload(folder, REQUEST, Some(&[call.request]));
+        let response = self.write_payload(folder, RESPONSE, call.response);
         let has_payloads = self.store.options.store_payloads;
         let known = Payloads {
-            request: request.filter(|_| has_payloads),
-            response: ending.response.filter(|_| has_payloads && kept.is_ok()),
+            request: Some(call.request).filter(|_| has_payloads && request.is_ok()),
+            response: call.response.filter(|_| has_payloads && response.is_ok()),
         };
-        // Where there is no room for the answer, there may be some for how it ended.
-        record.write_with(&folder, known)?;
-        state.stage = Stage::Ended;
-        kept
+        let written = record.write_with(folder, known);
+        self.store.deferred.settle(record, &written);
+        written.and(request).and(response)
     }
 
     fn write_payload(
@@ -230,14 +213,20 @@ impl Job {
         }
     }
 
-    /// Records how the child ended, which is often after the answer.
-    pub fn note_exit(&self, how: &str) {
-        let mut state = self.state();
-        let is_new = state.record.exit.replace(how.to_owned()).as_deref() != Some(how);
-        // Before the ending it will be written with that.
-        if is_new && state.stage == Stage::Ended {
-            let written = self.folder().and_then(|folder| state.record.write(&folder));
-            self.tell(written, "the end of the child is not recorded");
+    /// Records how the child ended, and what it wrote on its way out: often after the answer, and before
+    /// the record is written or behind it.
+    pub fn note_exit(&self, exit: Option<String>, files: Vec<Made>) {
+        let parting = Parting { exit, files };
+        match &mut *self.stage() {
+            JobStage::Unrecorded(known) => *known = parting,
+            JobStage::Recorded(record) => {
+                if parting.add_to(record) {
+                    let written = self.folder().and_then(|folder| record.write(&folder));
+                    self.store.deferred.settle(record, &written);
+                    self.tell(written, "the end of the child is not recorded");
+                }
+            }
+            JobStage::Gone => {}
         }
     }
 
@@ -247,7 +236,7 @@ impl Job {
         self.tell(written, "what the child said is not recorded");
     }
 
-    /// Copies files of a session's space into this job, so that links to them stay as they are.
+    /// Copies files of a session's workspace into this job, so that links to them stay as they are.
     ///
     /// What vanished meanwhile, or is no plain file any more, is not in it.
     ///
@@ -255,9 +244,9 @@ impl Job {
     ///
     /// When a file cannot be written, or would leave too little room on the disk; the files before it
     /// are there, no half of it is.
-    pub fn adopt(&self, space: &SessionSpace, made: &[Made]) -> Result<Adopted, JobError> {
+    pub fn adopt(&self, workspace: &SessionWorkspace, made: &[Made]) -> Result<Adopted, JobError> {
         let copied = self.deliver(|delivery| {
-            let from = space.open()?;
+            let from = workspace.open()?;
             let mut adopted = Adopted::default();
             for made in made {
                 match delivery.copy(&from, &made.path)? {
@@ -304,13 +293,13 @@ impl Job {
 
     /// Removes the job and all its files.
     pub fn discard(&self) {
-        self.state().stage = Stage::Gone;
+        *self.stage() = JobStage::Gone;
         let removed = trash::remove(&self.store.root, &self.store.root.fd(), &self.id.to_string());
         self.tell(removed, "a job is not removed yet");
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn stage(&self) -> MutexGuard<'_, JobStage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The job's own directory. Opened anew each time: thousands of jobs may be in use.
@@ -352,30 +341,15 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        let stage = self.state().stage;
-        if stage == Stage::Fresh {
+        if matches!(*self.stage(), JobStage::Unrecorded(_)) {
             self.tell(self.remove_unused(), "an unused job is not removed yet");
-        }
-        if stage == Stage::Begun {
-            let mut state = self.state();
-            let record = &mut state.record;
-            if record.status == Status::Processing {
-                record.status = Status::Failed;
-                record.error = Some("the call was given up before its answer".to_owned());
-                record.finished_at = Some(SystemTime::now());
-            }
-            let written = self.folder().and_then(|folder| record.write(&folder));
-            if let Err(error) = &written {
-                self.store.late.keep(record.clone(), error);
-            }
-            self.tell(written, "the end of a job is not recorded yet");
         }
         self.store.in_use().remove(&self.id);
     }
 }
 
 /// Makes what a new job's directory holds.
-fn fill(store: &Inner, name: &str) -> io::Result<Snapshot> {
+fn fill(store: &SharedStore, name: &str) -> io::Result<Snapshot> {
     let root = store.root.fd();
     let passage = store.root.passage();
     if passage != Mode::RWXU {

@@ -13,7 +13,7 @@ use rustix::process::geteuid;
 use uuid::Uuid;
 
 use super::beneath::{create, open_to_read};
-use super::node::Node;
+use super::node::FileNode;
 use super::root::{Root, TRASH};
 use crate::mac::{MacKey, Signing};
 
@@ -28,19 +28,19 @@ pub(super) const TOKEN: usize = 32;
 
 /// The key, read.
 #[derive(Clone)]
-pub(super) struct Key {
+pub(super) struct StoreKey {
     mac: MacKey,
     /// What is in the file, to be put back there.
     secret: [u8; LENGTH],
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for StoreKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key")
     }
 }
 
-impl Key {
+impl StoreKey {
     /// The key of this directory; the first who asks makes it.
     pub(super) fn of(root: &Root) -> io::Result<Self> {
         // Another bridge may be faster, or empty the trash in which ours is written.
@@ -77,7 +77,7 @@ impl Key {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
-        let node = Node::of(&file)?;
+        let node = FileNode::of(&file)?;
         if node.kind != FileType::RegularFile
             || node.owner != geteuid().as_raw()
             || node.size != LENGTH as u64
@@ -164,11 +164,11 @@ mod tests {
         let path = place.path().join("jobs");
         let root = Root::make(&path, false).unwrap();
         prepare(&path.join(NAME));
-        let found = Key::of(&root).map(|key| key.name_of("excel", "user 1"));
+        let found = StoreKey::of(&root).map(|key| key.name_of("excel", "user 1"));
         match (found, expected) {
             (Ok(name), Ok(expected)) => {
                 assert!(expected.is_none_or(|expected| expected == name), "{name}");
-                assert_eq!(Key::of(&root).unwrap().name_of("excel", "user 1"), name);
+                assert_eq!(StoreKey::of(&root).unwrap().name_of("excel", "user 1"), name);
                 let mode = fs::metadata(path.join(NAME)).unwrap().permissions().mode();
                 assert_eq!(mode & 0o777, 0o600);
                 assert_eq!(fs::read_dir(path.join(TRASH)).unwrap().count(), 0);
@@ -197,7 +197,7 @@ mod tests {
     fn bridges_that_begin_together_have_one_key() {
         let place = tempfile::tempdir().unwrap();
         let root = Root::make(&place.path().join("jobs"), false).unwrap();
-        let name = || Key::of(&root).unwrap().name_of("a", "b");
+        let name = || StoreKey::of(&root).unwrap().name_of("a", "b");
         let names: Vec<String> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(name)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -209,7 +209,7 @@ mod tests {
     fn bridges_of_one_directory_have_one_secret_for_each_use() {
         let place = tempfile::tempdir().unwrap();
         let root = Root::make(&place.path().join("jobs"), false).unwrap();
-        let secret = |label| Key::of(&root).unwrap().secret_for(label);
+        let secret = |label| StoreKey::of(&root).unwrap().secret_for(label);
         assert_eq!(secret("a"), secret("a"));
         assert_ne!(secret("a"), secret("b"));
     }
@@ -219,7 +219,7 @@ mod tests {
         let names = [(); 2].map(|()| {
             let place = tempfile::tempdir().unwrap();
             let root = Root::make(&place.path().join("jobs"), false).unwrap();
-            Key::of(&root).unwrap().name_of("a", "b")
+            StoreKey::of(&root).unwrap().name_of("a", "b")
         });
         assert_ne!(names[0], names[1]);
     }

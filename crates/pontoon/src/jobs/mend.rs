@@ -14,31 +14,12 @@ use tracing::{error, info, warn};
 
 use super::disk::{JobError, is_full};
 use super::root::{INSTANCES, StoreError};
-use super::store::Inner;
+use super::shared::{MendLog, SharedStore, Unusable};
 
 /// How often the log says that the directory was shut: a child may shut it again and again.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
-/// Why the jobs directory cannot be used just now, and what to do about it. It names paths, so it is for
-/// the operator alone.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Unusable(String);
-
-/// What the log has said of it, and what is still to be done in a new directory, which a look that ended half
-/// way leaves to the next.
-#[derive(Debug, Default)]
-pub(super) struct Told {
-    fault: Option<Unusable>,
-    shut: Option<Instant>,
-    unheld: Option<Instant>,
-    /// The key of the new directory was not read yet.
-    is_key_due: bool,
-    /// It does not say yet of every conversation that it has state in memory.
-    is_held_due: bool,
-}
-
-impl Inner {
+impl SharedStore {
     /// Looks at the directory, and mends what can be mended. An error is what is still wrong.
     pub(super) fn mend(&self) -> Result<(), Unusable> {
         // Held, so that two who look do not both put something back.
@@ -60,7 +41,7 @@ impl Inner {
         fault.map_or(Ok(()), Err)
     }
 
-    fn look(&self, told: &mut Told) -> Result<(), StoreError> {
+    fn look(&self, told: &mut MendLog) -> Result<(), StoreError> {
         let root = &self.root;
         let directory = root.path().display();
         if let Err(why) = root.check_place() {
@@ -97,7 +78,7 @@ impl Inner {
     /// Says in a new directory which conversations have state in memory, so that its loss can be told there,
     /// too. False if that failed for one.
     fn restore_held(&self, told: &mut Option<Instant>) -> bool {
-        let in_use = self.spaces().in_use();
+        let in_use = self.workspaces().in_use();
         let may_tell = told.is_none_or(|told| told.elapsed() >= TELL_EVERY);
         let mut is_whole = true;
         for space in in_use {

@@ -1,15 +1,23 @@
 //! What is known of a file or folder without trusting its name.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, FileType, Stat, fstat, statat};
+use rustix::fs::{
+    AtFlags, FileType, Stat, Timespec, Timestamps, UTIME_NOW, fstat, statat, utimensat,
+};
 use rustix::path::Arg;
+
+/// Now, for a file's times.
+pub(super) const NOW: Timestamps = Timestamps {
+    last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW as _ },
+    last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW as _ },
+};
 
 /// A file, a folder or something else, as it was when it was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Node {
+pub(super) struct FileNode {
     pub(super) kind: FileType,
     pub(super) mode: u32,
     pub(super) owner: u32,
@@ -24,7 +32,7 @@ pub(super) struct Node {
     pub(super) changed: SystemTime,
 }
 
-impl Node {
+impl FileNode {
     /// What is open here.
     pub(super) fn of(fd: impl AsFd) -> io::Result<Self> {
         Ok(Self::read(&fstat(fd)?))
@@ -85,6 +93,11 @@ fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
     let time =
         if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
     time.and_then(|time| time.checked_add(part)).unwrap_or(UNIX_EPOCH)
+}
+
+/// Sets a directory's time to now: the heartbeat.
+pub(super) fn touch(folder: &OwnedFd, name: &str) -> io::Result<()> {
+    Ok(utimensat(folder, name, &NOW, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The records of a job: `metadata.json` and the files beside it, each written whole or not at all.
 //!
 //! They lie beside `files/`, where the child cannot reach them with a link or a name of its own.
-//! There is no fsync: after a loss of power a record may be missing, and the job then counts as
-//! one that never ended.
+//! A record is written when the call is over: a job without one still runs, or was cut off. There is no
+//! fsync: after a loss of power a record may be missing, and the job then counts as one that was cut off.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::beneath::open_to_read;
 use super::disk::is_full;
-use super::node::Node;
+use super::node::FileNode;
 use super::snapshot::Made;
 use crate::plain_file::write_whole;
 
@@ -28,15 +28,15 @@ pub(super) const LOG: &str = "server.log";
 /// How far into a record its first members are looked for.
 const HEAD_BYTES: u64 = 1 << 20;
 
-/// How a job stands.
+/// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
-    /// Its call is under way.
+pub enum CallStatus {
+    /// It is under way: so bridges of older versions began a record.
     Processing,
-    /// Its call was answered.
+    /// The server gave a result.
     Completed,
-    /// Its call was not answered, or with an error.
+    /// The server answered with an error, or not at all.
     Failed,
 }
 
@@ -44,16 +44,21 @@ pub enum Status {
 ///
 /// The members that collecting looks at come first: it does not read on behind them.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Record {
+pub(super) struct JobRecord {
     pub(super) job_id: String,
     pub(super) server_name: Option<String>,
     #[serde(serialize_with = "as_text")]
     pub(super) created_at: SystemTime,
-    pub(super) status: Status,
-    #[serde(serialize_with = "maybe_as_text", skip_serializing_if = "Option::is_none")]
-    pub(super) finished_at: Option<SystemTime>,
+    pub(super) status: CallStatus,
+    #[serde(serialize_with = "as_text")]
+    pub(super) finished_at: SystemTime,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
+    /// Whether the result says that the tool failed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_error: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) trace_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) exit: Option<String>,
     pub(super) files: Vec<Made>,
@@ -70,13 +75,6 @@ fn as_text<S: serde::Serializer>(time: &SystemTime, serializer: S) -> Result<S::
     serializer.serialize_str(&text_of(*time))
 }
 
-fn maybe_as_text<S>(time: &Option<SystemTime>, serializer: S) -> Result<S::Ok, S::Error>
-where
-    S: serde::Serializer,
-{
-    time.map(text_of).serialize(serializer)
-}
-
 /// A time in ISO 8601.
 pub(super) fn text_of(time: SystemTime) -> String {
     humantime::format_rfc3339_millis(with_date(time)).to_string()
@@ -89,16 +87,18 @@ pub(super) fn with_date(time: SystemTime) -> SystemTime {
     UNIX_EPOCH + time.duration_since(UNIX_EPOCH).unwrap_or_default().min(LAST)
 }
 
-impl Record {
-    /// The record of a job in which nothing has happened.
-    pub(super) fn new(job_id: String) -> Self {
+impl JobRecord {
+    /// The record of a call that failed.
+    pub(super) fn failed(job_id: String, began: SystemTime, ended: SystemTime, why: &str) -> Self {
         Self {
             job_id,
             server_name: None,
-            created_at: UNIX_EPOCH,
-            status: Status::Processing,
-            finished_at: None,
-            error: None,
+            created_at: began,
+            status: CallStatus::Failed,
+            finished_at: ended,
+            error: Some(why.to_owned()),
+            is_error: false,
+            trace_id: None,
             exit: None,
             files: Vec::new(),
         }
@@ -164,7 +164,7 @@ pub(super) fn open_record(folder: impl AsFd, name: &str) -> io::Result<Option<Fi
         }
         Err(error) => return Err(error),
     };
-    let is_plain = Node::of(&file)?.is_plain_file();
+    let is_plain = FileNode::of(&file)?.is_plain_file();
     Ok(is_plain.then(|| File::from(file)))
 }
 
@@ -173,7 +173,7 @@ pub(super) fn open_record(folder: impl AsFd, name: &str) -> io::Result<Option<Fi
 pub(super) struct Head {
     pub(super) server_name: Option<String>,
     pub(super) created_at: SystemTime,
-    pub(super) status: Status,
+    pub(super) status: CallStatus,
 }
 
 impl Head {
@@ -200,7 +200,7 @@ impl Head {
 struct Members {
     server_name: Option<Option<String>>,
     created_at: Option<SystemTime>,
-    status: Option<Status>,
+    status: Option<CallStatus>,
 }
 
 impl<'de> DeserializeSeed<'de> for &mut Members {
@@ -241,7 +241,7 @@ impl<'de> Visitor<'de> for &mut Members {
 mod tests {
     use super::*;
 
-    fn check(text: &str, expected: Option<Status>) {
+    fn check(text: &str, expected: Option<CallStatus>) {
         let found = Head::parse(text.as_bytes());
         assert_eq!(found.map(|head| head.status), expected, "{text}");
     }
@@ -251,18 +251,18 @@ mod tests {
         let at = "\"created_at\":\"2026-11-15T12:00:00Z\"";
         check(
             &format!("{{\"server_name\":\"a\",{at},\"status\":\"failed\"}}"),
-            Some(Status::Failed),
+            Some(CallStatus::Failed),
         );
         check(
             &format!("{{\"x\":[1,{{}}],\"status\":\"processing\",{at},\"server_name\":null}}"),
-            Some(Status::Processing),
+            Some(CallStatus::Processing),
         );
     }
 
     #[test]
     fn what_follows_them_is_not_read() {
         let head = "{\"server_name\":\"a\",\"created_at\":\"2026-11-15T12:00:00Z\",\"status\":\"completed\"";
-        check(&format!("{head},\"request\":{{\"half"), Some(Status::Completed));
+        check(&format!("{head},\"request\":{{\"half"), Some(CallStatus::Completed));
     }
 
     #[test]
@@ -276,8 +276,8 @@ mod tests {
 
     #[test]
     fn a_time_is_written_as_it_is_read() {
-        let mut record = Record::new(String::new());
-        record.created_at = UNIX_EPOCH + Duration::from_millis(1_800_000_000_123);
+        let began = UNIX_EPOCH + Duration::from_millis(1_800_000_000_123);
+        let record = JobRecord::failed(String::new(), began, began, "why");
         let text = serde_json::to_string(&record).unwrap();
         assert!(text.contains("\"created_at\":\"2027-01-15T08:00:00.123Z\""), "{text}");
         assert_eq!(Head::parse(text.as_bytes()).unwrap().created_at, record.created_at);

@@ -9,9 +9,9 @@ use uuid::Uuid;
 use super::beneath::{names_in, open_folder};
 use super::download::is_job_name;
 use super::instance::{QUIET, others};
-use super::node::Node;
-use super::record::{Head, Record, Status};
-use super::store::Inner;
+use super::node::FileNode;
+use super::record::{CallStatus, Head, JobRecord};
+use super::shared::SharedStore;
 
 /// What is known of such a job. Records are written a little behind the answer, so its client may
 /// have had one.
@@ -20,7 +20,7 @@ const ERROR: &str = "the bridge ended before it recorded how this call ended";
 /// Records every job as failed that has not ended and belongs to no bridge that is alive.
 ///
 /// With other bridges alive, those are the jobs without a heartbeat. Gives how many there were.
-pub(super) fn recover(store: &Inner, now: SystemTime) -> usize {
+pub(super) fn recover(store: &SharedStore, now: SystemTime) -> usize {
     let others = others(&store.root, store.instance.as_ref());
     // Who cannot tell whether others are alive assumes it.
     let alone = others.is_ok_and(|others| others.is_empty());
@@ -46,35 +46,26 @@ pub(super) fn recover(store: &Inner, now: SystemTime) -> usize {
     recovered
 }
 
-fn recover_job(store: &Inner, name: &str, alone: bool, now: SystemTime) -> io::Result<bool> {
+fn recover_job(store: &SharedStore, name: &str, alone: bool, now: SystemTime) -> io::Result<bool> {
     if Uuid::try_parse(name).is_ok_and(|id| store.in_use().contains(&id)) {
         return Ok(false);
     }
     let folder = open_folder(store.root.fd(), name.as_bytes())?;
-    let touched = Node::of(&folder)?.touched(now);
+    let touched = FileNode::of(&folder)?.touched(now);
     let is_quiet = now.duration_since(touched).is_ok_and(|age| age >= QUIET);
     if !alone && !is_quiet {
         return Ok(false);
     }
     let head = Head::read(&folder)?;
-    if head.as_ref().is_some_and(|head| head.status != Status::Processing) {
+    if head.as_ref().is_some_and(|head| head.status != CallStatus::Processing) {
         return Ok(false);
     }
-    let (server_name, created_at) =
+    let (server_name, began) =
         head.map_or((None, touched), |head| (head.server_name, head.created_at));
-    let record = Record {
-        server_name,
-        created_at,
-        status: Status::Failed,
-        finished_at: Some(now),
-        error: Some(ERROR.to_owned()),
-        ..Record::new(name.to_owned())
-    };
-    if let Err(error) = record.write(&folder) {
-        store.late.keep(record, &error);
-        return Err(error);
-    }
-    Ok(true)
+    let record = JobRecord { server_name, ..JobRecord::failed(name.to_owned(), began, now, ERROR) };
+    let written = record.write(&folder);
+    store.deferred.settle(&record, &written);
+    written.map(|()| true)
 }
 
 #[cfg(test)]
@@ -83,7 +74,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::jobs::{Ending, Store, StoreOptions};
+    use crate::jobs::{Finished, Store, StoreOptions};
 
     fn open(place: &Path) -> Store {
         Store::open(&place.join("jobs"), StoreOptions::default()).unwrap()
@@ -94,10 +85,13 @@ mod tests {
         let store = open(place);
         let jobs = [0, 1, 2, 3].map(|_| store.new_job().unwrap());
         let now = SystemTime::now();
-        jobs[1].begin("slides", b"{\"id\":7}", now).unwrap();
-        jobs[2].begin("slides", b"{}", now).unwrap();
-        let ending = Ending { now, response: None, error: None, files: &[], exit: None };
-        jobs[2].finish(&ending).unwrap();
+        let folder = |at: usize| jobs[at].files().parent().unwrap().to_owned();
+        // As bridges of older versions began a record.
+        fs::write(folder(1).join("request.json"), "{\"id\":7}").unwrap();
+        let begun = "{\"server_name\":\"slides\",\"created_at\":\"2026-11-15T12:00:00Z\",\
+                     \"status\":\"processing\"}";
+        fs::write(folder(1).join("metadata.json"), begun).unwrap();
+        jobs[2].finish(&Finished::new("slides", b"{}", now, now)).unwrap();
         fs::write(jobs[3].files().parent().unwrap().join("metadata.json"), "{\"job_id\":").unwrap();
         let folders = jobs.each_ref().map(|job| job.files().parent().unwrap().to_owned());
         let copy = place.join("killed");

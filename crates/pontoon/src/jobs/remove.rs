@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use uuid::Uuid;
 
 use super::beneath::{open_folder, open_up};
-use super::node::Node;
+use super::node::FileNode;
 
 /// Removes `name` from `folder` with all that is in it. What is gone already is no error: another
 /// bridge may be removing the same.
@@ -131,7 +131,7 @@ fn is_folder(folder: &OwnedFd, name: &CStr, kind: FileType) -> io::Result<bool> 
     if kind != FileType::Unknown {
         return Ok(kind == FileType::Directory);
     }
-    match Node::at(folder, name) {
+    match FileNode::at(folder, name) {
         Ok(node) => Ok(node.is_folder()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
@@ -163,7 +163,7 @@ fn open_for_removal(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    if Node::of(&opened)?.mode & 0o300 != 0o300 {
+    if FileNode::of(&opened)?.mode & 0o300 != 0o300 {
         rustix::fs::fchmod(&opened, Mode::RWXU)?;
     }
     Ok(Some(opened))

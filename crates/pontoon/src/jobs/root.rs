@@ -17,7 +17,7 @@ use rustix::process::geteuid;
 use tracing::warn;
 
 use super::beneath::{make_folder, open_up};
-use super::node::Node;
+use super::node::FileNode;
 
 /// Why a jobs directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -133,6 +133,9 @@ pub enum StoreError {
     },
 }
 
+/// The name of the child's directory in a job and in a session's workspace.
+pub(super) const FILES: &str = "files";
+
 /// The folders of our own.
 pub(super) const SESSIONS: &str = ".sessions";
 pub(super) const INSTANCES: &str = ".instances";
@@ -151,25 +154,25 @@ pub(super) struct Root {
     /// The directory that is in use, and the next one after that was replaced.
     fd: RwLock<Arc<OwnedFd>>,
     /// Where it was when it was opened. A directory whose file system failed does not tell any more.
-    surroundings: Mutex<Surroundings>,
+    surroundings: Mutex<RootSurroundings>,
     /// Whether children run as other users, who have to pass through to their own files.
     other_users: AtomicBool,
 }
 
 /// Where a directory is.
 #[derive(Debug)]
-struct Surroundings {
+struct RootSurroundings {
     /// The directory above it.
-    above: Option<Node>,
+    above: Option<FileNode>,
     /// Whether it is another file system than that.
     is_mount_point: bool,
 }
 
-impl Surroundings {
+impl RootSurroundings {
     fn of(path: &Path, fd: &OwnedFd) -> Self {
         let above = above(path).ok();
-        let is_other = |node: Node| above.as_ref().is_some_and(|it| it.device != node.device);
-        let is_mount_point = Node::of(fd).is_ok_and(is_other);
+        let is_other = |node: FileNode| above.as_ref().is_some_and(|it| it.device != node.device);
+        let is_mount_point = FileNode::of(fd).is_ok_and(is_other);
         Self { above, is_mount_point }
     }
 }
@@ -198,7 +201,7 @@ impl Root {
         let failed = |source: io::Error| StoreError::Open { path: path.to_owned(), source };
         let path = resolved(path).map_err(failed)?;
         let fd = open_safely(&path)?;
-        let surroundings = Mutex::new(Surroundings::of(&path, &fd));
+        let surroundings = Mutex::new(RootSurroundings::of(&path, &fd));
         let fd = RwLock::new(Arc::new(fd));
         Ok(Self { path, fd, surroundings, other_users: AtomicBool::new(other_users) })
     }
@@ -209,8 +212,8 @@ impl Root {
     pub(super) fn renew(&self) -> Result<(), StoreError> {
         let make = |source: io::Error| StoreError::Make { path: self.path.clone(), source };
         let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        if Node::at(CWD, &self.path).is_err_and(|error| is_missing(&error)) {
-            let is_same = |there: Node| {
+        if FileNode::at(CWD, &self.path).is_err_and(|error| is_missing(&error)) {
+            let is_same = |there: FileNode| {
                 self.surroundings().above.as_ref().is_some_and(|it| it.is_same(&there))
             };
             if !above(&self.path).is_ok_and(is_same) {
@@ -222,7 +225,7 @@ impl Root {
             }
         }
         let fd = open_safely(&self.path)?;
-        let surroundings = Surroundings::of(&self.path, &fd);
+        let surroundings = RootSurroundings::of(&self.path, &fd);
         if self.surroundings().is_mount_point && !surroundings.is_mount_point {
             return Err(StoreError::Unmounted { path: self.path.clone() });
         }
@@ -241,7 +244,7 @@ impl Root {
         let path = || self.path.clone();
         let failed = |source: io::Error| StoreError::Open { path: path(), source };
         let fd = self.fd();
-        let node = Node::of(&fd).map_err(failed)?;
+        let node = FileNode::of(&fd).map_err(failed)?;
         check_owner(&self.path, &node)?;
         let was_shut = node.mode & 0o700 != 0o700;
         close(&fd, self.passage()).map_err(failed)?;
@@ -259,7 +262,7 @@ impl Root {
         Ok(())
     }
 
-    fn surroundings(&self) -> MutexGuard<'_, Surroundings> {
+    fn surroundings(&self) -> MutexGuard<'_, RootSurroundings> {
         self.surroundings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -274,9 +277,9 @@ impl Root {
     /// Warns when others could put another directory in the place of this one.
     fn look_around(&self) {
         let Some(parent) = self.path.parent() else { return };
-        let is_open = |node: &Node| node.mode & 0o002 != 0 && node.mode & 0o1000 == 0;
+        let is_open = |node: &FileNode| node.mode & 0o002 != 0 && node.mode & 0o1000 == 0;
         // Volumes of containers are like this, and there it does no harm.
-        if Node::at(CWD, parent).is_ok_and(|node| is_open(&node)) {
+        if FileNode::at(CWD, parent).is_ok_and(|node| is_open(&node)) {
             let directory = self.path.display();
             warn!(%directory, "anybody may replace the jobs directory: the one above it is open");
         }
@@ -308,7 +311,7 @@ impl Root {
             }
             made => made?,
         };
-        if Node::of(&folder)?.owner != geteuid().as_raw() {
+        if FileNode::of(&folder)?.owner != geteuid().as_raw() {
             return Err(io::Error::other("it belongs to another user"));
         }
         close(&folder, mode)?;
@@ -317,8 +320,8 @@ impl Root {
 
     /// An error when the directory at our path is no longer the one we hold.
     pub(super) fn check_place(&self) -> io::Result<()> {
-        let there = Node::at(CWD, &self.path)?;
-        if there.is_same(&Node::of(self.fd())?) {
+        let there = FileNode::at(CWD, &self.path)?;
+        if there.is_same(&FileNode::of(self.fd())?) {
             return Ok(());
         }
         Err(io::Error::other("the jobs directory was replaced"))
@@ -339,7 +342,7 @@ fn open_safely(path: &Path) -> Result<OwnedFd, StoreError> {
         Err(Errno::ACCESS) => open_up(CWD, path.as_os_str().as_bytes()).map_err(failed)?,
         Err(error) => return Err(failed(error.into())),
     };
-    let node = Node::of(&fd).map_err(failed)?;
+    let node = FileNode::of(&fd).map_err(failed)?;
     check_owner(path, &node)?;
     if node.mode & 0o002 != 0 {
         return Err(StoreError::Writable { path: path.to_owned(), mode: node.mode });
@@ -347,7 +350,7 @@ fn open_safely(path: &Path) -> Result<OwnedFd, StoreError> {
     Ok(fd)
 }
 
-fn check_owner(path: &Path, node: &Node) -> Result<(), StoreError> {
+fn check_owner(path: &Path, node: &FileNode) -> Result<(), StoreError> {
     let us = geteuid().as_raw();
     if node.owner == us {
         return Ok(());
@@ -362,8 +365,8 @@ fn check_access(fd: &OwnedFd) -> io::Result<()> {
 }
 
 /// The directory above the one at `path`.
-fn above(path: &Path) -> io::Result<Node> {
-    Node::at(CWD, path.parent().unwrap_or(path))
+fn above(path: &Path) -> io::Result<FileNode> {
+    FileNode::at(CWD, path.parent().unwrap_or(path))
 }
 
 /// Lets nobody else look: the names in a folder of ours are what nobody may guess. Nor write, which
@@ -371,7 +374,7 @@ fn above(path: &Path) -> io::Result<Node> {
 ///
 /// Passing through stays allowed where it was: another bridge may have children who need it.
 fn close(folder: &OwnedFd, least: Mode) -> io::Result<()> {
-    let found = Node::of(folder)?.mode;
+    let found = FileNode::of(folder)?.mode;
     let wanted = Mode::from_raw_mode((found & 0o711) as _) | least;
     if Mode::from_raw_mode(found as _) != wanted {
         fchmod(folder, wanted)?;
@@ -401,7 +404,7 @@ mod tests {
         let path = place.path().join("jobs");
         prepare(&path);
         let found = match Root::make(&path, false) {
-            Ok(root) => format!("{:o}", Node::of(root.fd()).unwrap().mode),
+            Ok(root) => format!("{:o}", FileNode::of(root.fd()).unwrap().mode),
             Err(error) => error.to_string(),
         };
         assert!(found.contains(expected), "{found}");
@@ -482,23 +485,23 @@ mod tests {
         root.renew().unwrap();
         let devices = Path::new("/dev");
         assert!(
-            Surroundings::of(devices, &open(devices, OFlags::RDONLY, Mode::empty()).unwrap())
+            RootSurroundings::of(devices, &open(devices, OFlags::RDONLY, Mode::empty()).unwrap())
                 .is_mount_point
         );
-        assert!(!Surroundings::of(&path, &root.fd()).is_mount_point);
+        assert!(!RootSurroundings::of(&path, &root.fd()).is_mount_point);
     }
 
     #[test]
     fn children_of_other_users_may_pass_but_not_look() {
         let place = tempfile::tempdir().unwrap();
         let root = Root::make(&place.path().join("jobs"), true).unwrap();
-        assert_eq!(Node::of(root.fd()).unwrap().mode, 0o711);
-        assert_eq!(Node::of(root.folder(SESSIONS).unwrap()).unwrap().mode, 0o711);
-        assert_eq!(Node::of(root.folder(TRASH).unwrap()).unwrap().mode, 0o700);
+        assert_eq!(FileNode::of(root.fd()).unwrap().mode, 0o711);
+        assert_eq!(FileNode::of(root.folder(SESSIONS).unwrap()).unwrap().mode, 0o711);
+        assert_eq!(FileNode::of(root.folder(TRASH).unwrap()).unwrap().mode, 0o700);
         let root = Root::make(&place.path().join("later"), false).unwrap();
-        assert_eq!(Node::of(root.fd()).unwrap().mode, 0o700);
+        assert_eq!(FileNode::of(root.fd()).unwrap().mode, 0o700);
         root.admit_other_users().unwrap();
-        assert_eq!(Node::of(root.fd()).unwrap().mode, 0o711);
-        assert_eq!(Node::of(root.folder(SESSIONS).unwrap()).unwrap().mode, 0o711);
+        assert_eq!(FileNode::of(root.fd()).unwrap().mode, 0o711);
+        assert_eq!(FileNode::of(root.folder(SESSIONS).unwrap()).unwrap().mode, 0o711);
     }
 }

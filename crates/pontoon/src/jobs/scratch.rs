@@ -26,7 +26,7 @@ use tracing::{debug, warn};
 use uuid::Uuid;
 
 use super::beneath::{create, names_in, open_folder};
-use super::node::Node;
+use super::node::FileNode;
 use super::remove::remove_tree;
 use super::root::{Root, SCRATCH};
 use super::trash::PATIENCE;
@@ -183,8 +183,8 @@ impl Scratches {
     pub(super) fn restore(&self) -> io::Result<()> {
         let parent = self.parent.open(&self.root)?;
         let mut base = self.base();
-        let node = Node::of(&base.folder)?;
-        if Node::at(&parent, self.name.as_str()).is_ok_and(|there| there.is_same(&node)) {
+        let node = FileNode::of(&base.folder)?;
+        if FileNode::at(&parent, self.name.as_str()).is_ok_and(|there| there.is_same(&node)) {
             if node.mode & 0o700 != 0o700 {
                 fchmod(&base.folder, self.root.passage())?;
             }
@@ -240,8 +240,8 @@ fn make_base(root: &Root, parent: &OwnedFd, name: &str) -> io::Result<Option<Bas
     }
     // Those who tidy up the temporary files of a system leave a locked folder alone.
     let _locked = flock(&folder, FlockOperation::NonBlockingLockShared);
-    let there = Node::at(parent, name);
-    let is_there = there.is_ok_and(|it| Node::of(&folder).is_ok_and(|ours| ours.is_same(&it)));
+    let there = FileNode::at(parent, name);
+    let is_there = there.is_ok_and(|it| FileNode::of(&folder).is_ok_and(|ours| ours.is_same(&it)));
     Ok(is_there.then_some(Base { folder, _lock: lock }))
 }
 
@@ -275,7 +275,7 @@ impl Parent {
         let Self::Shared(path) = self else { return root.folder(SCRATCH) };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = open(path, flags, Mode::empty())?;
-        let Node { owner, mode, .. } = Node::of(&folder)?;
+        let FileNode { owner, mode, .. } = FileNode::of(&folder)?;
         let is_safe = mode & 0o022 == 0 || mode & 0o1000 != 0;
         if !is_safe || ![0, geteuid().as_raw()].contains(&owner) {
             return Err(io::Error::other("other users may replace what is in it"));
@@ -315,7 +315,7 @@ pub(super) fn sweep(root: &Root, now: SystemTime) -> Vec<(PathBuf, io::Error)> {
 /// Whether a folder was made by a bridge of ours that is gone.
 fn is_left(parent: &OwnedFd, name: &str, now: SystemTime) -> bool {
     let Ok(folder) = open_folder(parent, name.as_bytes()) else { return false };
-    let Ok(node) = Node::of(&folder) else { return false };
+    let Ok(node) = FileNode::of(&folder) else { return false };
     if node.owner != geteuid().as_raw() {
         return false;
     }

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::beneath::open_to_read;
 use super::names::{MAX_PATH, is_name, is_served, media_type};
-use super::node::Node;
+use super::node::FileNode;
 use super::walk::{Bounds, walk};
 
 /// Two changes closer together may leave the same time, and the clock of a file system may be so much
@@ -52,7 +52,7 @@ pub struct Snapshot {
     /// When it was begun, by our clock. Long ago where there was no look at all.
     began: SystemTime,
     /// The directory as it was, where nothing can come without changing it.
-    settled: Option<Node>,
+    settled: Option<FileNode>,
 }
 
 /// What differs when a file was written.
@@ -63,6 +63,17 @@ struct Stamp {
     modified: SystemTime,
     // A program may set the other time back, to that of an archive for instance.
     changed: SystemTime,
+    owner: u32,
+}
+
+impl Stamp {
+    /// Whether the file was not written in between. Another owner means that we gave it to the user a child
+    /// runs as, which changes the one time alone.
+    fn is_same_file(&self, other: &Self) -> bool {
+        let is_given = self.owner != other.owner;
+        (self.size, self.inode, self.modified) == (other.size, other.inode, other.modified)
+            && (is_given || self.changed == other.changed)
+    }
 }
 
 /// Nothing was looked at.
@@ -111,7 +122,7 @@ impl Snapshot {
     /// What is in a directory of ours that was just made: nothing. Its time is set back, so that
     /// whatever comes next changes it.
     pub(super) fn of_new(directory: impl AsFd) -> io::Result<Self> {
-        let mut node = Node::of(&directory)?;
+        let mut node = FileNode::of(&directory)?;
         // Whole seconds, which every file system keeps.
         let made = node.modified.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let set_back = made.saturating_sub(1);
@@ -128,7 +139,7 @@ impl Snapshot {
     pub fn is_surely_current(&self, directory: &Path) -> bool {
         let Some(settled) = &self.settled else { return false };
         // Whose it is may have changed meanwhile.
-        Node::at(rustix::fs::CWD, directory)
+        FileNode::at(rustix::fs::CWD, directory)
             .is_ok_and(|now| now.is_same(settled) && now.modified == settled.modified)
     }
 
@@ -136,7 +147,7 @@ impl Snapshot {
     pub(super) fn of(directory: impl AsFd, bounds: Bounds) -> io::Result<Self> {
         let now = SystemTime::now();
         let mut snapshot = Self { began: now, ..Self::default() };
-        let before = Node::of(&directory)?;
+        let before = FileNode::of(&directory)?;
         // What is not theirs, no download gives out.
         let owners = [geteuid().as_raw(), before.owner];
         snapshot.is_whole = walk(directory, bounds, |step| {
@@ -154,6 +165,7 @@ impl Snapshot {
                         inode: node.inode,
                         modified: node.modified,
                         changed: node.changed,
+                        owner: node.owner,
                     };
                     snapshot.path_bytes += path.len();
                     snapshot.files.insert(path.to_owned(), stamp);
@@ -170,7 +182,7 @@ impl Snapshot {
     /// The files that are new or changed since `before`, by name.
     pub fn made_since(&self, before: &Self) -> Vec<Made> {
         let is_made = |path: &str, stamp: &Stamp| match before.files.get(path) {
-            Some(known) => known != stamp,
+            Some(known) => !known.is_same_file(stamp),
             // One that `before` did not come to may have been there long before.
             None => before.is_whole || !before.is_later_than(stamp.changed),
         };
@@ -197,8 +209,8 @@ impl Snapshot {
         if self.is_whole || self.files.contains_key(path) || !is_served(path) {
             return self.find(path);
         }
-        let owners = [geteuid().as_raw(), Node::of(&directory).ok()?.owner];
-        let node = Node::of(open_to_read(&directory, path.as_bytes()).ok()?).ok()?;
+        let owners = [geteuid().as_raw(), FileNode::of(&directory).ok()?.owner];
+        let node = FileNode::of(open_to_read(&directory, path.as_bytes()).ok()?).ok()?;
         let is_servable = node.is_plain_file() && owners.contains(&node.owner);
         is_servable.then(|| Made::new(path.to_owned(), node.size))
     }

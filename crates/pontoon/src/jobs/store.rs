@@ -1,121 +1,34 @@
 //! The store: everything on disk that jobs and sessions need, opened once.
 
-use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::{Arc, Mutex};
+use std::time::{Instant, SystemTime};
 
 use tracing::debug;
 use uuid::Uuid;
 
-use super::disk::{Disk, JobError};
+use super::changes::NewFiles;
+use super::deferred::Deferred;
+use super::disk::{Disk, DiskUsage, JobError};
 use super::download::{self, Download, NotServed};
 use super::holder::Bridge;
 use super::instance::Instance;
 use super::job::Job;
-use super::journal::{Entry, Journal};
-use super::key::Key;
-use super::late::Late;
-use super::mend::{Told, Unusable};
+use super::journal::{self, EndedCall, Journal, JournalLine};
+use super::node::touch;
 use super::recover;
 use super::root::{INSTANCES, Root, SCRATCH, StoreError};
 use super::scratch::{Scratch, Scratches};
-use super::session_space::{SessionSpace, Visit, touch};
-use super::snapshot::Made;
-use super::spaces::Spaces;
+use super::shared::{SharedStore, StoreOptions, Unusable};
 use super::sweep::{self, Expired, Removed, Swept};
-use super::usage::{self, Usage};
-
-/// How a store is run.
-#[derive(Debug, Clone)]
-pub struct StoreOptions {
-    /// How long a job is kept.
-    pub expiry: Duration,
-    /// Whether requests and answers are kept.
-    pub store_payloads: bool,
-    /// Below this much room on the disk nothing new is begun.
-    pub min_free_bytes: u64,
-    /// Whether children run as other users, who have to pass through to their own directories.
-    pub other_users: bool,
-}
-
-impl Default for StoreOptions {
-    fn default() -> Self {
-        Self {
-            expiry: Duration::from_secs(86_400),
-            store_payloads: true,
-            min_free_bytes: 64 << 20,
-            other_users: false,
-        }
-    }
-}
+use super::usage;
+use super::workspace::{SessionWorkspace, WorkspaceCall};
 
 /// The jobs directory. Clones are the same store.
 #[derive(Debug, Clone)]
-pub struct Store(pub(super) Arc<Inner>);
-
-#[derive(Debug)]
-pub(super) struct Inner {
-    pub(super) root: Arc<Root>,
-    pub(super) options: StoreOptions,
-    pub(super) disk: Disk,
-    /// That this bridge is alive, for the others; `None` in a visitor.
-    pub(super) instance: Option<Instance>,
-    /// Temporary files of children; `None` in a visitor.
-    pub(super) scratches: Option<Arc<Scratches>>,
-    /// The same, for those who keep state in memory.
-    bridge: Arc<Bridge>,
-    /// When the last sweep was, by the wall and by the clock that nobody sets.
-    pub(super) last_sweep: Mutex<Option<(SystemTime, Instant)>>,
-    pub(super) last_usage: Mutex<Option<(Instant, Usage)>>,
-    /// Records that found no room.
-    pub(super) late: Late,
-    pub(super) journal: Option<Journal>,
-    jobs: Mutex<HashSet<Uuid>>,
-    spaces: Mutex<Spaces>,
-    /// What names the spaces, once one was asked for.
-    pub(super) key: Mutex<Option<Key>>,
-    /// Whether the last look at the directory found that it cannot be used.
-    pub(super) is_faulty: AtomicBool,
-    /// What the log has said of that.
-    pub(super) told: Mutex<Told>,
-}
-
-impl Inner {
-    /// The jobs that this process uses.
-    pub(super) fn in_use(&self) -> MutexGuard<'_, HashSet<Uuid>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The sessions' spaces.
-    pub(super) fn spaces(&self) -> MutexGuard<'_, Spaces> {
-        self.spaces.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The name of a session's space: a key may hold an address or a user's name.
-    fn name_of(&self, server: &str, key: &str) -> io::Result<String> {
-        Ok(self.key()?.name_of(server, key))
-    }
-
-    /// What names the spaces, and opens the newest version of their files.
-    pub(super) fn key(&self) -> io::Result<Key> {
-        let mut known = self.key.lock().unwrap_or_else(PoisonError::into_inner);
-        let secret = match known.take() {
-            Some(secret) => secret,
-            None => Key::of(&self.root)?,
-        };
-        Ok(known.insert(secret).clone())
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // The last chance of those that found no room.
-        self.late.write(&self.root);
-    }
-}
+pub struct Store(pub(super) Arc<SharedStore>);
 
 impl Store {
     /// Opens the jobs directory `root` for a bridge, and makes it if it is missing.
@@ -160,7 +73,7 @@ impl Store {
         scratches: Option<Arc<Scratches>>,
         options: StoreOptions,
     ) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(SharedStore {
             root,
             scratches,
             journal: instance.as_ref().map(|instance| Journal::new(instance.id())),
@@ -169,10 +82,10 @@ impl Store {
             last_sweep: Mutex::default(),
             last_usage: Mutex::default(),
             disk: Disk::new(options.min_free_bytes),
-            late: Late::default(),
+            deferred: Deferred::default(),
             options,
             jobs: Mutex::default(),
-            spaces: Mutex::default(),
+            workspaces: Mutex::default(),
             key: Mutex::default(),
             is_faulty: AtomicBool::default(),
             told: Mutex::default(),
@@ -238,41 +151,40 @@ impl Store {
     /// # Errors
     ///
     /// [`JobError::Full`] when there is no room for it.
-    pub fn session_space(&self, server: &str, key: &str) -> Result<Arc<SessionSpace>, JobError> {
-        self.0.twice(|| self.open_space(server, key))
+    pub fn workspace(&self, server: &str, key: &str) -> Result<Arc<SessionWorkspace>, JobError> {
+        self.0.twice(|| self.open_workspace(server, key))
     }
 
-    fn open_space(&self, server: &str, key: &str) -> Result<Arc<SessionSpace>, JobError> {
+    fn open_workspace(&self, server: &str, key: &str) -> Result<Arc<SessionWorkspace>, JobError> {
         let explain = |error| self.0.disk.explain(&self.0.root, "open a session", error);
         let name = self.0.name_of(server, key).map_err(explain)?;
-        // Held while the space is opened, so that two callers do not get two; the sweep holds it
+        // Held while it is opened, so that two callers do not get two; the sweep holds it
         // while it takes one away.
-        let mut spaces = self.0.spaces();
-        let space = match spaces.get(&name) {
-            Some(space) => space,
+        let mut workspaces = self.0.workspaces();
+        let workspace = match workspaces.get(&name) {
+            Some(workspace) => workspace,
             None => {
                 self.0.disk.check(&self.0.root)?;
-                let looks = spaces.looks(&name).unwrap_or_default();
-                let space = SessionSpace::make(&self.0.root, &name, &looks, &self.0.bridge);
-                let space = space.map_err(explain)?;
-                let space = Arc::new(space);
-                spaces.add(&space, &looks);
-                space
+                let changes = workspaces.changes(&name).unwrap_or_default();
+                let made = SessionWorkspace::make(&self.0.root, &name, &changes, &self.0.bridge);
+                let workspace = Arc::new(made.map_err(explain)?);
+                workspaces.add(&workspace, &changes);
+                workspace
             }
         };
-        drop(spaces);
-        space.prepare().map_err(explain)?;
-        Ok(space)
+        drop(workspaces);
+        workspace.prepare().map_err(explain)?;
+        Ok(workspace)
     }
 
-    /// The files that a call finds new in its space, by [`Visit::made`].
+    /// The files that a call finds new in its workspace, by [`WorkspaceCall::look`].
     ///
     /// # Errors
     ///
-    /// When the space cannot be read.
-    pub fn made(&self, visit: &Visit, hints: &[String]) -> Result<Vec<Made>, JobError> {
+    /// When the workspace cannot be read.
+    pub fn new_files(&self, call: &WorkspaceCall, hints: &[String]) -> Result<NewFiles, JobError> {
         let explain = |source| JobError::Io { what: "look for files", source };
-        self.0.twice(|| visit.made(hints).map_err(explain))
+        self.0.twice(|| call.look(hints).map_err(explain))
     }
 
     /// Says that this bridge ends: what its processes keep in memory is lost from now on, and told to
@@ -288,8 +200,8 @@ impl Store {
     /// # Errors
     ///
     /// When the key of the jobs directory cannot be read.
-    pub fn newest(&self, space: &SessionSpace, path: &str) -> io::Result<String> {
-        let name = space.name();
+    pub fn newest(&self, workspace: &SessionWorkspace, path: &str) -> io::Result<String> {
+        let name = workspace.name();
         Ok(format!("{name}{}", self.0.key()?.token_of(name, path)))
     }
 
@@ -330,20 +242,30 @@ impl Store {
     }
 
     /// How much is there, as of half a minute ago at most.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> DiskUsage {
         usage::usage(&self.0)
     }
 
-    /// Adds a line about a call that left no job. True if [`Store::write_journal`] is to follow.
-    pub fn journal(&self, entry: &Entry<'_>) -> bool {
-        self.0.journal.as_ref().is_some_and(|journal| journal.add(entry))
+    /// Adds a call to the journal. True if [`Store::write_journal`] is to follow.
+    pub fn journal(&self, call: &EndedCall<'_>) -> bool {
+        self.0.journal.as_ref().is_some_and(|journal| journal.add(call))
     }
 
-    /// Writes the lines that were added.
+    /// Writes the calls that were added.
     pub fn write_journal(&self) {
         if let Some(journal) = &self.0.journal {
-            journal.write(&self.0.root);
+            journal.write(&self.0.root, self.0.options.expiry, SystemTime::now());
         }
+    }
+
+    /// The tool calls of all bridges of this directory, by when they began: those of `expiry` ago until now, or
+    /// fewer if there were very many.
+    ///
+    /// # Errors
+    ///
+    /// When the journals cannot be read.
+    pub fn calls(&self) -> io::Result<Vec<JournalLine<'static>>> {
+        journal::read(&self.0.root)
     }
 
     /// Tells every bridge that shares the directory which jobs and sessions are in use here, and
@@ -352,16 +274,16 @@ impl Store {
         if let Err(error) = self.0.mend() {
             debug!(%error, "this bridge has no heartbeat");
         }
-        self.0.late.write(&self.0.root);
+        self.0.deferred.write(&self.0.root);
         let jobs: Vec<Uuid> = self.0.in_use().iter().copied().collect();
         for job in jobs {
             if let Err(error) = touch(&self.0.root.fd(), &job.to_string()) {
                 debug!(%job, %error, "a job in use has no heartbeat");
             }
         }
-        let spaces = self.0.spaces().in_use();
-        for space in spaces {
-            if let Err(error) = space.touch() {
+        let workspaces = self.0.workspaces().in_use();
+        for workspace in workspaces {
+            if let Err(error) = workspace.touch() {
                 debug!(%error, "a session in use has no heartbeat");
             }
         }

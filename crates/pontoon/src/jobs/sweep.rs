@@ -23,14 +23,14 @@ use super::beneath::{names_in, open_folder};
 use super::download::is_job_name;
 use super::instance::{Other, QUIET, others};
 use super::journal;
-use super::node::Node;
-use super::record::{Head, Status};
+use super::node::FileNode;
+use super::record::{CallStatus, Head};
 use super::remove::remove_tree;
 use super::root::{JOURNAL, SESSIONS, TRASH};
 use super::scratch;
-use super::session_space::is_space_name;
-use super::store::Inner;
+use super::shared::SharedStore;
 use super::trash::{self, PATIENCE, throw_away};
+use super::workspace::is_workspace_name;
 use crate::plain_file::remove_unfinished;
 
 /// How far the wall clock may be from where it should be since the last sweep.
@@ -41,7 +41,7 @@ const MAX_JUMP: Duration = Duration::from_secs(300);
 pub struct Swept {
     /// How many jobs are gone.
     pub removed_jobs: usize,
-    /// How many sessions' spaces are gone.
+    /// How many sessions' workspaces are gone.
     pub removed_sessions: usize,
     /// What could not be removed, and why. The next sweep tries again.
     pub failed: Vec<(String, String)>,
@@ -63,13 +63,13 @@ pub enum Removed<'a> {
 pub struct Expired {
     /// The ids of jobs.
     pub jobs: Vec<String>,
-    /// The names of sessions' spaces.
+    /// The names of sessions' workspaces.
     pub sessions: Vec<String>,
 }
 
 /// Sweeps, and names everything that goes to `tell`.
 pub(super) fn sweep(
-    store: &Inner,
+    store: &SharedStore,
     now: SystemTime,
     clock: Instant,
     tell: &mut dyn FnMut(Removed<'_>),
@@ -94,12 +94,12 @@ pub(super) fn sweep(
     for (kind, name, age) in &expired {
         match (take_away(store, *kind, name, *age), kind) {
             (Ok(false), _) => {}
-            (Ok(true), Kind::Job) => {
+            (Ok(true), SweptKind::Job) => {
                 info!(job = name, "an expired job is removed");
                 swept.removed_jobs += 1;
                 tell(Removed::Job(name));
             }
-            (Ok(true), Kind::Session) => {
+            (Ok(true), SweptKind::Session) => {
                 info!(session = name, "an expired session is removed");
                 swept.removed_sessions += 1;
                 tell(Removed::Session(name));
@@ -115,7 +115,7 @@ pub(super) fn sweep(
         swept.fail(SESSIONS, &error);
     }
     // There may be room again.
-    store.late.write(&store.root);
+    store.deferred.write(&store.root);
     if let Err(error) = remove_journals(store, now) {
         swept.fail(JOURNAL, &error);
     }
@@ -140,7 +140,7 @@ fn has_jumped(last: (SystemTime, Instant), this: (SystemTime, Instant)) -> bool 
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum SweptKind {
     Job,
     Session,
 }
@@ -169,19 +169,19 @@ impl Age {
 }
 
 /// What has expired now.
-pub(super) fn find(store: &Inner, now: SystemTime) -> io::Result<Expired> {
+pub(super) fn find(store: &SharedStore, now: SystemTime) -> io::Result<Expired> {
     let mut expired = Expired::default();
     for (kind, name, _) in look(store, now)? {
         match kind {
-            Kind::Job => expired.jobs.push(name),
-            Kind::Session => expired.sessions.push(name),
+            SweptKind::Job => expired.jobs.push(name),
+            SweptKind::Session => expired.sessions.push(name),
         }
     }
     Ok(expired)
 }
 
 /// The same, with what was seen of each.
-fn look(store: &Inner, now: SystemTime) -> io::Result<Vec<(Kind, String, Age)>> {
+fn look(store: &SharedStore, now: SystemTime) -> io::Result<Vec<(SweptKind, String, Age)>> {
     let others = others(&store.root, store.instance.as_ref())?;
     let hearts_beat = others.iter().all(|other| has_heartbeat(other, now));
     if !hearts_beat {
@@ -191,21 +191,21 @@ fn look(store: &Inner, now: SystemTime) -> io::Result<Vec<(Kind, String, Age)>> 
     let root = store.root.fd();
     for name in names_in(&root)? {
         if is_job_name(&name)
-            && let Some(age) = age_of(store, Kind::Job, &root, &name, now)?
+            && let Some(age) = age_of(store, SweptKind::Job, &root, &name, now)?
             && age.is_over(now, store.options.expiry)
             && (age.has_ended || hearts_beat)
         {
-            expired.push((Kind::Job, name, age));
+            expired.push((SweptKind::Job, name, age));
         }
     }
     let sessions = store.root.folder(SESSIONS)?;
     for name in names_in(&sessions)? {
-        if is_space_name(&name)
+        if is_workspace_name(&name)
             && hearts_beat
-            && let Some(age) = age_of(store, Kind::Session, &sessions, &name, now)?
+            && let Some(age) = age_of(store, SweptKind::Session, &sessions, &name, now)?
             && age.is_over(now, store.options.expiry)
         {
-            expired.push((Kind::Session, name, age));
+            expired.push((SweptKind::Session, name, age));
         }
     }
     Ok(expired)
@@ -218,8 +218,8 @@ fn has_heartbeat(other: &Other, now: SystemTime) -> bool {
 
 /// How old something is; `None` where it is gone or in use here.
 fn age_of(
-    store: &Inner,
-    kind: Kind,
+    store: &SharedStore,
+    kind: SweptKind,
     folder: &OwnedFd,
     name: &str,
     now: SystemTime,
@@ -227,34 +227,34 @@ fn age_of(
     if is_in_use(store, kind, name) {
         return Ok(None);
     }
-    let node = match Node::at(folder, name) {
+    let node = match FileNode::at(folder, name) {
         Ok(node) => node,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
     let head = match kind {
         // A record that cannot be read is as good as none.
-        Kind::Job => open_folder(folder, name.as_bytes()).and_then(Head::read).ok().flatten(),
-        Kind::Session => None,
+        SweptKind::Job => open_folder(folder, name.as_bytes()).and_then(Head::read).ok().flatten(),
+        SweptKind::Session => None,
     };
-    let has_ended = head.as_ref().is_some_and(|head| head.status != Status::Processing);
+    let has_ended = head.as_ref().is_some_and(|head| head.status != CallStatus::Processing);
     let touched = if has_ended { node.modified.min(node.changed) } else { node.touched(now) };
     let since = head.map_or(touched, |head| head.created_at);
     Ok(Some(Age { since, touched, has_ended, mark: node.modified }))
 }
 
-fn is_in_use(store: &Inner, kind: Kind, name: &str) -> bool {
+fn is_in_use(store: &SharedStore, kind: SweptKind, name: &str) -> bool {
     match kind {
-        Kind::Job => Uuid::try_parse(name).is_ok_and(|id| store.in_use().contains(&id)),
-        Kind::Session => store.spaces().is_in_use(name),
+        SweptKind::Job => Uuid::try_parse(name).is_ok_and(|id| store.in_use().contains(&id)),
+        SweptKind::Session => store.workspaces().is_in_use(name),
     }
 }
 
 /// Removes a job or a session's space; `false` where somebody else did or began to use it.
-fn take_away(store: &Inner, kind: Kind, name: &str, seen: Age) -> io::Result<bool> {
+fn take_away(store: &SharedStore, kind: SweptKind, name: &str, seen: Age) -> io::Result<bool> {
     let folder = match kind {
-        Kind::Job => store.root.fd().try_clone()?,
-        Kind::Session => store.root.folder(SESSIONS)?,
+        SweptKind::Job => store.root.fd().try_clone()?,
+        SweptKind::Session => store.root.folder(SESSIONS)?,
     };
     if is_in_use(store, kind, name) {
         return Ok(false);
@@ -263,11 +263,11 @@ fn take_away(store: &Inner, kind: Kind, name: &str, seen: Age) -> io::Result<boo
     let trash = trash::hold(&store.root)?;
     let aside = {
         // Held, so that nobody here begins to use the session in between.
-        let mut spaces = store.spaces();
-        if kind == Kind::Session && spaces.is_in_use(name) {
+        let mut workspaces = store.workspaces();
+        if kind == SweptKind::Session && workspaces.is_in_use(name) {
             return Ok(false);
         }
-        spaces.forget(name);
+        workspaces.forget(name);
         throw_away(&store.root, &folder, name)
     };
     let aside = match aside {
@@ -277,7 +277,7 @@ fn take_away(store: &Inner, kind: Kind, name: &str, seen: Age) -> io::Result<boo
     };
     // Another bridge may have begun to use it between our look and the move, which itself changes
     // only the other time.
-    if let Ok(node) = Node::at(&trash, &aside)
+    if let Ok(node) = FileNode::at(&trash, &aside)
         && node.modified != seen.mark
         && renameat(&trash, &aside, &folder, name).is_ok()
     {
@@ -289,7 +289,7 @@ fn take_away(store: &Inner, kind: Kind, name: &str, seen: Age) -> io::Result<boo
 }
 
 /// Removes what was moved aside before and is still there.
-fn empty_trash(store: &Inner, swept: &mut Swept) {
+fn empty_trash(store: &SharedStore, swept: &mut Swept) {
     let names = trash::hold(&store.root).and_then(names_in);
     let found = names.and_then(|names| Ok((names, store.root.folder(TRASH)?)));
     let (names, trash) = match found {
@@ -305,9 +305,9 @@ fn empty_trash(store: &Inner, swept: &mut Swept) {
 
 /// Removes the halves of records that a killed bridge left beside the files of sessions. Those of jobs go
 /// with their jobs.
-fn remove_halves(store: &Inner, now: SystemTime) -> io::Result<()> {
+fn remove_halves(store: &SharedStore, now: SystemTime) -> io::Result<()> {
     let sessions = store.root.folder(SESSIONS)?;
-    for name in names_in(&sessions)?.iter().filter(|name| is_space_name(name)) {
+    for name in names_in(&sessions)?.iter().filter(|name| is_workspace_name(name)) {
         // Another bridge may have collected it.
         if let Ok(folder) = open_folder(&sessions, name.as_bytes()) {
             remove_unfinished(&folder, now)?;
@@ -316,18 +316,18 @@ fn remove_halves(store: &Inner, now: SystemTime) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the journals of bridges that are gone.
-fn remove_journals(store: &Inner, now: SystemTime) -> io::Result<()> {
+/// Removes journals that have expired, unless a bridge still writes to them.
+fn remove_journals(store: &SharedStore, now: SystemTime) -> io::Result<()> {
     let alive = others(&store.root, store.instance.as_ref())?;
     let ours = store.instance.as_ref().map(|instance| instance.id().to_string());
     let folder = store.root.folder(JOURNAL)?;
     for name in names_in(&folder)? {
         let Some(owner) = journal::owner_of(&name) else { continue };
         let is_alive = ours.as_deref() == Some(owner) || alive.iter().any(|it| it.id == owner);
-        if is_alive {
+        if is_alive && !journal::is_older(&name) {
             continue;
         }
-        if let Ok(node) = Node::at(&folder, &name)
+        if let Ok(node) = FileNode::at(&folder, &name)
             && now.duration_since(node.modified).is_ok_and(|age| age >= store.options.expiry)
         {
             match unlinkat(&folder, &name, AtFlags::empty()) {

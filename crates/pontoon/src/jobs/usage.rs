@@ -4,11 +4,12 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use super::beneath::names_in;
+use super::disk::DiskUsage;
 use super::download::is_job_name;
 use super::root::SESSIONS;
-use super::session_space::is_space_name;
-use super::store::Inner;
+use super::shared::SharedStore;
 use super::walk::{Bounds, walk};
+use super::workspace::is_workspace_name;
 
 /// How long a count is good for: so many times as long as it took, within these bounds. So looking
 /// never costs more than a fiftieth of one core, and a small directory is told as it is.
@@ -19,30 +20,13 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Counting is not worth more than this.
 const BOUNDS: Bounds = Bounds { entries: 200_000, depth: 24 };
 
-/// What is in the jobs directory, and how much room is left beside it.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Usage {
-    /// How many jobs there are.
-    pub jobs: usize,
-    /// How many sessions' spaces.
-    pub sessions: usize,
-    /// The bytes all of it takes on the disk; at least this, where not all could be counted.
-    pub bytes: u64,
-    /// Whether all of it was counted.
-    pub is_whole: bool,
-    /// The bytes that are left on the disk.
-    pub free_bytes: u64,
-    /// The bytes the disk has.
-    pub total_bytes: u64,
-}
-
-pub(super) fn usage(store: &Inner) -> Usage {
+pub(super) fn usage(store: &SharedStore) -> DiskUsage {
     let mut last = store.last_usage.lock().unwrap_or_else(PoisonError::into_inner);
     let began = Instant::now();
     let known = match *last {
         Some((until, usage)) if began < until => return with_room(store, usage),
         Some((_, usage)) => usage,
-        None => Usage::default(),
+        None => DiskUsage::default(),
     };
     // One counts; whoever looks meanwhile sees what was known.
     *last = Some((began + LONGEST, known));
@@ -55,20 +39,22 @@ pub(super) fn usage(store: &Inner) -> Usage {
 }
 
 /// The same with what is left on the disk now, which costs nothing to see.
-fn with_room(store: &Inner, usage: Usage) -> Usage {
+fn with_room(store: &SharedStore, usage: DiskUsage) -> DiskUsage {
     match store.disk.room(&store.root) {
-        Ok(room) => Usage { free_bytes: room.free_bytes, total_bytes: room.total_bytes, ..usage },
+        Ok(room) => {
+            DiskUsage { free_bytes: room.free_bytes, total_bytes: room.total_bytes, ..usage }
+        }
         Err(_) => usage,
     }
 }
 
 /// What cannot be read counts as nothing.
-fn count(store: &Inner) -> Usage {
-    let mut usage = with_room(store, Usage::default());
+fn count(store: &SharedStore) -> DiskUsage {
+    let mut usage = with_room(store, DiskUsage::default());
     let jobs = names_in(store.root.fd()).unwrap_or_default();
     usage.jobs = jobs.iter().filter(|name| is_job_name(name)).count();
     let sessions = store.root.folder(SESSIONS).and_then(names_in).unwrap_or_default();
-    usage.sessions = sessions.iter().filter(|name| is_space_name(name)).count();
+    usage.sessions = sessions.iter().filter(|name| is_workspace_name(name)).count();
     let walked = walk(store.root.fd(), BOUNDS, |step| {
         usage.bytes += step.node.space;
         Ok(true)
@@ -88,7 +74,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let store = Store::open(&place.path().join("jobs"), StoreOptions::default()).unwrap();
         let jobs = [store.new_job().unwrap(), store.new_job().unwrap()];
-        let space = store.session_space("excel", "key").unwrap();
+        let space = store.workspace("excel", "key").unwrap();
         fs::create_dir_all(jobs[0].files().join("a/b")).unwrap();
         fs::write(jobs[0].files().join("a/b/c"), vec![1; 100_000]).unwrap();
         fs::write(space.files().join("d"), vec![1; 50_000]).unwrap();

@@ -7,7 +7,7 @@ use rustix::fs::Dir;
 
 use super::beneath::open_folder;
 use super::names::MAX_DEPTH;
-use super::node::Node;
+use super::node::FileNode;
 
 /// How far a walk may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,12 +25,12 @@ impl Default for Bounds {
 }
 
 /// One thing on the way.
-pub(super) struct Step<'a> {
+pub(super) struct WalkStep<'a> {
     /// Where it is below the top, with `/` between; any bytes a file name may have.
     pub(super) path: &'a [u8],
     /// Its own name.
     pub(super) name: &'a [u8],
-    pub(super) node: &'a Node,
+    pub(super) node: &'a FileNode,
     /// The folder it is in.
     pub(super) folder: &'a OwnedFd,
 }
@@ -41,7 +41,7 @@ pub(super) struct Step<'a> {
 pub(super) fn walk(
     top: impl AsFd,
     bounds: Bounds,
-    mut visit: impl FnMut(&Step<'_>) -> io::Result<bool>,
+    mut visit: impl FnMut(&WalkStep<'_>) -> io::Result<bool>,
 ) -> io::Result<bool> {
     let mut waiting: Vec<(Vec<u8>, usize)> = vec![(Vec::new(), 0)];
     let (mut seen, mut saw_all) = (0, true);
@@ -67,9 +67,9 @@ pub(super) fn walk(
                 return Ok(false);
             }
             seen += 1;
-            let Ok(node) = Node::at(&folder, name) else { continue };
+            let Ok(node) = FileNode::at(&folder, name) else { continue };
             let path = if path.is_empty() { name.to_vec() } else { [&path, name].join(&b'/') };
-            let enter = visit(&Step { path: &path, name, node: &node, folder: &folder })?;
+            let enter = visit(&WalkStep { path: &path, name, node: &node, folder: &folder })?;
             if enter && node.is_folder() {
                 match depth + 1 < bounds.depth {
                     true => waiting.push((path, depth + 1)),

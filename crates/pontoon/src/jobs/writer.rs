@@ -1,20 +1,20 @@
 //! The one writer of records: everything about jobs that no answer has to wait for.
 //!
 //! Work is done in the order it came, some milliseconds after the first of it: waking a thread for
-//! every call would cost a call more than its record. A slot is held for each record that is not at
-//! its end, so that a disk that does not keep up is noticed by new calls, and nothing piles up.
+//! every call would cost a call more than its record. A slot is held for each call until its record is
+//! written, so that a disk that does not keep up is noticed by new calls, and nothing piles up.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tracing::Span;
 
-/// Records that may be unfinished at once.
+/// Calls whose records may be unwritten at once.
 const MAX_OPEN: usize = 4096;
 
 /// How much may wait to be written before new calls have to.
@@ -36,7 +36,6 @@ struct Work {
 pub struct Writer {
     desk: Arc<Desk>,
     slots: Arc<Semaphore>,
-    waiting: Arc<Mutex<Vec<Weak<Undone>>>>,
 }
 
 /// Keeps the writer at work.
@@ -45,12 +44,12 @@ struct Desk(Arc<Inbox>);
 
 #[derive(Default)]
 struct Inbox {
-    state: Mutex<State>,
+    state: Mutex<InboxState>,
     news: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct InboxState {
     work: VecDeque<Work>,
     /// Of all that is not done yet.
     bytes: usize,
@@ -62,19 +61,6 @@ struct State {
 impl fmt::Debug for Inbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Inbox")
-    }
-}
-
-/// Work until somebody has taken it on.
-type Undone = Mutex<Option<Work>>;
-
-/// Work that is not done yet. Dropped, it never is.
-#[derive(Clone)]
-pub struct Later(Arc<Undone>);
-
-impl fmt::Debug for Later {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Later")
     }
 }
 
@@ -99,7 +85,7 @@ impl Inbox {
             state = wait(state);
         }
         state.is_asleep = false;
-        let has_time = |state: &mut State| !state.is_urgent && !state.is_closed;
+        let has_time = |state: &mut InboxState| !state.is_urgent && !state.is_closed;
         let gathered = self.news.wait_timeout_while(state, GATHER, has_time);
         let (mut state, _) = gathered.unwrap_or_else(PoisonError::into_inner);
         state.is_urgent = false;
@@ -149,10 +135,10 @@ impl Writer {
         let inbox = Arc::new(Inbox::default());
         let desk = Arc::new(Desk(Arc::clone(&inbox)));
         thread::Builder::new().name("records".to_owned()).spawn(move || inbox.work())?;
-        Ok(Self { desk, slots: Arc::new(Semaphore::new(MAX_OPEN)), waiting: Arc::default() })
+        Ok(Self { desk, slots: Arc::new(Semaphore::new(MAX_OPEN)) })
     }
 
-    /// A slot for one record, if the disk keeps up.
+    /// A slot for the record of one call, if the disk keeps up.
     pub fn slot(&self) -> Option<OwnedSemaphorePermit> {
         let has_room = lock(&self.desk.0.state).bytes < MAX_BYTES;
         has_room.then(|| Arc::clone(&self.slots).try_acquire_owned().ok()).flatten()
@@ -161,37 +147,6 @@ impl Writer {
     /// Does this after all that came before it. It keeps about so many bytes in memory until then.
     pub fn write(&self, bytes: usize, run: impl FnOnce() -> io::Result<()> + Send + 'static) {
         self.desk.0.add(Work { span: Span::current(), bytes, run: Box::new(run) }, false);
-    }
-
-    /// Does this with the next [`Writer::catch_up`], unless it is taken back before: what a short
-    /// call needs no more when it is over should not take its processors either.
-    pub fn write_later(&self, run: impl FnOnce() -> io::Result<()> + Send + 'static) -> Later {
-        // What it keeps is kept by its call as well.
-        let work = Work { span: Span::current(), bytes: 0, run: Box::new(run) };
-        let later = Later(Arc::new(Mutex::new(Some(work))));
-        let mut waiting = lock(&self.waiting);
-        if waiting.len() >= 2 * MAX_OPEN {
-            waiting.retain(|work| work.strong_count() > 0);
-        }
-        waiting.push(Arc::downgrade(&later.0));
-        later
-    }
-
-    /// Takes work back that was not done. False if it was.
-    pub fn take_back(&self, later: &Later) -> bool {
-        lock(&later.0).take().is_some()
-    }
-
-    /// Does all that waits, for calls that take long.
-    pub fn catch_up(&self) {
-        let waiting = std::mem::take(&mut *lock(&self.waiting));
-        for work in waiting.iter().filter_map(Weak::upgrade) {
-            // Held until it is handed over: what follows it must come after it.
-            let mut work = lock(&work);
-            if let Some(work) = work.take() {
-                self.desk.0.add(work, false);
-            }
-        }
     }
 
     /// Waits until everything that came before is written.
@@ -265,31 +220,5 @@ mod tests {
         while inbox.strong_count() > 0 {
             tokio::task::yield_now().await;
         }
-    }
-
-    #[tokio::test]
-    async fn what_waits_is_done_once_and_before_what_follows_it_or_taken_back() {
-        let writer = Writer::start().unwrap();
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let note = |what: &'static str| {
-            let seen = Arc::clone(&seen);
-            move || {
-                seen.lock().unwrap().push(what);
-                Ok(())
-            }
-        };
-        let soon = writer.write_later(note("begin a"));
-        let long = writer.write_later(note("begin b"));
-        drop(writer.write_later(note("never")));
-        writer.flush().await;
-        assert!(seen.lock().unwrap().is_empty());
-        assert!(writer.take_back(&soon));
-        writer.write(0, note("all of a"));
-        writer.catch_up();
-        writer.catch_up();
-        assert!(!writer.take_back(&long));
-        writer.write(0, note("end b"));
-        writer.flush().await;
-        assert_eq!(*seen.lock().unwrap(), ["all of a", "begin b", "end b"]);
     }
 }

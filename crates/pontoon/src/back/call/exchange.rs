@@ -4,13 +4,14 @@
 //! server's questions in the middle of it are the business of `questions`.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use pontoon_wire::heal::Heal;
 use pontoon_wire::{Era, Message, Rewrite, Slot, era, json, method};
 use tokio_util::sync::CancellationToken;
 
 use super::disabled_tools;
-use super::record::Record;
+use super::record::{CallEnd, CallRecord, finish};
 use crate::back::Back;
 use crate::back::conversation::incoming::refusal;
 use crate::back::conversation::link::{PendingRequest, Purpose};
@@ -28,7 +29,7 @@ pub(crate) struct Exchange<'b> {
     pub(crate) client: Arc<Client>,
     pub(crate) clock: Clock,
     /// The record of a tool call.
-    pub(crate) record: Option<Box<Record<'b>>>,
+    pub(crate) record: Option<Box<CallRecord<'b>>>,
 }
 
 /// Where an exchange stands after something was heard.
@@ -59,11 +60,11 @@ impl Exchange<'_> {
     }
 
     /// Fails the call, and says so in its record, which its client is told of.
-    pub(crate) fn fail(&self, reply: Reply, error: CallError) {
-        if let Some(record) = &self.record {
-            record.failed(&error.to_string());
-        }
-        reply.fail_with(error, self.record.as_ref().and_then(|record| record.receipt()));
+    pub(crate) fn fail(&mut self, reply: Reply, error: CallError) {
+        let record = self.record.take();
+        let receipt = record.as_ref().and_then(|record| record.receipt());
+        finish(record, &CallEnd::Failed(&error.to_string()));
+        reply.fail_with(error, receipt);
     }
 
     /// The request as the child's era has it.
@@ -101,24 +102,25 @@ impl Exchange<'_> {
         }
     }
 
-    async fn answer_recorded(self, record: Box<Record<'_>>, reply: Reply, answer: Message) {
-        let before = self.lease.child().before.as_ref();
-        match record.complete(answer, before, &self.client).await {
-            Ok((answer, receipt, made)) => {
+    async fn answer_recorded(self, mut record: Box<CallRecord<'_>>, reply: Reply, answer: Message) {
+        match record.complete(answer, self.lease.child().before.as_ref()).await {
+            Ok((answer, receipt)) => {
                 let own = self.answer_with(reply, &answer, receipt);
                 if own.is_some() {
                     // The end of a child would share the processors with the answer on its way out.
                     tokio::task::yield_now().await;
                 }
-                record.completed(&answer, made);
+                record.finish(&CallEnd::Answered(&answer));
                 drop(own);
             }
             Err(error) => {
-                match error {
-                    CallError::DiskFull(_) => record.abandoned(&error.to_string()),
-                    _ => record.failed(&error.to_string()),
-                }
-                reply.fail_with(error, record.receipt());
+                let (why, is_full) = (error.to_string(), matches!(error, CallError::DiskFull(_)));
+                let receipt = record.receipt().filter(|_| !is_full);
+                record.finish(&match is_full {
+                    true => CallEnd::Abandoned(&why),
+                    false => CallEnd::Failed(&why),
+                });
+                reply.fail_with(error, receipt);
             }
         }
     }
@@ -202,7 +204,7 @@ impl Exchange<'_> {
         CallError::Busy { what, retry_after_seconds: 5 }
     }
 
-    pub(crate) async fn time_out(&self, reply: Reply, said: Option<String>) {
+    pub(crate) async fn time_out(&mut self, reply: Reply, said: Option<String>) {
         let mut error = self.too_late();
         if let (CallError::TimedOut { note, .. }, Some(said)) = (&mut error, said) {
             *note += &format!("; it had said: {said}");
@@ -211,12 +213,14 @@ impl Exchange<'_> {
         tracing::warn!(%server, pid = self.lease.child().id(), %error, "a call timed out");
         self.fail(reply, error);
         // A kept child may be well although one tool hung. One that answers nothing is ended.
-        if let Lease::Kept(kept) = &self.lease {
-            kept.end_if_it_hangs().await;
+        match &self.lease {
+            Lease::Kept(kept) => kept.end_if_it_hangs().await,
+            Lease::Own(child) => child.has_hung.store(true, Ordering::Release),
+            Lease::Task(_) => {}
         }
     }
 
-    pub(crate) async fn mourn(&self, reply: Reply) {
+    pub(crate) async fn mourn(&mut self, reply: Reply) {
         // With this the client knows, and its next call may begin anew. Nothing else need tell it meanwhile.
         let lost = match self.lease.note_loss_told() {
             true => {

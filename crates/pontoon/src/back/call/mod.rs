@@ -23,6 +23,7 @@ use pontoon_wire::{Era, Message, Slot, method};
 use tokio_util::sync::CancellationToken;
 
 use self::exchange::Exchange;
+use self::record::{CallEnd, CallRecord, finish};
 use super::Back;
 use super::keep::demand::{Demand, Use};
 use super::keep::lease::Lease;
@@ -44,31 +45,38 @@ impl Back {
         }
         let Some((call, suspended)) = self.find_suspended(call, child_era) else { return };
         let Call { request, client, mut cancel, clock, reply } = call;
+        let mut record = None;
+        if request.method() == method::CALL_TOOL {
+            match self.open_record(&request, &client, reply.id()) {
+                Ok(opened) => record = Some(opened),
+                Err(error) => return reply.fail(error),
+            }
+        }
         let lease = match suspended {
             Some(lease) => lease,
             None => match self.lease_unless(&cancel, &clock, Use::Call, &client, child_era).await {
                 Some(Ok(lease)) => lease,
-                Some(Err(error)) => return refuse(reply, error, &request, client.era()),
+                Some(Err(error)) => return refuse(reply, error, record, client.era()),
                 None => return reply.forget(),
             },
         };
-        let begun = self.exchange(lease, request, client, clock, reply).await;
+        let begun = self.exchange(lease, request, client, clock, record, reply).await;
         let Some((exchange, mut reply)) = begun else { return };
         // A kept child or a spare may have died while it waited. If it never read the request,
         // another may try, once: a new one.
         let may_retry = exchange.lease.may_be_stale();
         let (client, request) = (Arc::clone(&exchange.client), exchange.request.clone());
         let Some(unsent) = exchange.run(cancel, reply, may_retry).await else { return };
-        let clock;
-        (cancel, clock, reply) = unsent;
+        let (clock, record);
+        (cancel, clock, record, reply) = unsent;
         match self.lease_unless(&cancel, &clock, Use::Again, &client, child_era).await {
             Some(Ok(lease)) => {
-                let begun = self.exchange(lease, request, client, clock, reply).await;
+                let begun = self.exchange(lease, request, client, clock, record, reply).await;
                 if let Some((exchange, reply)) = begun {
                     exchange.run(cancel, reply, false).await;
                 }
             }
-            Some(Err(error)) => refuse(reply, error, &request, client.era()),
+            Some(Err(error)) => refuse(reply, error, record, client.era()),
             None => reply.forget(),
         }
     }
@@ -84,24 +92,24 @@ impl Back {
         }
     }
 
-    /// The call and its child, with a record begun if it is a tool call; else it is refused.
-    async fn exchange(
-        &self,
+    /// The call and its child, with the workspace of a tool call known to its record; else it is refused.
+    async fn exchange<'b>(
+        &'b self,
         lease: Lease,
         request: Message,
         client: Arc<Client>,
         clock: Clock,
+        mut record: Option<Box<CallRecord<'b>>>,
         reply: Reply,
-    ) -> Option<(Exchange<'_>, Reply)> {
-        let record = match request.method() == method::CALL_TOOL {
-            true => clock.bound(self.begin_record(&lease, &request, reply.id())).await,
-            false => Some(Ok(None)),
+    ) -> Option<(Exchange<'b>, Reply)> {
+        let begun = match &mut record {
+            Some(record) => clock.bound(record.begin_at(&lease)).await,
+            None => Some(Ok(())),
         };
-        match record.unwrap_or_else(|| Err(clock.timed_out(self.server.name.as_str()))) {
-            Ok(record) => {
-                Some((Exchange { back: self, lease, request, client, clock, record }, reply))
-            }
+        match begun.unwrap_or_else(|| Err(clock.timed_out(self.server.name.as_str()))) {
+            Ok(()) => Some((Exchange { back: self, lease, request, client, clock, record }, reply)),
             Err(error) => {
+                finish(record, &CallEnd::Failed(&error.to_string()));
                 reply.fail(error);
                 None
             }
@@ -185,9 +193,11 @@ impl Drop for Running<'_> {
 }
 
 /// Refuses a call. That state was lost is for the model to know, so a tool answers with it.
-fn refuse(reply: Reply, error: CallError, request: &Message, client: Era) {
+fn refuse(reply: Reply, error: CallError, record: Option<Box<CallRecord<'_>>>, client: Era) {
+    let is_tool = record.is_some();
+    finish(record, &CallEnd::Failed(&error.to_string()));
     match error {
-        CallError::StateLost(text) if request.method() == method::CALL_TOOL => {
+        CallError::StateLost(text) if is_tool => {
             let kind = match client {
                 Era::Modern => "\"resultType\":\"complete\",",
                 Era::Legacy => "",

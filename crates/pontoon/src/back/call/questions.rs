@@ -88,7 +88,7 @@ impl Exchange<'_> {
     /// Goes on after a legacy client has answered a question: the child hears the answer once the
     /// call may work again.
     pub(crate) async fn resume(
-        &self,
+        &mut self,
         answer: Text,
         asked: &mut PendingRequest,
         waiting: &mut Option<WaitingCall>,
@@ -115,7 +115,11 @@ impl Exchange<'_> {
     }
 
     /// Takes a permit again, and gives the way home back unless the call ended meanwhile.
-    async fn retake_permit(&self, cancel: &CancellationToken, mut reply: Reply) -> Option<Reply> {
+    async fn retake_permit(
+        &mut self,
+        cancel: &CancellationToken,
+        mut reply: Reply,
+    ) -> Option<Reply> {
         self.clock.enter(Stage::Turn);
         tokio::select! {
             () = cancel.cancelled() => reply.forget(),
@@ -257,7 +261,7 @@ impl Exchange<'_> {
     /// Puts a modern child's questions to a legacy client, and sends the request again with what it
     /// answers, until the child has a result.
     pub(crate) async fn ask_legacy_client(
-        self,
+        mut self,
         request: &Rewrite,
         answer: Message,
         cancel: CancellationToken,

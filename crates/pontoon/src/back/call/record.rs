@@ -1,12 +1,12 @@
-//! The record of a tool call: its job, the files it made, and how it ended.
+//! The record of a tool call: its line in the journal, its job, the files it made, and how it ended.
 //!
-//! A stateless call has a job from the start. A call on a kept child gets one only if it left files,
-//! else one line in the journal. Records are written behind the answer. A record that is dropped
-//! before its end says that the call was given up, so no job stays unfinished.
+//! A stateless call has a job from the start; a call on a kept child gets one only if it left files. A
+//! record is written once, when the call is over, behind the answer. One that is dropped before says that
+//! the call was given up, so no job stays without an end.
 
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -19,9 +19,11 @@ use crate::back::Back;
 use crate::back::child::workspace::{OwnJob, Workspace, blocking};
 use crate::back::keep::lease::Lease;
 use crate::call::{CallError, Receipt};
-use crate::client::Client;
+use crate::client::{Client, Principal};
 use crate::config::{FileLinks, Mode};
-use crate::jobs::{Adopted, Bounds, Ending, Entry, Job, JobError, Later, Made, Snapshot, Visit};
+use crate::jobs::{
+    Adopted, Bounds, EndedCall, Finished, Job, JobError, Made, NewFiles, Snapshot, WorkspaceCall,
+};
 use crate::observe::metrics::Limit;
 
 /// So many files of one call are named in its answer; the others are in its job all the same.
@@ -29,107 +31,113 @@ const MAX_OFFERS: usize = 50;
 
 /// Where the call makes its files.
 #[derive(Debug)]
-enum Site {
+enum CallFiles {
     Job(Arc<OwnJob>),
-    Space(Arc<Visit>),
+    Workspace(Arc<WorkspaceCall>),
 }
 
 /// The record of one call, until its end.
 #[derive(Debug)]
-pub(crate) struct Record<'b> {
+pub(crate) struct CallRecord<'b> {
     back: &'b Back,
-    site: Site,
     request: Message,
+    client: Arc<Client>,
+    /// The client's own id of the request.
     id: Bytes,
     began: SystemTime,
-    /// Nobody contends for it: its exchange has many ways to end, and each ends it.
-    state: Mutex<State>,
+    /// Held until the record is written, so that records cannot pile up. Gone with the end.
+    slot: Option<OwnedSemaphorePermit>,
+    /// `None` until a child has the call.
+    files: Option<CallFiles>,
+    job: Option<Arc<Job>>,
+    made: Vec<Made>,
 }
 
-/// What of a record changes.
-#[derive(Debug, Default)]
-struct State {
-    job: Option<Arc<Job>>,
-    /// The beginning of its job, until it is written.
-    beginning: Option<Later>,
-    /// Held until the end is written, so that records cannot pile up. Gone with the end.
-    slot: Option<OwnedSemaphorePermit>,
+/// How a call ended.
+#[derive(Debug)]
+pub(crate) enum CallEnd<'a> {
+    /// The server gave this answer, a result or an error.
+    Answered(&'a Message),
+    /// There is no answer of the server, for this reason.
+    Failed(&'a str),
+    /// The same, and what the call left is taken away: there is no room for half of it.
+    Abandoned(&'a str),
 }
 
 impl Back {
-    /// Begins the record of a tool call on this child.
-    pub(crate) async fn begin_record(
+    /// Opens the record of a tool call.
+    pub(crate) fn open_record(
         &self,
-        lease: &Lease,
         request: &Message,
+        client: &Arc<Client>,
         id: &Bytes,
-    ) -> Result<Option<Box<Record<'_>>>, CallError> {
-        let Some(place) = lease.child().workspace.clone() else { return Ok(None) };
+    ) -> Result<Box<CallRecord<'_>>, CallError> {
         let slot = self.around.writer.slot().ok_or_else(|| {
             self.around.machine.metrics.refused(Limit::Records);
             let what = "busy: the disk does not keep up with the records of calls".to_owned();
             CallError::Busy { what, retry_after_seconds: 5 }
         })?;
-        let job = match (&place, self.server.mode) {
-            (Workspace::Job(own), _) => {
-                own.keep();
-                Some(Arc::clone(&own.job))
-            }
-            (Workspace::Session(_), Mode::Stateless) => {
-                let job = self.around.machine.new_job().await;
-                Some(job.map_err(|error| self.around.machine.no_workspace(&error))?)
-            }
-            (Workspace::Session(_), Mode::Stateful { .. }) => None,
-        };
-        let site = match place {
-            Workspace::Job(own) => Site::Job(own),
-            Workspace::Session(space) => Site::Space(Arc::new(space.visit())),
-        };
         // In a box, so that the call stays small: it is moved more than once.
-        let record = Box::new(Record {
+        Ok(Box::new(CallRecord {
             back: self,
-            site,
             request: request.clone(),
+            client: Arc::clone(client),
             id: id.clone(),
             began: SystemTime::now(),
-            state: Mutex::new(State { slot: Some(slot), ..State::default() }),
-        });
-        if let Some(job) = job {
-            record.begin_job(job);
-        }
-        Ok(Some(record))
+            slot: Some(slot),
+            files: None,
+            job: None,
+            made: Vec::new(),
+        }))
     }
 }
 
-impl Record<'_> {
-    fn begin_job(&self, job: Arc<Job>) {
-        let own = Arc::clone(&job);
+impl CallRecord<'_> {
+    /// Says that this child has the call, and makes the job that a stateless call has.
+    pub(crate) async fn begin_at(&mut self, lease: &Lease) -> Result<(), CallError> {
+        match lease.child().workspace.clone() {
+            None => {}
+            Some(Workspace::Job(own)) => {
+                own.keep();
+                self.set_job(Arc::clone(&own.job));
+                self.files = Some(CallFiles::Job(own));
+            }
+            Some(Workspace::Session(workspace)) => {
+                if matches!(self.back.server.mode, Mode::Stateless) {
+                    let job = self.back.around.machine.new_job().await;
+                    self.set_job(
+                        job.map_err(|error| self.back.around.machine.no_workspace(&error))?,
+                    );
+                }
+                self.files = Some(CallFiles::Workspace(Arc::new(workspace.begin_call())));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the call back from a child that never read it: it may be given to another.
+    pub(crate) fn take_back(&mut self) {
+        // The child is dead, and the job it was to work in goes with it.
+        if let Some(CallFiles::Job(own)) = self.files.take() {
+            own.let_go();
+        }
+        self.job = None;
+    }
+
+    fn set_job(&mut self, job: Arc<Job>) {
         self.back.around.machine.metrics.jobs.bump();
-        let (server, request, began) =
-            (Arc::clone(&self.back.server), self.request.clone(), self.began);
-        let begin = move || job.begin(server.name.as_str(), request.text(), began);
-        let later = self.back.around.writer.write_later(begin);
-        let mut state = self.state();
-        (state.job, state.beginning) = (Some(own), Some(later));
-    }
-
-    fn job(&self) -> Option<Arc<Job>> {
-        self.state().job.clone()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.job = Some(job);
     }
 
     /// Where the call is recorded, if it has a job.
     pub(crate) fn receipt(&self) -> Option<Receipt> {
-        self.job().map(|job| Receipt { job: job.id(), files: Vec::new() })
+        self.job.as_ref().map(|job| Receipt { job: job.id(), files: Vec::new() })
     }
 
     /// The job, made now if the call had none.
-    async fn job_made(&self) -> Result<Arc<Job>, CallError> {
-        if let Some(job) = self.job() {
-            return Ok(job);
+    async fn job_made(&mut self) -> Result<Arc<Job>, CallError> {
+        if let Some(job) = &self.job {
+            return Ok(Arc::clone(job));
         }
         let job = self
             .back
@@ -138,29 +146,33 @@ impl Record<'_> {
             .new_job()
             .await
             .map_err(|error| self.back.around.machine.not_kept(&error))?;
-        self.begin_job(Arc::clone(&job));
+        self.set_job(Arc::clone(&job));
         Ok(job)
     }
 
     /// Finds what the call made, and names it in the answer.
     pub(crate) async fn complete(
-        &self,
+        &mut self,
         answer: Message,
         before: Option<&Snapshot>,
-        client: &Client,
-    ) -> Result<(Message, Option<Receipt>, Vec<Made>), CallError> {
+    ) -> Result<(Message, Option<Receipt>), CallError> {
         if self.back.server.files == FileLinks::Off {
-            return Ok((answer, self.receipt(), Vec::new()));
+            return Ok((answer, self.receipt()));
         }
-        let Adopted { mut made, too_large } = self.made(before, &answer).await?;
+        let (Adopted { mut made, too_large }, found) = self.find_made(before, &answer).await?;
         let in_workspace = made.len();
         made.extend(self.embedded(&answer).await?);
+        // Nothing can fail from here on. Else they are told to the next call.
+        if let Some(found) = found {
+            found.delivered();
+        }
         let answer = match self.back.server.files {
             FileLinks::Append => with_mentions(answer),
             FileLinks::Header | FileLinks::Off => answer,
         };
-        let Some(job) = self.job() else { return Ok((answer, None, made)) };
-        let now = SystemTime::now();
+        let Some(job) = self.job.clone() else { return Ok((answer, None)) };
+        let (now, client) = (SystemTime::now(), Arc::clone(&self.client));
+        let client = &*client;
         let told = made.iter().take(MAX_OFFERS).enumerate();
         let offers: Vec<_> = told
             .map(|(index, made)| {
@@ -180,7 +192,8 @@ impl Record<'_> {
             }
             FileLinks::Header | FileLinks::Off => answer,
         };
-        Ok((answer, Some(receipt), made))
+        self.made = made;
+        Ok((answer, Some(receipt)))
     }
 
     fn offer(&self, job: &Job, made: &Made, client: &Client, now: SystemTime) -> Offer {
@@ -193,24 +206,26 @@ impl Record<'_> {
 
     /// Where the newest version of a file is, if the call worked where its conversation keeps its files.
     fn newest(&self, path: &str, client: &Client, now: SystemTime) -> Option<String> {
-        let Site::Space(visit) = &self.site else { return None };
+        let Some(CallFiles::Workspace(call)) = &self.files else { return None };
         let around = &self.back.around;
-        let id = around.machine.store.newest(visit.space(), path).ok()?;
+        let id = around.machine.store.newest(call.workspace(), path).ok()?;
         Some(around.links.url(client.person.origin.base(), &id, path, now))
     }
 
-    /// The files that are new or changed since the call began, in its job.
-    async fn made(
-        &self,
+    /// The files that are new or changed since the call began, in its job. Those of a workspace are still to
+    /// be delivered.
+    async fn find_made(
+        &mut self,
         before: Option<&Snapshot>,
         answer: &Message,
-    ) -> Result<Adopted, CallError> {
+    ) -> Result<(Adopted, Option<NewFiles>), CallError> {
         let hints = self.hints(answer);
-        match &self.site {
-            Site::Job(own) => {
+        match &self.files {
+            None => Ok((Adopted::default(), None)),
+            Some(CallFiles::Job(own)) => {
                 let is_current = |it: &Snapshot| it.is_surely_current(own.job.files());
                 if hints.is_empty() && before.is_some_and(is_current) {
-                    return Ok(Adopted::default());
+                    return Ok((Adopted::default(), None));
                 }
                 let (job, before) = (Arc::clone(&own.job), before.cloned().unwrap_or_default());
                 let found = blocking(move || {
@@ -224,32 +239,33 @@ impl Record<'_> {
                 });
                 let made =
                     found.await.map_err(|error| self.back.around.machine.not_kept(&error))?;
-                Ok(Adopted { made, ..Adopted::default() })
+                Ok((Adopted { made, ..Adopted::default() }, None))
             }
-            Site::Space(visit) => {
-                if hints.is_empty() && visit.is_surely_idle() {
-                    return Ok(Adopted::default());
+            Some(CallFiles::Workspace(call)) => {
+                if hints.is_empty() && call.is_surely_idle() {
+                    return Ok((Adopted::default(), None));
                 }
-                let (store, looking) = (self.back.around.machine.store.clone(), Arc::clone(visit));
-                let found = blocking(move || store.made(&looking, &hints)).await;
+                let call = Arc::clone(call);
+                let (store, looking) = (self.back.around.machine.store.clone(), Arc::clone(&call));
+                let found = blocking(move || store.new_files(&looking, &hints)).await;
                 let found = found.map_err(|error| self.back.around.machine.not_kept(&error))?;
-                if found.is_empty() {
-                    return Ok(Adopted::default());
-                }
-                let adopted = self.adopt(visit, found.clone()).await;
-                if adopted.is_err() {
-                    // They are still in the workspace, and the next call that can will bring them.
-                    visit.unsee(&found);
-                }
-                adopted
+                let adopted = match found.made.is_empty() {
+                    true => Adopted::default(),
+                    false => self.adopt(call, found.made.clone()).await?,
+                };
+                Ok((adopted, Some(found)))
             }
         }
     }
 
     /// Copies files of the workspace into the job.
-    async fn adopt(&self, visit: &Arc<Visit>, found: Vec<Made>) -> Result<Adopted, CallError> {
-        let (job, visit) = (self.job_made().await?, Arc::clone(visit));
-        let adopted = blocking(move || job.adopt(visit.space(), &found)).await;
+    async fn adopt(
+        &mut self,
+        call: Arc<WorkspaceCall>,
+        found: Vec<Made>,
+    ) -> Result<Adopted, CallError> {
+        let job = self.job_made().await?;
+        let adopted = blocking(move || job.adopt(call.workspace(), &found)).await;
         adopted.map_err(|error| self.back.around.machine.not_kept(&error))
     }
 
@@ -263,15 +279,16 @@ impl Record<'_> {
         let result = answer.raw(Slot::Result).unwrap_or_default();
         let mut hints = answer::hints(arguments, fields);
         hints.extend(answer::hints(result, fields));
-        let root = match &self.site {
-            Site::Job(own) => own.job.files(),
-            Site::Space(visit) => visit.space().files(),
+        let root = match &self.files {
+            Some(CallFiles::Job(own)) => own.job.files(),
+            Some(CallFiles::Workspace(call)) => call.workspace().files(),
+            None => return Vec::new(),
         };
         hints.into_iter().filter_map(|hint| inside(root, &hint)).collect()
     }
 
     /// Files that stand in the result itself, kept in the job so that they can be fetched.
-    async fn embedded(&self, answer: &Message) -> Result<Vec<Made>, CallError> {
+    async fn embedded(&mut self, answer: &Message) -> Result<Vec<Made>, CallError> {
         let blobs = answer::embedded(answer);
         if blobs.is_empty() {
             return Ok(Vec::new());
@@ -290,64 +307,64 @@ impl Record<'_> {
         put.await.map_err(|error| self.back.around.machine.not_kept(&error))
     }
 
-    /// Writes that the call was answered like this.
-    pub(crate) fn completed(&self, answer: &Message, made: Vec<Made>) {
-        self.end(Some(answer), None, made);
+    /// Writes how the call ended, behind the answer.
+    pub(crate) fn finish(mut self: Box<Self>, end: &CallEnd<'_>) {
+        self.write(end);
     }
 
-    /// Writes nothing: the call was never made, and is tried again.
-    pub(crate) fn forget(&self) {
-        self.state().slot = None;
-        // Its child is dead, and what it was to work in is nobody's.
-        if let Site::Job(own) = &self.site {
-            own.let_go();
+    fn write(&mut self, end: &CallEnd<'_>) {
+        let Some(slot) = self.slot.take() else { return };
+        if let CallEnd::Abandoned(_) = end {
+            self.discard_job();
+        }
+        let (answer, why) = match end {
+            CallEnd::Answered(answer) => (Some(*answer), error_in(answer)),
+            CallEnd::Failed(why) | CallEnd::Abandoned(why) => (None, Some((*why).to_owned())),
+        };
+        let is_error = answer.is_some_and(says_error);
+        self.write_journal(why.as_deref(), is_error);
+        if let Some(job) = self.job.take() {
+            self.write_job(job, slot, answer, why, is_error);
         }
     }
 
-    /// Writes why the call failed.
-    pub(crate) fn failed(&self, why: &str) {
-        self.end(None, Some(why.to_owned()), Vec::new());
-    }
-
-    /// Writes why the call failed, and takes what it left away: there is no room for half of it.
-    pub(crate) fn abandoned(&self, why: &str) {
-        let job = self.state().job.take();
-        match (&self.site, job) {
-            // Its child is still at work there, so it goes after that.
-            (Site::Job(own), _) => own.let_go(),
-            (Site::Space(_), Some(job)) => self.back.around.writer.write(0, move || {
+    /// Takes the job away, after the child if that is still at work there.
+    fn discard_job(&mut self) {
+        match (self.job.take(), &self.files) {
+            (_, Some(CallFiles::Job(own))) => own.let_go(),
+            (Some(job), _) => self.back.around.writer.write(0, move || {
                 job.discard();
                 Ok(())
             }),
-            (Site::Space(_), None) => {}
-        }
-        self.failed(why);
-    }
-
-    fn end(&self, answer: Option<&Message>, error: Option<String>, files: Vec<Made>) {
-        let (slot, job) = {
-            let mut state = self.state();
-            (state.slot.take(), state.job.clone())
-        };
-        match (slot, job) {
-            (Some(slot), Some(job)) => self.end_job(slot, job, answer, error, files),
-            (Some(_), None) => self.write_journal(error.as_deref()),
-            // It has ended before.
             (None, _) => {}
         }
     }
 
-    fn write_journal(&self, error: Option<&str>) {
+    fn trace(&self) -> Option<String> {
+        self.client.person.trace.map(|trace| trace.id().to_string())
+    }
+
+    fn write_journal(&self, error: Option<&str>, is_error: bool) {
         let tool = self.request.string(Slot::Name).unwrap_or_default();
-        let entry = Entry {
+        let person = &self.client.person;
+        let call = EndedCall {
             server: self.back.server.name.as_str(),
             tool: &tool,
+            user: match &person.principal {
+                Principal::User(user) => Some(&user.id),
+                Principal::Credential(_) | Principal::Address(_) => None,
+            },
+            key: person.principal.credential(),
+            address: person.address,
             began: self.began,
             took: self.began.elapsed().unwrap_or_default(),
             error,
+            is_error,
+            job: self.job.as_ref().map(|job| job.id()),
+            trace: self.trace(),
         };
         let around = &self.back.around;
-        if around.machine.store.journal(&entry) {
+        if around.machine.store.journal(&call) {
             let store = around.machine.store.clone();
             around.writer.write(0, move || {
                 store.write_journal();
@@ -356,46 +373,64 @@ impl Record<'_> {
         }
     }
 
-    fn end_job(
-        &self,
-        slot: OwnedSemaphorePermit,
+    fn write_job(
+        &mut self,
         job: Arc<Job>,
+        slot: OwnedSemaphorePermit,
         answer: Option<&Message>,
         error: Option<String>,
-        files: Vec<Made>,
+        is_error: bool,
     ) {
-        let (server, began, now) = (Arc::clone(&self.back.server), self.began, SystemTime::now());
-        let beginning = self.state().beginning.take();
-        let is_unwritten = beginning.is_some_and(|later| self.back.around.writer.take_back(&later));
-        let request = is_unwritten.then(|| self.request.clone());
+        let (server, began, ended) = (Arc::clone(&self.back.server), self.began, SystemTime::now());
+        let (request, files, trace) =
+            (self.request.clone(), std::mem::take(&mut self.made), self.trace());
         // As its client knows it.
         let response = answer
             .map(|answer| Rewrite::new(answer.clone()).replace(Slot::Id, self.id.clone()).finish());
-        let bytes = request.as_ref().map_or(0, |request| request.text().len())
-            + response.as_ref().map_or(0, Text::len);
+        let bytes = request.text().len() + response.as_ref().map_or(0, Text::len);
         self.back.around.writer.write(bytes, move || {
             let _slot = slot;
             let pieces: Option<Vec<&[u8]>> =
                 response.as_ref().map(|text| text.pieces().iter().map(Bytes::as_ref).collect());
-            let ending = Ending {
+            job.finish(&Finished {
+                server: server.name.as_str(),
+                request: request.text(),
+                began,
+                ended,
                 response: pieces.as_deref(),
                 error: error.as_deref(),
+                is_error,
+                trace,
                 files: &files,
-                now,
-                exit: None,
-            };
-            match request {
-                Some(request) => job.record(server.name.as_str(), request.text(), began, &ending),
-                None => job.finish(&ending),
-            }
+            })
         });
     }
 }
 
-impl Drop for Record<'_> {
+impl Drop for CallRecord<'_> {
     fn drop(&mut self) {
-        self.failed("the call was cancelled, or the bridge stopped, before the server answered");
+        let why = "the call was cancelled, or the bridge stopped, before the server answered";
+        self.write(&CallEnd::Failed(why));
     }
+}
+
+/// Writes how a call ended, if it has a record.
+pub(crate) fn finish(record: Option<Box<CallRecord<'_>>>, end: &CallEnd<'_>) {
+    if let Some(record) = record {
+        record.finish(end);
+    }
+}
+
+/// Why a call failed that was answered with an error.
+fn error_in(answer: &Message) -> Option<String> {
+    let code = answer.raw(Slot::ErrorCode)?;
+    let message = answer.string(Slot::ErrorMessage).unwrap_or_default();
+    Some(format!("{message} (error {})", String::from_utf8_lossy(code)))
+}
+
+/// Whether a result says that the tool failed.
+fn says_error(answer: &Message) -> bool {
+    answer.raw(Slot::IsError) == Some(b"true")
 }
 
 /// A path that a server or client named, as one inside `root`; `None` if it leads elsewhere.

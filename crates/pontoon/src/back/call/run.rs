@@ -4,20 +4,24 @@ use pontoon_wire::Revision;
 use tokio_util::sync::CancellationToken;
 
 use super::exchange::{Exchange, NextStep};
+use super::record::CallRecord;
 use super::waiting::{WaitingCall, unanswered};
 use crate::back::conversation::mailbox::ServerEvent;
 use crate::call::{CallError, Reply};
 use crate::clock::Clock;
 
-impl Exchange<'_> {
+/// What a call that its child never read goes on with.
+pub(crate) type Unsent<'b> = (CancellationToken, Clock, Option<Box<CallRecord<'b>>>, Reply);
+
+impl<'b> Exchange<'b> {
     /// Runs to the end; gives the way home back if the child never read the request and another
     /// may be tried.
     pub(crate) async fn run(
-        self,
+        mut self,
         cancel: CancellationToken,
         reply: Reply,
         may_retry: bool,
-    ) -> Option<(CancellationToken, Clock, Reply)> {
+    ) -> Option<Unsent<'b>> {
         let (mut cancel, mut reply) = (cancel, reply);
         // Rare roads are boxed, so that the usual call stays small: it is moved more than once.
         if self.lease.link.has_held() {
@@ -94,8 +98,8 @@ impl Exchange<'_> {
                     NextStep::Over
                 }
                 ServerEvent::Unsent if may_retry => {
-                    self.record.iter().for_each(|record| record.forget());
-                    return Some((cancel, self.clock, reply));
+                    self.record.iter_mut().for_each(|record| record.take_back());
+                    return Some((cancel, self.clock, self.record, reply));
                 }
                 ServerEvent::Unsent | ServerEvent::Ended | ServerEvent::Gone => {
                     Box::pin(self.mourn(reply)).await;

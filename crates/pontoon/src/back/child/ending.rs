@@ -12,7 +12,7 @@ use super::population::Leaving;
 use super::process::Process;
 use super::workspace::{Temporary, Workspace};
 use crate::clock::now;
-use crate::jobs::Held;
+use crate::jobs::{Bounds, Held, Snapshot};
 
 /// What a child leaves when it goes.
 pub(crate) struct Remains {
@@ -20,6 +20,10 @@ pub(crate) struct Remains {
     pub(crate) is_abnormal: bool,
     /// Whether it still ran when it was asked to go.
     pub(crate) was_alive: bool,
+    /// Whether a call of its own timed out.
+    pub(crate) has_hung: bool,
+    /// What lay in its job when it was ready.
+    pub(crate) before: Option<Snapshot>,
     pub(crate) workspace: Option<Workspace>,
     /// Temporary files, which go when this is dropped.
     pub(crate) _temporary: Option<Temporary>,
@@ -49,20 +53,28 @@ pub(crate) async fn stop(process: Process, mut remains: Remains) {
     if is_made_to && !population.ends_by_itself.load(Ordering::Relaxed) {
         population.heals.note(Heal::H27);
     }
-    population.metrics.child_exited(remains.is_abnormal);
+    let was_killed = remains.has_hung && matches!(exit, Exit::Signal(_));
+    population.metrics.child_exited(remains.is_abnormal || was_killed);
     let (lines, how) = (remains.complaints.last_lines(), exit.to_string());
     let is_orderly = exit == Exit::Code(0);
     let written = match &remains.workspace {
-        // Of a child that ended in order and without a word there is nothing to tell.
-        Some(Workspace::Job(own)) if own.is_kept() && !(is_orderly && lines.is_empty()) => {
+        Some(Workspace::Job(own)) if own.is_kept() => {
+            let is_current = |it: &Snapshot| it.is_surely_current(own.job.files());
+            let before = remains.before.filter(|before| !is_current(before));
+            // Of a child that ended in order, without a word and without a file there is nothing to tell.
+            if is_orderly && lines.is_empty() && before.is_none() {
+                return;
+            }
             let own = Arc::clone(own);
             tokio::task::spawn_blocking(move || {
                 if !lines.is_empty() {
                     own.job.write_log(&lines);
                 }
-                if !is_orderly {
-                    own.job.note_exit(&how);
-                }
+                let files = before.and_then(|before| {
+                    Snapshot::made_in(own.job.files(), Bounds::default(), &before, &[]).ok()
+                });
+                let exit = Some(how).filter(|_| !is_orderly);
+                own.job.note_exit(exit, files.unwrap_or_default());
             })
         }
         // Many that are asked to go need a signal, which is not worth a line for each.

@@ -30,7 +30,7 @@ use crate::client::{Client, Key, Person};
 use crate::clock::{Clock, now};
 use crate::config::{FileLinks, Mode, ProgramError, Server, proxy_secrets};
 use crate::errors::chain;
-use crate::jobs::{JobError, SessionSpace};
+use crate::jobs::{JobError, SessionWorkspace};
 use crate::observe::heals::HealLog;
 use crate::observe::log::Hygiene;
 use crate::observe::metrics::{Limit, ServerMetrics};
@@ -178,14 +178,14 @@ impl Launcher {
         &self,
         key: &Key,
         person: &Person,
-    ) -> Result<Arc<SessionSpace>, JobError> {
+    ) -> Result<Arc<SessionWorkspace>, JobError> {
         let (store, server) = (self.machine.store.clone(), self.server.name.to_string());
         let mut name = key.to_string();
         // Several people may have one address. What tells their processes apart tells their files.
         if let (true, Some(hash)) = (key.is_shared(), self.person_hash(person)) {
             hash.iter().for_each(|byte| name += &format!("{byte:02x}"));
         }
-        blocking(move || store.session_space(&server, &name)).await
+        blocking(move || store.workspace(&server, &name)).await
     }
 
     /// A workspace for a child that belongs to no conversation.
@@ -310,6 +310,7 @@ impl Launcher {
             words,
             has_waited: false,
             is_ending: AtomicBool::new(false),
+            has_hung: AtomicBool::new(false),
             before: None,
             living: Some(Living::new(&self.population)),
             workspace: Some(workspace),

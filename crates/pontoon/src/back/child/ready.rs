@@ -30,6 +30,8 @@ pub struct ReadyChild {
     pub(crate) has_waited: bool,
     /// Whether it was told to end because it answered nothing any more.
     pub(crate) is_ending: AtomicBool,
+    /// Whether a call of its own timed out.
+    pub(crate) has_hung: AtomicBool,
     /// What lay in its job when it was ready.
     pub(crate) before: Option<Snapshot>,
     /// Counts it among the living; taken when it is stopped.
@@ -67,6 +69,8 @@ impl Drop for ReadyChild {
             let remains = Remains {
                 is_abnormal,
                 was_alive: exit.is_none() && !self.is_ending(),
+                has_hung: self.has_hung.load(Ordering::Acquire),
+                before: self.before.take(),
                 workspace: self.workspace.take(),
                 _temporary: self.temporary.take(),
                 state: self.state.take(),

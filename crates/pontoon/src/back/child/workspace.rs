@@ -10,7 +10,7 @@ use pontoon_supervise::User;
 use rustix::process::{getegid, geteuid};
 use tokio_util::task::TaskTracker;
 
-use crate::jobs::{Bounds, Held, Job, JobError, Scratch, SessionSpace, Snapshot, Store};
+use crate::jobs::{Bounds, Held, Job, JobError, Scratch, SessionWorkspace, Snapshot, Store};
 
 /// Where a child works.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ pub enum Workspace {
     /// In a job of its own.
     Job(Arc<OwnJob>),
     /// Where its conversation keeps its files.
-    Session(Arc<SessionSpace>),
+    Session(Arc<SessionWorkspace>),
 }
 
 /// A job that a child works in. Unless a call is recorded in it, it goes with the child, or with the
@@ -273,7 +273,7 @@ mod tests {
             other_users: false,
         };
         let store = Store::open(folder.path(), options).unwrap();
-        let space = store.session_space("demo", "ada").unwrap();
+        let space = store.workspace("demo", "ada").unwrap();
         let workspace = Workspace::Session(space);
         let before = workspace.directory_id().await;
         assert!(before.is_some());

@@ -17,7 +17,7 @@ use crate::client::{Client, Key, Person};
 use crate::clock::{Clock, now};
 use crate::config::Mode;
 use crate::errors::chain;
-use crate::jobs::SessionSpace;
+use crate::jobs::SessionWorkspace;
 
 /// The most head starts that a server has at once; learning it takes one or two more processes.
 const MOST: usize = 2;
@@ -250,7 +250,7 @@ impl HeadStarts {
 }
 
 /// Whether no process keeps state for this conversation, nor did one that was lost.
-async fn is_free(space: &Arc<SessionSpace>) -> bool {
+async fn is_free(space: &Arc<SessionWorkspace>) -> bool {
     let space = Arc::clone(space);
     tokio::task::spawn_blocking(move || space.is_free()).await.unwrap_or(false)
 }

@@ -15,6 +15,7 @@ use super::identity::Identity;
 use crate::back::conversation::requests::own_info;
 use crate::client::{Client, Key, Origin, Person, Principal};
 use crate::config::{KeyName, Server, SessionKey};
+use crate::observe::trace::Trace;
 use crate::session::entry::Entry;
 use crate::session::legacy::Session;
 
@@ -37,6 +38,7 @@ impl Caller {
         headers: &HeaderMap,
         ours: &[&str],
         origin: Origin,
+        trace: Option<Trace>,
         server: &Server,
     ) -> Self {
         let principal = match (&identity.user, &identity.key) {
@@ -67,6 +69,7 @@ impl Caller {
             headers: headers_for(server),
             address: identity.address,
             origin,
+            trace,
         });
         Self { identity, person }
     }
@@ -170,7 +173,7 @@ mod tests {
 
     fn key(identity: Identity, session: Option<&str>, rule: SessionKey) -> String {
         let server = server(rule, WorkspaceScope::Session);
-        let caller = Caller::new(identity, &HeaderMap::new(), &[], Origin::Unknown, &server);
+        let caller = Caller::new(identity, &HeaderMap::new(), &[], Origin::Unknown, None, &server);
         let session = session.map(Arc::from);
         caller.key(session.as_ref(), &server).to_string()
     }
@@ -234,7 +237,8 @@ mod tests {
         let person = Identity { key: Some(KeyName::Named("me".into())), ..unnamed() };
         assert_eq!(key(person, None, SessionKey::Auto), hash);
         let stateless = server(SessionKey::Auto, WorkspaceScope::Job);
-        let caller = Caller::new(unnamed(), &HeaderMap::new(), &[], Origin::Unknown, &stateless);
+        let caller =
+            Caller::new(unnamed(), &HeaderMap::new(), &[], Origin::Unknown, None, &stateless);
         assert_eq!(caller.key(None, &stateless).to_string(), hash);
     }
 

@@ -12,6 +12,7 @@ use super::identity::{Identities, Identity};
 use super::origin::Origins;
 use super::token::Verifier;
 use crate::config::{BridgeSettings, Server};
+use crate::observe::trace::Trace;
 
 /// Who may come in, and as whom.
 #[derive(Debug)]
@@ -68,12 +69,13 @@ impl Entrance {
         visitor: Visitor<'_>,
         headers: &HeaderMap,
         peer: IpAddr,
+        trace: Trace,
         server: &Server,
     ) -> Caller {
         let origin = self.origins.of(headers, self.identities.is_trusted(peer));
         // Without a key of ours, people are told apart by what they show there.
         let ours = visitor.pass.map_or(&["authorization"][..], |pass| pass.headers);
-        Caller::new(visitor.identity, headers, ours, origin, server)
+        Caller::new(visitor.identity, headers, ours, origin, Some(trace), server)
     }
 }
 

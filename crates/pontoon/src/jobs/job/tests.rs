@@ -20,8 +20,9 @@ fn store(store_payloads: bool) -> (Store, tempfile::TempDir) {
     (Store::open(&place.path().join("jobs"), options).unwrap(), place)
 }
 
-fn ending<'a>(response: Option<&'a [&'a [u8]]>, error: Option<&'a str>) -> Ending<'a> {
-    Ending { now: now() + Duration::from_secs(2), response, error, files: &[], exit: None }
+fn call<'a>(request: &'a [u8], response: Option<&'a [&'a [u8]]>) -> Finished<'a> {
+    let ended = now() + Duration::from_secs(2);
+    Finished { response, ..Finished::new("slides", request, now(), ended) }
 }
 
 fn record(folder: &Path, name: &str) -> String {
@@ -66,18 +67,17 @@ fn a_new_job_is_two_directories() {
 #[test]
 fn a_call_that_was_answered_is_completed() {
     let work = |job: &Job| {
-        job.begin("slides", b"{\"id\":1}", now()).unwrap();
-        assert_eq!(record(&folder(job), "request.json"), "{\"id\":1}");
-        assert!(record(&folder(job), "metadata.json").contains("\"status\":\"processing\""));
         let made = [Made::new("a.txt".to_owned(), 3)];
         let pieces: [&[u8]; 2] = [b"{\"result\":", b"[1,2]}"];
-        job.finish(&Ending { files: &made, ..ending(Some(&pieces), None) }).unwrap();
+        let trace = Some("0af7".to_owned());
+        let call = call(b"{\"id\":1}", Some(&pieces));
+        job.finish(&Finished { files: &made, is_error: true, trace, ..call }).unwrap();
+        assert_eq!(record(&folder(job), "request.json"), "{\"id\":1}");
         assert_eq!(record(&folder(job), "response.json"), "{\"result\":[1,2]}");
-        job.note_exit("exited with code 1");
     };
     let expected = json!({
         "server_name": "slides", "created_at": "2027-01-15T08:00:00.000Z", "status": "completed",
-        "finished_at": "2027-01-15T08:00:02.000Z", "exit": "exited with code 1",
+        "finished_at": "2027-01-15T08:00:02.000Z", "is_error": true, "trace_id": "0af7",
         "files": [{"path": "a.txt", "size": 3, "mime": "text/plain; charset=utf-8"}],
         "request": {"id": 1}, "response": {"result": [1, 2]},
     });
@@ -87,8 +87,9 @@ fn a_call_that_was_answered_is_completed() {
 #[test]
 fn payloads_are_not_kept_where_they_should_not() {
     let work = |job: &Job| {
-        job.begin("slides", b"{\"secret\":1}", now()).unwrap();
-        job.finish(&ending(Some(&[b"{\"secret\":2}"]), Some("the server said no"))).unwrap();
+        let error = Some("the server said no");
+        let answer: [&[u8]; 1] = [b"{\"secret\":2}"];
+        job.finish(&Finished { error, ..call(b"{\"secret\":1}", Some(&answer)) }).unwrap();
         assert!(!folder(job).join("request.json").exists());
         assert!(!folder(job).join("response.json").exists());
     };
@@ -100,39 +101,54 @@ fn payloads_are_not_kept_where_they_should_not() {
 }
 
 #[test]
-fn an_exit_before_the_ending_is_recorded_with_it() {
-    let work = |job: &Job| {
-        job.note_exit("killed by signal 9");
-        job.begin("slides", b"{}", now()).unwrap();
-        job.finish(&ending(None, Some("gone"))).unwrap();
+fn what_the_end_of_the_child_adds_is_recorded_before_the_ending_and_after_it() {
+    let made = |path: &str, size| Made::new(path.to_owned(), size);
+    let told = [made("a.txt", 3), made("b.txt", 3)];
+    let last = || vec![made("a.txt", 3), made("b.txt", 4), made("c.txt", 5)];
+    let finish = |job: &Job| {
+        let call = Finished { error: Some("gone"), files: &told, ..call(b"{}", None) };
+        job.finish(&call).unwrap();
     };
+    let exit = || Some("was killed by signal 9".to_owned());
+    let before = |job: &Job| {
+        job.note_exit(exit(), last());
+        finish(job);
+    };
+    let after = |job: &Job| {
+        finish(job);
+        job.note_exit(exit(), last());
+    };
+    let file = |path: &str, size: u64| json!({"path": path, "size": size, "mime": "text/plain; charset=utf-8"});
     let expected = json!({
         "server_name": "slides", "created_at": "2027-01-15T08:00:00.000Z", "status": "failed", "request": {},
-        "finished_at": "2027-01-15T08:00:02.000Z", "error": "gone", "exit": "killed by signal 9", "files": [],
+        "finished_at": "2027-01-15T08:00:02.000Z", "error": "gone", "exit": "was killed by signal 9",
+        "files": [file("a.txt", 3), file("b.txt", 4), file("c.txt", 5)],
     });
-    check(true, work, expected);
+    check(true, before, expected.clone());
+    check(true, after, expected);
 }
 
 #[test]
-fn a_job_that_is_dropped_under_way_has_failed() {
+fn a_call_is_recorded_once() {
     let (store, _place) = store(true);
     let job = store.new_job().unwrap();
-    job.begin("slides", b"{}", now()).unwrap();
-    let folder = folder(&job);
-    drop(job);
-    let text = record(&folder, "metadata.json");
-    assert!(text.contains("\"status\":\"failed\"") && text.contains("given up"), "{text}");
+    let metadata = folder(&job).join("metadata.json");
+    job.finish(&call(b"{}", None)).unwrap();
+    fs::remove_file(&metadata).unwrap();
+    job.finish(&call(b"{}", None)).unwrap();
+    job.note_exit(None, Vec::new());
+    assert!(!metadata.exists(), "there is nothing to add");
 }
 
 #[test]
-fn a_job_that_never_began_is_removed_with_its_owner() {
+fn a_job_in_which_no_call_was_recorded_is_removed_with_its_owner() {
     let (store, place) = store(true);
     drop(store.new_job().unwrap());
     let job = store.new_job().unwrap();
     fs::write(job.files().join("left by a spare"), "").unwrap();
     drop(job);
     let job = store.new_job().unwrap();
-    job.begin("slides", b"{}", now()).unwrap();
+    job.finish(&call(b"{}", None)).unwrap();
     job.discard();
     for entry in fs::read_dir(place.path().join("jobs")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
@@ -149,15 +165,18 @@ fn a_child_cannot_have_records_written_through_links() {
     for name in ["metadata.json", "request.json", "response.json", "server.log"] {
         symlink(&canary, folder(&job).join(name)).unwrap();
     }
-    job.begin("slides", b"{}", now()).unwrap();
     job.write_log(&["line".to_owned()]);
-    job.finish(&ending(Some(&[b"{}"]), None)).unwrap();
+    job.finish(&call(b"{}", Some(&[b"{}"]))).unwrap();
     symlink(&canary, job.files().join("a.txt")).unwrap();
     assert_eq!(job.put("a.txt", b"bytes").unwrap().path, "a (2).txt");
     assert_eq!(record(place.path(), "canary"), "untouched");
     fs::rename(folder(&job), place.path().join("moved")).unwrap();
     symlink(place.path(), folder(&job)).unwrap();
-    assert!(job.finish(&ending(None, None)).is_err());
+    job.note_exit(Some("exited".to_owned()), Vec::new());
+    let other = store.new_job().unwrap();
+    fs::rename(folder(&other), place.path().join("moved, too")).unwrap();
+    symlink(place.path(), folder(&other)).unwrap();
+    assert!(other.finish(&call(b"{}", None)).is_err());
     assert!(!place.path().join("metadata.json").exists());
 }
 
@@ -193,11 +212,11 @@ fn files_put_into_a_job_get_names_of_their_own() {
 #[test]
 fn what_a_session_made_is_copied_into_the_job() {
     let (store, place) = store(true);
-    let space = store.session_space("excel", "user 1").unwrap();
+    let space = store.workspace("excel", "user 1").unwrap();
     fs::create_dir_all(space.files().join("年次/deep")).unwrap();
     fs::write(space.files().join("年次/deep/売上.xlsx"), "one").unwrap();
     fs::write(space.files().join("b.txt"), vec![7; 3 << 20]).unwrap();
-    let mut made = space.visit().made(&[]).unwrap();
+    let mut made = space.begin_call().look(&[]).unwrap().made;
     made.push(Made::new("gone.txt".to_owned(), 1));
     made.push(Made::new("../../../x".to_owned(), 1));
     symlink(place.path(), space.files().join("link")).unwrap();
@@ -225,7 +244,7 @@ fn modes(files: &Path) -> Vec<u32> {
 #[test]
 fn other_users_may_come_later() {
     let (store, _place) = store(true);
-    let (old_job, space) = (store.new_job().unwrap(), store.session_space("a", "key").unwrap());
+    let (old_job, space) = (store.new_job().unwrap(), store.workspace("a", "key").unwrap());
     assert_eq!(modes(old_job.files()), [0o700, 0o700, 0o700]);
     assert_eq!(modes(space.files()), [0o700, 0o700, 0o700, 0o700]);
     store.admit_other_users().unwrap();
@@ -233,7 +252,7 @@ fn other_users_may_come_later() {
     assert_eq!(modes(job.files()), [0o700, 0o711, 0o711]);
     assert_eq!(modes(old_job.files()), [0o700, 0o700, 0o711], "those of our own user stay closed");
     for key in ["key", "another"] {
-        let taken = store.session_space("a", key).unwrap();
+        let taken = store.workspace("a", key).unwrap();
         assert_eq!(modes(taken.files()), [0o700, 0o711, 0o711, 0o711]);
     }
 }
@@ -244,7 +263,7 @@ fn children_of_other_users_reach_their_own_files_only() {
     let options = StoreOptions { other_users: true, ..StoreOptions::default() };
     let store = Store::open(&place.path().join("jobs"), options).unwrap();
     let job = store.new_job().unwrap();
-    let space = store.session_space("excel", "key").unwrap();
+    let space = store.workspace("excel", "key").unwrap();
     assert_eq!(modes(job.files()), [0o700, 0o711, 0o711]);
     assert_eq!(modes(space.files()), [0o700, 0o711, 0o711, 0o711]);
     let scratch = store.new_scratch().unwrap();
@@ -254,7 +273,7 @@ fn children_of_other_users_reach_their_own_files_only() {
         fs::hard_link(space.files().join("a.txt"), place.path().join("second")).unwrap();
         fs::write(space.files().join("b.txt"), "").unwrap();
         symlink("/etc/hostname", space.files().join("link")).unwrap();
-        space.visit().made(&[]).unwrap();
+        space.begin_call().look(&[]).unwrap().delivered();
         fs::write(space.files().join("untold"), "").unwrap();
         job.give_to(12345, 12346).unwrap();
         space.give_to(12345, 12346).unwrap();
@@ -263,7 +282,7 @@ fn children_of_other_users_reach_their_own_files_only() {
         let owners = ["", "b.txt", "a.txt", "link"].map(|name| owner(space.files().join(name)));
         assert_eq!(owners, [12345, 12345, 0, 0]);
         assert_eq!(fs::metadata(space.files()).unwrap().gid(), 12346);
-        let made = space.visit().made(&[]).unwrap();
+        let made = space.begin_call().look(&[]).unwrap().made;
         assert_eq!(
             made,
             [Made::new("untold".to_owned(), 0)],
@@ -277,34 +296,25 @@ fn children_of_other_users_reach_their_own_files_only() {
 fn every_record_gets_its_name_only_when_it_is_whole() {
     use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
-    for is_short in [true, false] {
-        let (store, _place) = store(true);
-        let job = store.new_job().unwrap();
-        let watch = inotify::init(CreateFlags::NONBLOCK).unwrap();
-        let folder = job.files().parent().unwrap();
-        inotify::add_watch(&watch, folder, WatchFlags::CREATE | WatchFlags::MOVED_TO).unwrap();
-        let ending = ending(Some(&[b"{}"]), None);
-        if is_short {
-            job.record("slides", b"{}", now(), &ending).unwrap();
-        } else {
-            job.begin("slides", b"{}", now()).unwrap();
-            job.finish(&ending).unwrap();
+    let (store, _place) = store(true);
+    let job = store.new_job().unwrap();
+    let watch = inotify::init(CreateFlags::NONBLOCK).unwrap();
+    let folder = job.files().parent().unwrap();
+    inotify::add_watch(&watch, folder, WatchFlags::CREATE | WatchFlags::MOVED_TO).unwrap();
+    job.finish(&call(b"{}", Some(&[b"{}"]))).unwrap();
+    let (mut made, mut named) = (Vec::new(), Vec::new());
+    let mut space = [std::mem::MaybeUninit::uninit(); 4096];
+    let mut events = inotify::Reader::new(&watch, &mut space);
+    while let Ok(event) = events.next() {
+        let name = event.file_name().unwrap().to_string_lossy().into_owned();
+        match event.events().contains(ReadFlags::MOVED_TO) {
+            true => named.push(name),
+            false => made.push(name),
         }
-        let (mut made, mut named) = (Vec::new(), Vec::new());
-        let mut space = [std::mem::MaybeUninit::uninit(); 4096];
-        let mut events = inotify::Reader::new(&watch, &mut space);
-        while let Ok(event) = events.next() {
-            let name = event.file_name().unwrap().to_string_lossy().into_owned();
-            match event.events().contains(ReadFlags::MOVED_TO) {
-                true => named.push(name),
-                false => made.push(name),
-            }
-        }
-        named.sort();
-        named.dedup();
-        assert_eq!(named, ["metadata.json", "request.json", "response.json"], "{is_short}");
-        assert!(made.iter().all(|name| name.starts_with('.')), "{is_short}: {made:?}");
     }
+    named.sort();
+    assert_eq!(named, ["metadata.json", "request.json", "response.json"], "each once");
+    assert!(made.iter().all(|name| name.starts_with('.')), "{made:?}");
 }
 
 #[test]

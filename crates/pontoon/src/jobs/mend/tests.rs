@@ -2,29 +2,29 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use tempfile::TempDir;
 
 use super::*;
-use crate::jobs::{Claim, Entry, Store, StoreOptions};
+use crate::jobs::{Claim, EndedCall, Store, StoreOptions};
 
-struct Scene {
+struct MendScene {
     place: TempDir,
     store: Store,
 }
 
-fn scene() -> Scene {
+fn scene() -> MendScene {
     let place = tempfile::Builder::new().prefix("p").tempdir_in("/tmp").unwrap();
     let store = open(&place.path().join("jobs"));
-    Scene { place, store }
+    MendScene { place, store }
 }
 
 fn open(jobs: &Path) -> Store {
     Store::open(jobs, StoreOptions { min_free_bytes: 0, ..StoreOptions::default() }).unwrap()
 }
 
-impl Scene {
+impl MendScene {
     fn jobs(&self) -> PathBuf {
         self.place.path().join("jobs")
     }
@@ -74,12 +74,12 @@ fn the_other_bridges_of_a_new_directory_know_this_one_by_its_old_id() {
 #[test]
 fn what_processes_keep_is_told_as_lost_in_a_new_directory_too() {
     let scene = scene();
-    let space = || scene.store.session_space("slides", "chat").unwrap();
+    let space = || scene.store.workspace("slides", "chat").unwrap();
     let Ok(Claim::Held(held)) = space().hold(true) else { panic!("not held") };
     scene.remove();
     drop(space());
     let other = open(&scene.jobs());
-    let theirs = other.session_space("slides", "chat").unwrap();
+    let theirs = other.workspace("slides", "chat").unwrap();
     assert!(matches!(theirs.hold(false), Ok(Claim::Lost)));
     drop(held);
 }
@@ -87,15 +87,9 @@ fn what_processes_keep_is_told_as_lost_in_a_new_directory_too() {
 #[test]
 fn the_journal_goes_on_in_a_new_directory() {
     let scene = scene();
-    let entry = Entry {
-        server: "slides",
-        tool: "t",
-        began: SystemTime::UNIX_EPOCH,
-        took: Duration::ZERO,
-        error: None,
-    };
+    let address = std::net::Ipv4Addr::LOCALHOST.into();
     let write = || {
-        scene.store.journal(&entry);
+        scene.store.journal(&EndedCall::new("slides", "t", address, SystemTime::UNIX_EPOCH));
         scene.store.write_journal();
     };
     write();
@@ -136,15 +130,15 @@ fn what_is_used_up_is_no_fault_of_the_directory() {
 #[test]
 fn who_has_state_is_said_in_a_new_directory_without_another_call() {
     let scene = scene();
-    let space = scene.store.session_space("slides", "chat").unwrap();
-    let idle = scene.store.session_space("slides", "idle").unwrap();
+    let space = scene.store.workspace("slides", "chat").unwrap();
+    let idle = scene.store.workspace("slides", "idle").unwrap();
     let Claim::Held(_held) = space.hold(true).unwrap() else { panic!("it is free") };
     scene.remove();
     scene.store.mend().unwrap();
     assert!(space.files().with_file_name("holder").exists());
     assert!(!idle.files().exists(), "no process is there");
     let other = open(&scene.jobs());
-    let theirs = other.session_space("slides", "chat").unwrap();
+    let theirs = other.workspace("slides", "chat").unwrap();
     assert!(matches!(theirs.hold(true).unwrap(), Claim::Lost));
 }
 
@@ -152,7 +146,7 @@ fn who_has_state_is_said_in_a_new_directory_without_another_call() {
 fn a_look_that_ended_half_way_is_finished_by_the_next() {
     let scene = scene();
     scene.store.secret_for("a").unwrap();
-    let space = scene.store.session_space("slides", "chat").unwrap();
+    let space = scene.store.workspace("slides", "chat").unwrap();
     let Claim::Held(_held) = space.hold(true).unwrap() else { panic!("it is free") };
     scene.remove();
     let theirs = open(&scene.jobs()).secret_for("a").unwrap();

@@ -5,30 +5,30 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::jobs::{Ending, Store, StoreOptions};
+use crate::jobs::{EndedCall, Finished, Store, StoreOptions};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
 
-struct Scene {
+struct SweepScene {
     place: tempfile::TempDir,
     store: Store,
     now: SystemTime,
 }
 
-fn scene() -> Scene {
+fn scene() -> SweepScene {
     scene_after(Duration::ZERO)
 }
 
 /// A scene in which the sweep comes so long after all hearts have stopped: nobody can set back the
 /// time that a heartbeat leaves.
-fn scene_after(quiet: Duration) -> Scene {
+fn scene_after(quiet: Duration) -> SweepScene {
     let place = tempfile::tempdir().unwrap();
     let store = Store::open(&place.path().join("jobs"), StoreOptions::default()).unwrap();
-    Scene { place, store, now: SystemTime::now() + quiet }
+    SweepScene { place, store, now: SystemTime::now() + quiet }
 }
 
-impl Scene {
+impl SweepScene {
     fn root(&self) -> PathBuf {
         self.place.path().join("jobs")
     }
@@ -115,7 +115,8 @@ fn a_session_goes_when_nobody_came_back_to_it() {
 
 #[test]
 fn a_time_that_a_child_set_ends_no_life_and_prolongs_none() {
-    let makers: [fn(&Scene) -> PathBuf; 3] = [Scene::under_way, Scene::orphan, Scene::session];
+    let makers: [fn(&SweepScene) -> PathBuf; 3] =
+        [SweepScene::under_way, SweepScene::orphan, SweepScene::session];
     for make in makers {
         for (quiet, removed) in [(HOUR / 60, false), (DAY + HOUR, true)] {
             let scene = scene_after(quiet);
@@ -136,10 +137,8 @@ fn a_time_that_a_child_set_ends_no_life_and_prolongs_none() {
 fn what_is_in_use_here_stays_whatever_its_age() {
     let scene = scene_after(2 * DAY);
     let job = scene.store.new_job().unwrap();
-    let space = scene.store.session_space("excel", "key").unwrap();
-    job.begin("excel", b"{}", scene.now - DAY - DAY).unwrap();
-    job.finish(&Ending { now: scene.now, response: None, error: None, files: &[], exit: None })
-        .unwrap();
+    let space = scene.store.workspace("excel", "key").unwrap();
+    job.finish(&Finished::new("excel", b"{}", scene.now - DAY - DAY, scene.now)).unwrap();
     let [job_folder, session_folder] =
         [job.files(), space.files()].map(|it| it.parent().unwrap().to_owned());
     for folder in [&job_folder, &session_folder] {
@@ -161,7 +160,7 @@ fn what_another_bridge_uses_stays() {
     let scene = scene();
     let options = StoreOptions { expiry: Duration::ZERO, ..StoreOptions::default() };
     let other = Store::open(&scene.root(), options).unwrap();
-    let (job, space) = (other.new_job().unwrap(), other.session_space("a", "b").unwrap());
+    let (job, space) = (other.new_job().unwrap(), other.workspace("a", "b").unwrap());
     other.heartbeat();
     let visitor = Store::visit(
         &scene.root(),
@@ -285,21 +284,23 @@ fn a_swapped_directory_is_not_swept() {
 }
 
 #[test]
-fn journals_go_with_their_bridges() {
+fn journals_go_when_they_have_expired_and_no_bridge_writes_to_them() {
     let scene = scene();
-    let entry =
-        crate::jobs::Entry { began: scene.now, server: "a", tool: "b", took: HOUR, error: None };
-    assert!(scene.store.journal(&entry));
+    let address = std::net::Ipv4Addr::LOCALHOST.into();
+    assert!(scene.store.journal(&EndedCall::new("a", "b", address, scene.now)));
     scene.store.write_journal();
+    let ours = scene.store.0.instance.as_ref().unwrap().id();
+    let older = scene.root().join(".journal").join(format!("{ours}.1.jsonl"));
+    fs::write(&older, "").unwrap();
     let stale = scene.root().join(".journal").join(format!("{}.jsonl", Uuid::new_v4()));
     fs::write(&stale, "").unwrap();
     let journal = || fs::read_dir(scene.root().join(".journal")).unwrap().count();
     scene.store.sweep(scene.now);
-    assert_eq!(journal(), 2, "not before they expire");
+    assert_eq!(journal(), 3, "not before they expire");
     scene.store.0.last_sweep.lock().unwrap().take();
     scene.store.sweep(scene.now + DAY + HOUR);
     assert_eq!(journal(), 1);
-    assert!(!stale.exists());
+    assert!(!stale.exists() && !older.exists());
 }
 
 #[test]
@@ -396,25 +397,25 @@ fn a_link_swapped_in_during_the_sweep_is_not_followed() {
 fn a_session_that_another_bridge_takes_up_during_the_sweep_is_put_back() {
     let scene = scene();
     let other = Store::open(&scene.root(), StoreOptions::default()).unwrap();
-    let space = other.session_space("excel", "key").unwrap();
+    let space = other.workspace("excel", "key").unwrap();
     fs::write(space.files().join("book.xlsx"), "kept").unwrap();
     let folder = space.files().parent().unwrap().to_owned();
     let name = folder.file_name().unwrap().to_str().unwrap();
     let sessions = scene.store.0.root.folder(SESSIONS).unwrap();
-    let look = || age_of(&scene.store.0, Kind::Session, &sessions, name, scene.now).unwrap();
+    let look = || age_of(&scene.store.0, SweptKind::Session, &sessions, name, scene.now).unwrap();
     set_age(&folder, scene.now - HOUR);
     let seen = look().unwrap();
     // It was found expired, and then the other one used it.
     other.heartbeat();
     assert_ne!(look().unwrap().mark, seen.mark);
-    assert!(!take_away(&scene.store.0, Kind::Session, name, seen).unwrap());
+    assert!(!take_away(&scene.store.0, SweptKind::Session, name, seen).unwrap());
     assert_eq!(fs::read_to_string(space.files().join("book.xlsx")).unwrap(), "kept");
 }
 
 #[test]
 fn halves_that_a_killed_bridge_left_beside_a_session_go() {
     let scene = scene();
-    let space = scene.store.session_space("excel", "key").unwrap();
+    let space = scene.store.workspace("excel", "key").unwrap();
     let half = space.files().with_file_name(format!(".holder.{}", Uuid::new_v4().simple()));
     fs::write(&half, "").unwrap();
     scene.store.sweep(SystemTime::now());

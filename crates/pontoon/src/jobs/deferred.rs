@@ -10,7 +10,7 @@ use tracing::{info, warn};
 
 use super::beneath::open_folder;
 use super::disk::is_full;
-use super::record::Record;
+use super::record::JobRecord;
 use super::root::Root;
 
 /// More than this many do not wait; the oldest go first, and count as never ended.
@@ -18,23 +18,25 @@ const MAX_WAITING: usize = 10_000;
 
 /// The records that wait for room.
 #[derive(Debug, Default)]
-pub(super) struct Late {
-    waiting: Mutex<VecDeque<Record>>,
+pub(super) struct Deferred {
+    waiting: Mutex<VecDeque<JobRecord>>,
 }
 
-impl Late {
-    /// Keeps a record that could not be written because of `error`, if it is worth another try.
-    pub(super) fn keep(&self, record: Record, error: &io::Error) {
-        if !is_full(error) {
+impl Deferred {
+    /// Keeps a record for which there was no room when it was to be written. An older one of its job is
+    /// out of date, however that went.
+    pub(super) fn settle(&self, record: &JobRecord, written: &io::Result<()>) {
+        let mut waiting = self.lock();
+        waiting.retain(|older| older.job_id != record.job_id);
+        if !written.as_ref().is_err_and(is_full) {
             return;
         }
-        let mut waiting = self.lock();
         if waiting.len() >= MAX_WAITING
             && let Some(record) = waiting.pop_front()
         {
             warn!(job = record.job_id, "the end of a job is given up, too many wait for room");
         }
-        waiting.push_back(record);
+        waiting.push_back(record.clone());
     }
 
     /// Writes what waits, as far as there is room.
@@ -59,7 +61,7 @@ impl Late {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Record>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<JobRecord>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -67,6 +69,7 @@ impl Late {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::time::UNIX_EPOCH;
 
     use rustix::io::Errno;
 
@@ -77,18 +80,26 @@ mod tests {
     fn what_found_no_room_is_written_later_and_nothing_else() {
         let place = tempfile::tempdir().unwrap();
         let store = Store::open(&place.path().join("jobs"), StoreOptions::default()).unwrap();
-        let jobs = [store.new_job().unwrap(), store.new_job().unwrap()];
-        let record = |at: usize| Record::new(jobs[at].id().to_string());
-        let late = &store.0.late;
-        late.keep(record(0), &Errno::NOSPC.into());
-        late.keep(record(1), &Errno::IO.into());
-        late.keep(Record::new("gone".to_owned()), &Errno::DQUOT.into());
-        store.heartbeat();
-        let is_written = |at: usize| {
-            let folder = jobs[at].files().parent().unwrap();
-            fs::exists(folder.join("metadata.json")).unwrap()
+        let jobs = [(); 3].map(|()| store.new_job().unwrap());
+        let record = |id: String, why: &str| JobRecord::failed(id, UNIX_EPOCH, UNIX_EPOCH, why);
+        let deferred = &store.0.deferred;
+        let settle = |id: &str, why: &str, error: Errno| {
+            deferred.settle(&record(id.to_owned(), why), &Err(error.into()));
         };
-        assert_eq!((is_written(0), is_written(1)), (true, false));
-        assert!(late.lock().is_empty());
+        let ids = jobs.each_ref().map(|job| job.id().to_string());
+        settle(&ids[0], "first", Errno::NOSPC);
+        settle(&ids[0], "last", Errno::NOSPC);
+        settle(&ids[1], "never", Errno::IO);
+        settle("gone", "never", Errno::DQUOT);
+        settle(&ids[2], "old", Errno::NOSPC);
+        deferred.settle(&record(ids[2].clone(), "new"), &Ok(()));
+        store.heartbeat();
+        let written = jobs.each_ref().map(|job| {
+            let folder = job.files().parent().unwrap();
+            fs::read_to_string(folder.join("metadata.json")).ok()
+        });
+        assert!(written[0].as_ref().unwrap().contains("\"error\":\"last\""), "{written:?}");
+        assert_eq!(written[1..], [None, None]);
+        assert!(deferred.lock().is_empty());
     }
 }

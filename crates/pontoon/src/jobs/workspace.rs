@@ -1,8 +1,8 @@
-//! A session's space: a working directory that outlives one call.
+//! A session's workspace: a working directory that outlives one call.
 //!
 //! A fresh process finds the files of the call before in it. Which files a call made is found by
-//! comparing with the look before. Of calls at the same time nobody can tell whose a file is, so each
-//! is told all that came while it was open.
+//! comparing with what was told before (`changes`). Of calls at the same time it cannot be said whose a
+//! file is, so each is told all that came while it was open.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,78 +10,72 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, UTIME_NOW, chmodat, utimensat};
+use rustix::fs::{AtFlags, Mode, chmodat};
 use tracing::warn;
 
 use super::beneath::{make_folder, open_folder, open_up};
+use super::changes::{Changes, NewFiles, WorkspaceLook};
 use super::deliver::give;
-use super::holder::{Bridge, Holders};
+use super::holder::{self, Bridge, Holders};
 use super::instance;
-use super::job::FILES;
 use super::log;
-use super::looks::{Found, Looks, take_found};
-use super::node::Node;
+use super::node::{FileNode, touch};
 use super::record::text_of;
-use super::root::{Root, SESSIONS};
-use super::snapshot::{Made, add_hints};
-
-/// Now, for a file's times.
-pub(super) const NOW: Timestamps = Timestamps {
-    last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW as _ },
-    last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW as _ },
-};
+use super::root::{FILES, Root, SESSIONS};
+use super::snapshot::add_hints;
 
 /// The working directory of one session key of one server. In use until it is dropped.
 #[derive(Debug)]
-pub struct SessionSpace {
+pub struct SessionWorkspace {
     root: Arc<Root>,
     name: String,
     files: PathBuf,
-    looks: Arc<Looks>,
+    changes: Arc<Changes>,
     /// Which processes keep state in memory for it.
     pub(super) holders: Holders,
     /// Held by whoever writes `server.log`.
     log: Mutex<()>,
 }
 
-/// A call that is open in a space.
+/// A call that is open in a workspace.
 #[derive(Debug)]
-pub struct Visit {
-    space: Arc<SessionSpace>,
-    found: Arc<Found>,
+pub struct WorkspaceCall {
+    workspace: Arc<SessionWorkspace>,
+    /// What was told when it began.
+    told: Arc<WorkspaceLook>,
 }
 
 /// Whether this is the name of a session's directory.
-pub(super) fn is_space_name(name: &str) -> bool {
+pub(super) fn is_workspace_name(name: &str) -> bool {
     name.len() == 64 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-impl SessionSpace {
-    /// The space with this name, made if it is missing, and what is remembered of it.
+impl SessionWorkspace {
+    /// The workspace with this name, made if it is missing, and what is remembered of it.
     pub(super) fn make(
         root: &Arc<Root>,
         name: &str,
-        looks: &Arc<Looks>,
+        changes: &Arc<Changes>,
         bridge: &Arc<Bridge>,
     ) -> io::Result<Self> {
-        let space = Self {
+        let workspace = Self {
             root: Arc::clone(root),
             name: name.to_owned(),
             files: root.path().join(SESSIONS).join(name).join(FILES),
-            looks: Arc::clone(looks),
+            changes: Arc::clone(changes),
             holders: Holders::new(bridge),
             log: Mutex::default(),
         };
-        looks.resume(space.time());
+        changes.resume(workspace.time());
         make_folders(root, name)?;
-        looks.set_mark(space.time());
-        Ok(space)
+        changes.set_mark(workspace.time());
+        Ok(workspace)
     }
 
     /// The time of its directory.
     fn time(&self) -> Option<SystemTime> {
         let sessions = self.root.folder(SESSIONS).ok()?;
-        Node::at(&sessions, self.name.as_str()).ok().map(|node| node.modified)
+        FileNode::at(&sessions, self.name.as_str()).ok().map(|node| node.modified)
     }
 
     /// The absolute path of the child's working directory.
@@ -95,23 +89,21 @@ impl SessionSpace {
     }
 
     /// Begins a call.
-    pub fn visit(self: &Arc<Self>) -> Visit {
-        Visit { space: Arc::clone(self), found: self.looks.begin() }
+    pub fn begin_call(self: &Arc<Self>) -> WorkspaceCall {
+        WorkspaceCall { workspace: Arc::clone(self), told: self.changes.told() }
     }
 
-    /// Gives the space to the user its child runs as, with the files that are in it.
+    /// Gives the workspace to the user its child runs as, with the files that are in it.
     ///
     /// # Errors
     ///
     /// When we may not: only the superuser can.
     pub fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
         let files = self.open()?;
-        // A call that is under way there must not find its files seen already.
-        if Node::of(&files)?.owner == uid {
-            return Ok(());
+        match FileNode::of(&files)?.owner == uid {
+            true => Ok(()),
+            false => give(&files, uid, gid),
         }
-        // The gift itself is no change that a call made.
-        self.looks.look_after(&files, || give(&files, uid, gid))
     }
 
     /// Makes it ready for a child: it is there, and what lies in it before the first call is known.
@@ -122,7 +114,7 @@ impl SessionSpace {
         };
         // Since it was made, children of other users may have come.
         open_passage(&self.root, &self.root.folder(SESSIONS)?, &self.name)?;
-        self.looks.look_first(&files)
+        self.changes.look_first(&files)
     }
 
     /// Makes the directory again, which somebody removed while it was in use. Whose it is is settled
@@ -134,8 +126,27 @@ impl SessionSpace {
         );
         make_folders(&self.root, &self.name)?;
         self.hold_again()?;
-        self.looks.set_mark(self.time());
-        self.looks.look_anew(&self.open()?)
+        self.changes.set_mark(self.time());
+        self.changes.look_anew(&self.open()?)
+    }
+
+    /// Says once more that processes keep state here, in a directory that was made again.
+    pub(super) fn hold_again(&self) -> io::Result<()> {
+        let count = self.holders.lock();
+        let folder = self.folder()?;
+        if *count > 0 && holder::read(&folder)?.is_none() {
+            self.write_holder(&folder, &self.holders.bridge.id);
+        }
+        Ok(())
+    }
+
+    /// Says who holds state here.
+    pub(super) fn write_holder(&self, folder: &OwnedFd, holder: &str) {
+        if let Err(error) = holder::write(folder, holder) {
+            let error = &error as &dyn std::error::Error;
+            warn!(session = self.name, error, "what is lost here may not be told, or twice");
+        }
+        self.changed();
     }
 
     /// Writes what a child said on its standard error, and how it ended, behind what others of this
@@ -164,13 +175,13 @@ impl SessionSpace {
 
     /// Notes that we changed something in it: no other bridge did.
     pub(super) fn changed(&self) {
-        self.looks.set_mark(self.time());
+        self.changes.set_mark(self.time());
     }
 
     /// Keeps every bridge from collecting it.
     pub(super) fn touch(&self) -> io::Result<()> {
         touch(&self.root.folder(SESSIONS)?, &self.name)?;
-        self.looks.set_mark(self.time());
+        self.changes.set_mark(self.time());
         Ok(())
     }
 
@@ -186,47 +197,37 @@ impl SessionSpace {
     }
 }
 
-impl Visit {
-    /// The space.
-    pub fn space(&self) -> &SessionSpace {
-        &self.space
+impl WorkspaceCall {
+    /// The workspace.
+    pub fn workspace(&self) -> &SessionWorkspace {
+        &self.workspace
     }
 
-    /// The files that are new or changed since this was asked last, or since the call began, with
-    /// those that `hints` name, new or not. If somebody removed the directory there are none, and it
-    /// is made again for the next child.
+    /// The files that are new or changed since those that were told when the call began, with those that
+    /// `hints` name, new or not. If the directory was removed there are none, and it is made again for the
+    /// next child.
     ///
     /// # Errors
     ///
     /// When the directory cannot be read.
-    pub fn made(&self, hints: &[String]) -> io::Result<Vec<Made>> {
-        let files = match self.space.open() {
+    pub fn look(&self, hints: &[String]) -> io::Result<NewFiles> {
+        let workspace = &self.workspace;
+        let files = match workspace.open() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.space.restore()?;
-                return Ok(Vec::new());
+                workspace.restore()?;
+                return Ok(NewFiles::new(Vec::new(), workspace.changes.told(), &workspace.changes));
             }
             opened => opened?,
         };
-        self.space.looks.look(&files)?;
-        let mut made = take_found(&self.found);
-        add_hints(&mut made, hints, |hint| self.space.looks.find(&files, hint));
-        Ok(made)
-    }
-
-    /// Lets these files count as new once more, because nobody was told of them.
-    pub fn unsee(&self, made: &[Made]) {
-        self.space.looks.unsee(made);
+        let look = workspace.changes.look(&files)?;
+        let mut made = look.snapshot.made_since(&self.told.snapshot);
+        add_hints(&mut made, hints, |hint| look.snapshot.find_in(&files, hint));
+        Ok(NewFiles::new(made, look, &workspace.changes))
     }
 
     /// Whether one look at the directory shows that there is nothing new; `false` may mean either.
     pub fn is_surely_idle(&self) -> bool {
-        self.space.looks.is_surely_idle(&self.found, &self.space.files)
-    }
-}
-
-impl Drop for Visit {
-    fn drop(&mut self) {
-        self.space.looks.end(&self.found);
+        self.told.snapshot.is_surely_current(&self.workspace.files)
     }
 }
 
@@ -249,27 +250,21 @@ fn make_folders(root: &Root, name: &str) -> io::Result<()> {
         touch(&sessions, name)?;
         open_passage(root, &sessions, name)?;
         make_folder(&space, FILES, Mode::RWXU)?;
-        let there = Node::at(&sessions, name);
-        if there.is_ok_and(|there| Node::of(&space).is_ok_and(|space| space.is_same(&there))) {
+        let there = FileNode::at(&sessions, name);
+        if there.is_ok_and(|there| FileNode::of(&space).is_ok_and(|space| space.is_same(&there))) {
             return Ok(());
         }
     }
     Err(io::Error::other("the session's directory is removed again and again"))
 }
 
-/// Sets a directory's time to now: the heartbeat.
-pub(super) fn touch(folder: &OwnedFd, name: &str) -> io::Result<()> {
-    Ok(utimensat(folder, name, &NOW, AtFlags::SYMLINK_NOFOLLOW)?)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::fs;
     use std::time::Duration;
-    use std::{fs, thread};
 
     use super::*;
-    use crate::jobs::{Bounds, Snapshot, Store, StoreOptions};
+    use crate::jobs::{Bounds, Made, Snapshot, Store, StoreOptions};
 
     fn store() -> (Store, tempfile::TempDir) {
         let place = tempfile::tempdir().unwrap();
@@ -277,28 +272,30 @@ mod tests {
     }
 
     /// What a call that does `work` in the space is seen to have made.
-    fn check(space: &Arc<SessionSpace>, work: impl Fn(&Path), expected: &[&str]) {
-        let visit = space.visit();
+    fn check(space: &Arc<SessionWorkspace>, work: impl Fn(&Path), expected: &[&str]) {
+        let call = space.begin_call();
         work(space.files());
-        assert_made(&visit, expected);
+        look(&call, expected).delivered();
     }
 
-    fn assert_made(visit: &Visit, expected: &[&str]) {
-        let made = visit.made(&[]).unwrap();
-        assert_eq!(made.iter().map(|made| made.path.as_str()).collect::<Vec<_>>(), expected);
+    /// What the call finds now, which is this.
+    fn look(call: &WorkspaceCall, expected: &[&str]) -> NewFiles {
+        let found = call.look(&[]).unwrap();
+        assert_eq!(found.made.iter().map(|made| made.path.as_str()).collect::<Vec<_>>(), expected);
+        found
     }
 
     #[test]
     fn each_call_made_what_is_new_since_the_last() {
         let (store, _place) = store();
-        let space = store.session_space("excel", "user 1").unwrap();
+        let space = store.workspace("excel", "user 1").unwrap();
         check(&space, |_| {}, &[]);
         check(&space, |files| fs::write(files.join("a"), "1").unwrap(), &["a"]);
         check(&space, |files| fs::write(files.join("b"), "1").unwrap(), &["b"]);
         check(&space, |files| fs::write(files.join("a"), "22").unwrap(), &["a"]);
         check(&space, |_| {}, &[]);
         drop(space);
-        let space = store.session_space("excel", "user 1").unwrap();
+        let space = store.workspace("excel", "user 1").unwrap();
         assert!(space.files().join("a").exists(), "a later process sees the files");
         check(&space, |_| {}, &[]);
     }
@@ -306,47 +303,92 @@ mod tests {
     #[test]
     fn calls_at_the_same_time_each_hear_of_all_that_came_meanwhile() {
         let (store, _place) = store();
-        let space = store.session_space("excel", "user 1").unwrap();
+        let space = store.workspace("excel", "user 1").unwrap();
         let write = |name: &str, text: &str| fs::write(space.files().join(name), text).unwrap();
-        let slow = space.visit();
+        let slow = space.begin_call();
         write("a", "1");
-        let given_up = space.visit();
-        assert_made(&given_up, &["a"]);
+        let given_up = space.begin_call();
+        drop(look(&given_up, &["a"]));
         assert!(!slow.is_surely_idle(), "what the other found is its own, too");
         write("b", "1");
         write("a", "22");
         drop(given_up);
         check(&space, |_| {}, &["a", "b"]);
-        assert_eq!(slow.made(&[]).unwrap()[0].size, 2, "each once, as it was last");
-        assert_made(&slow, &[]);
+        let found = look(&slow, &["a", "b"]);
+        assert_eq!(found.made[0].size, 2, "each once, as it was last");
+        found.delivered();
+        check(&space, |_| {}, &[]);
     }
 
     #[test]
-    fn what_nobody_was_told_of_is_new_once_more() {
+    fn what_was_not_delivered_is_new_once_more() {
         let (store, _place) = store();
-        let space = store.session_space("excel", "user 1").unwrap();
+        let space = store.workspace("excel", "user 1").unwrap();
         check(&space, |files| fs::write(files.join("a"), "1").unwrap(), &["a"]);
-        space.visit().unsee(&[Made::new("a".to_owned(), 1)]);
+        let failed = space.begin_call();
+        fs::write(space.files().join("a"), "22").unwrap();
+        drop(look(&failed, &["a"]));
         check(&space, |files| fs::write(files.join("b"), "1").unwrap(), &["a", "b"]);
         check(&space, |_| {}, &[]);
     }
 
     #[test]
+    fn a_file_is_told_to_a_call_at_least_whichever_is_delivered_last() {
+        let (store, _place) = store();
+        let space = store.workspace("excel", "user 1").unwrap();
+        let write = |name: &str| fs::write(space.files().join(name), "1").unwrap();
+        for is_later_delivered in [true, false] {
+            let calls = [space.begin_call(), space.begin_call()];
+            write("a");
+            let earlier = look(&calls[0], &["a"]);
+            write("b");
+            let later = look(&calls[1], &["a", "b"]);
+            if is_later_delivered {
+                later.delivered();
+            }
+            earlier.delivered();
+            check(&space, |_| {}, if is_later_delivered { &[] } else { &["b"] });
+            for name in ["a", "b"] {
+                fs::remove_file(space.files().join(name)).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn files_of_a_folder_that_was_moved_or_shown_are_new() {
+        let (store, _place) = store();
+        let space = store.workspace("excel", "user 1").unwrap();
+        let make = |folder: &'static str| {
+            move |files: &Path| {
+                fs::create_dir(files.join(folder)).unwrap();
+                fs::write(files.join(folder).join("file"), "1").unwrap();
+            }
+        };
+        let rename = |from: &'static str, to: &'static str| {
+            move |files: &Path| fs::rename(files.join(from), files.join(to)).unwrap()
+        };
+        check(&space, make("a"), &["a/file"]);
+        check(&space, rename("a", "b"), &["b/file"]);
+        check(&space, make(".hidden"), &[]);
+        check(&space, rename(".hidden", "shown"), &["shown/file"]);
+    }
+
+    #[test]
     fn what_a_given_up_call_left_is_told_to_the_next() {
         let (store, _place) = store();
-        let open = || store.session_space("excel", "user 1").unwrap();
+        let open = || store.workspace("excel", "user 1").unwrap();
         check(&open(), |files| fs::write(files.join("told"), "1").unwrap(), &["told"]);
         let space = open();
-        let given_up = space.visit();
+        let given_up = space.begin_call();
         fs::write(space.files().join("left"), "1").unwrap();
         drop((given_up, space));
         store.heartbeat();
         check(&open(), |files| fs::write(files.join("new"), "1").unwrap(), &["left", "new"]);
         // And so is what a call could not deliver.
         let space = open();
-        let visit = space.visit();
-        visit.unsee(&[Made::new("new".to_owned(), 1)]);
-        drop((visit, space));
+        let call = space.begin_call();
+        fs::write(space.files().join("new"), "22").unwrap();
+        drop((look(&call, &["new"]), call, space));
         check(&open(), |_| {}, &["new"]);
         check(&open(), |_| {}, &[]);
     }
@@ -357,7 +399,7 @@ mod tests {
         let at = place.path().join("jobs");
         let store = || Store::open(&at, StoreOptions::default()).unwrap();
         let (ours, theirs) = (store(), store());
-        let open = |store: &Store| store.session_space("excel", "user 1").unwrap();
+        let open = |store: &Store| store.workspace("excel", "user 1").unwrap();
         check(&open(&ours), |files| fs::write(files.join("a"), "1").unwrap(), &["a"]);
         let time = open(&theirs).time();
         // The clock of the files may take some milliseconds to its next step.
@@ -372,31 +414,12 @@ mod tests {
     }
 
     #[test]
-    fn calls_begin_and_end_while_another_looks() {
-        let (store, _place) = store();
-        let space = store.session_space("excel", "user 1").unwrap();
-        let looking = space.looks.looking();
-        let (done, is_done) = mpsc::channel();
-        let other = Arc::clone(&space);
-        // As on a thread that serves all clients.
-        thread::spawn(move || {
-            let visit = other.visit();
-            visit.unsee(&[Made::new("a".to_owned(), 1)]);
-            let is_idle = visit.is_surely_idle();
-            drop(visit);
-            done.send(is_idle).unwrap();
-        });
-        assert_eq!(is_done.recv_timeout(Duration::from_secs(20)), Ok(false), "nobody waits");
-        drop(looking);
-    }
-
-    #[test]
     fn a_hint_leads_to_a_file_that_is_behind_the_bound_of_a_look() {
         let (store, _place) = store();
         let bounds = Bounds { entries: 20, ..Bounds::default() };
-        let (root, looks) = (&store.0.root, Arc::new(Looks::within(bounds)));
+        let (root, changes) = (&store.0.root, Arc::new(Changes::within(bounds)));
         let bridge = Bridge::new(uuid::Uuid::nil());
-        let space = SessionSpace::make(root, &"a".repeat(64), &looks, &bridge).unwrap();
+        let space = SessionWorkspace::make(root, &"a".repeat(64), &changes, &bridge).unwrap();
         let space = Arc::new(space);
         fs::create_dir(space.files().join("out")).unwrap();
         fs::write(space.files().join("out/known"), "1").unwrap();
@@ -404,35 +427,40 @@ mod tests {
         for number in 0..20 {
             fs::write(space.files().join(number.to_string()), "").unwrap();
         }
-        let visit = space.visit();
-        assert!(!visit.made(&[]).unwrap().is_empty());
-        assert_made(&visit, &[]);
+        let found = space.begin_call().look(&[]).unwrap();
+        assert!(!found.made.is_empty());
+        found.delivered();
+        check(&space, |_| {}, &[]);
         let hints = ["out/known".to_owned(), "out/unknown".to_owned()];
-        let check = |made: Vec<Made>| assert_eq!(made, [Made::new(hints[0].clone(), 1)]);
-        check(visit.made(&hints).unwrap());
+        let check_hint = |made: Vec<Made>| assert_eq!(made, [Made::new(hints[0].clone(), 1)]);
+        check_hint(space.begin_call().look(&hints).unwrap().made);
         let before = Snapshot::take(space.files(), bounds).unwrap();
-        check(Snapshot::made_in(space.files(), bounds, &before, &hints).unwrap());
+        check_hint(Snapshot::made_in(space.files(), bounds, &before, &hints).unwrap());
     }
 
     #[test]
     fn a_key_has_one_space_and_no_other_key_has_it() {
         let (store, _place) = store();
-        let space = store.session_space("excel", "user 1").unwrap();
-        assert!(Arc::ptr_eq(&space, &store.session_space("excel", "user 1").unwrap()));
+        let space = store.workspace("excel", "user 1").unwrap();
+        assert!(Arc::ptr_eq(&space, &store.workspace("excel", "user 1").unwrap()));
         for (server, key) in
             [("excel", "user 2"), ("exceluser", " 1"), ("word", "user 1"), ("excel", "")]
         {
-            assert_ne!(store.session_space(server, key).unwrap().files(), space.files());
+            assert_ne!(store.workspace(server, key).unwrap().files(), space.files());
         }
         let name = space.files().parent().unwrap().file_name().unwrap().to_str().unwrap();
-        assert!(is_space_name(name), "{name}");
-        assert!(!is_space_name(&name.to_uppercase()) && !is_space_name("..") && !is_space_name(""));
+        assert!(is_workspace_name(name), "{name}");
+        assert!(
+            !is_workspace_name(&name.to_uppercase())
+                && !is_workspace_name("..")
+                && !is_workspace_name("")
+        );
     }
 
     #[test]
     fn a_space_that_vanished_is_made_again() {
         let (store, _place) = store();
-        let space = store.session_space("excel", "user 1").unwrap();
+        let space = store.workspace("excel", "user 1").unwrap();
         check(&space, |files| fs::write(files.join("a"), "1").unwrap(), &["a"]);
         let removals: [fn(&Path); 2] = [
             |files| fs::remove_dir_all(files.parent().unwrap()).unwrap(),
@@ -443,7 +471,7 @@ mod tests {
             assert!(space.files().is_dir(), "there is a place for the next child");
             check(&space, |files| fs::write(files.join("a"), "1").unwrap(), &["a"]);
             remove(space.files());
-            let again = store.session_space("excel", "user 1").unwrap();
+            let again = store.workspace("excel", "user 1").unwrap();
             assert!(Arc::ptr_eq(&space, &again) && again.files().is_dir());
         }
     }
@@ -451,23 +479,24 @@ mod tests {
     #[test]
     fn an_empty_space_is_surely_idle_until_something_comes() {
         let (store, _place) = store();
-        let space = store.session_space("excel", "user 1").unwrap();
-        let visit = space.visit();
-        assert!(!visit.is_surely_idle(), "it is too young to be sure");
+        let space = store.workspace("excel", "user 1").unwrap();
+        let is_idle = || space.begin_call().is_surely_idle();
+        assert!(!is_idle(), "it is too young to be sure");
         let age = || {
             let past = SystemTime::now() - Duration::from_secs(1);
             fs::File::open(space.files()).unwrap().set_modified(past).unwrap();
-            visit.made(&[]).unwrap();
+            space.begin_call().look(&[]).unwrap().delivered();
         };
         age();
-        assert!(visit.is_surely_idle());
+        assert!(is_idle());
+        let open = space.begin_call();
         fs::write(space.files().join("a"), "").unwrap();
-        assert!(!visit.is_surely_idle());
+        assert!(!is_idle() && !open.is_surely_idle());
         age();
-        assert!(!visit.is_surely_idle(), "a file may be written without its folder");
+        assert!(!is_idle(), "a file may be written without its folder");
         fs::remove_file(space.files().join("a")).unwrap();
         fs::create_dir(space.files().join("folder")).unwrap();
         age();
-        assert!(!visit.is_surely_idle());
+        assert!(!is_idle());
     }
 }
