@@ -8,6 +8,8 @@ mod access;
 mod children;
 mod claude;
 mod cli;
+#[cfg(target_os = "linux")]
+mod cost;
 mod deadline;
 mod disk;
 mod eras;
