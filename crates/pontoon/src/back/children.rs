@@ -350,7 +350,7 @@ impl Back {
             child: Some(child),
             heals: Arc::clone(&self.heals),
             metrics: Arc::clone(&self.metrics),
-            hygiene: self.hygiene_for(person),
+            redactor: self.redactor_for(person),
             endings: self.around.endings.clone(),
             living: Some(Counted::new(&self.living)),
             stopping: Arc::clone(&self.stopping),

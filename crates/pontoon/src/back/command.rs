@@ -10,7 +10,7 @@ use super::place::Place;
 use super::{Back, secrets_of};
 use crate::client::Person;
 use crate::config::{SHORTEST_SECRET, Start, certificates, proxy_secrets};
-use crate::observe::log::Hygiene;
+use crate::observe::redact::Redactor;
 
 impl Back {
     /// What is run for this person, and where.
@@ -64,14 +64,14 @@ impl Back {
 
     /// What keeps secrets out of a child's last words: those of the server, and what this person
     /// brings in headers.
-    pub(super) fn hygiene_for(&self, person: &Person) -> Arc<Hygiene> {
+    pub(super) fn redactor_for(&self, person: &Person) -> Arc<Redactor> {
         let brought = self.server.headers_for_child().filter_map(|name| person.header(name));
         let brought: Vec<_> = brought.filter(|it| it.len() >= SHORTEST_SECRET).collect();
         if brought.is_empty() {
-            return Arc::clone(&self.hygiene);
+            return Arc::clone(&self.redactor);
         }
         let proxies = proxy_secrets(&self.environment);
         let known = secrets_of(&self.server).chain(proxies.iter().map(String::as_bytes));
-        Arc::new(Hygiene::new(known.chain(brought.into_iter().map(str::as_bytes))))
+        Arc::new(Redactor::new(known.chain(brought.into_iter().map(str::as_bytes))))
     }
 }

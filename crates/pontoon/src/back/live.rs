@@ -23,8 +23,8 @@ use crate::call::Feed;
 use crate::client::Client;
 use crate::jobs::{Held, Snapshot};
 use crate::observe::heals::HealLog;
-use crate::observe::log::Hygiene;
 use crate::observe::metrics::ServerMetrics;
+use crate::observe::redact::Redactor;
 use crate::outbox::{Item, Outbox};
 
 /// A child that is ready for calls.
@@ -41,7 +41,7 @@ pub struct Live {
     pub(super) pid: u32,
     pub(super) heals: Arc<HealLog>,
     pub(super) metrics: Arc<ServerMetrics>,
-    pub(super) hygiene: Arc<Hygiene>,
+    pub(super) redactor: Arc<Redactor>,
     pub(super) stopping: Arc<AtomicUsize>,
     pub(super) ends_by_itself: Arc<AtomicBool>,
     /// Whether it is kept from files that it was not given.
@@ -127,7 +127,7 @@ const REFUSALS: [&str; 5] =
 /// What a child complains of.
 pub(super) struct Words {
     complaints: Complaints,
-    hygiene: Arc<Hygiene>,
+    redactor: Arc<Redactor>,
     is_walled: bool,
 }
 
@@ -136,7 +136,7 @@ impl Words {
     pub(super) fn last(&self) -> Vec<String> {
         let lines = self.complaints.last_lines();
         let mut lines: Vec<_> =
-            lines.iter().map(|line| self.hygiene.value("last_words", line)).collect();
+            lines.iter().map(|line| self.redactor.value("last_words", line)).collect();
         let is_refused = |line: &String| REFUSALS.iter().any(|word| line.contains(word));
         if self.is_walled && lines.iter().any(is_refused) {
             lines.push(HINT.to_owned());
@@ -251,7 +251,7 @@ impl Live {
     pub(super) fn words(&self) -> Words {
         Words {
             complaints: self.complaints.clone(),
-            hygiene: Arc::clone(&self.hygiene),
+            redactor: Arc::clone(&self.redactor),
             is_walled: self.is_walled,
         }
     }

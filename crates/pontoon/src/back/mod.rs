@@ -55,8 +55,8 @@ use crate::held_bytes::HeldBytes;
 use crate::ids::Ids;
 use crate::jobs::{Links, Store, Writer};
 use crate::observe::heals::HealLog;
-use crate::observe::log::Hygiene;
 use crate::observe::metrics::{Metrics, ServerMetrics};
+use crate::observe::redact::Redactor;
 
 /// What the backs of all servers share.
 #[derive(Debug, Clone)]
@@ -118,7 +118,7 @@ pub struct Back {
     moved_walls: Mutex<Option<(PathBuf, Arc<isolation::Walls>)>>,
     environment: Vec<(OsString, OsString)>,
     /// Keeps what its children are told in confidence out of what they say last.
-    hygiene: Arc<Hygiene>,
+    redactor: Arc<Redactor>,
     pool: Arc<pool::Pool>,
     parking: parking::Parking,
     /// Children that live, of every kind.
@@ -151,7 +151,7 @@ impl Back {
         let proxies = proxy_secrets(&environment);
         let secrets = secrets_of(&server).chain(proxies.iter().map(String::as_bytes));
         Self {
-            hygiene: Arc::new(Hygiene::new(secrets)),
+            redactor: Arc::new(Redactor::new(secrets)),
             environment,
             heals: Arc::new(HealLog::new(server.name.as_str())),
             metrics: around.metrics.server(server.name.as_str()),
@@ -236,7 +236,7 @@ impl Back {
 /// What the configuration tells the children of this server in confidence: what it takes from
 /// variables, and variables it sets whose names say so.
 pub fn secrets_of(server: &Server) -> impl Iterator<Item = &[u8]> {
-    let named = server.env.iter().filter(|(name, _)| Hygiene::is_secret(name));
+    let named = server.env.iter().filter(|(name, _)| Redactor::is_secret(name));
     let named = named.flat_map(|(_, value)| value.texts());
     let values = server.env.iter().map(|(_, value)| value);
     let taken = server.args.iter().chain(values).flat_map(|template| template.variables());

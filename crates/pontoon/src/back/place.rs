@@ -14,6 +14,7 @@ use super::children::chain;
 use super::{Back, Surroundings};
 use crate::call::CallError;
 use crate::client::{Client, Key, Person};
+use crate::hex::hex;
 use crate::jobs::{Bounds, Held, Job, JobError, Scratch, SessionSpace, Snapshot};
 use crate::observe::metrics::Limit;
 
@@ -225,7 +226,7 @@ impl Back {
         let mut name = key.to_string();
         // Several people may have one address. What tells their processes apart tells their files.
         if let (true, Some(hash)) = (key.is_shared(), self.person_hash(person)) {
-            hash.iter().for_each(|byte| name += &format!("{byte:02x}"));
+            name += &hex(&hash);
         }
         blocking(move || store.session_space(&server, &name)).await
     }

@@ -12,8 +12,9 @@ use crate::app::App;
 use crate::back::children::chain;
 use crate::back::secrets_of;
 use crate::config::{Config, Mode, Options, Secret, proxy_secrets};
-use crate::observe::log::{self, Hygiene, Settings};
+use crate::observe::log::{self, Settings};
 use crate::observe::metrics::Metrics;
+use crate::observe::redact::Redactor;
 
 /// Serves until SIGTERM or SIGINT; a second one ends it at once.
 pub fn run(options: &Options) -> ExitCode {
@@ -27,7 +28,7 @@ pub fn run(options: &Options) -> ExitCode {
     let settings = Settings {
         level: config.log_level,
         folder: config.log_dir.as_deref(),
-        hygiene: Hygiene::new(secrets(&config).chain(proxies.iter().map(String::as_bytes))),
+        redactor: Redactor::new(secrets(&config).chain(proxies.iter().map(String::as_bytes))),
     };
     let log = match log::start(settings, &metrics) {
         Ok(log) => log,

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::identity::Identity;
 use crate::client::{Key, Origin, Person, Principal};
 use crate::config::{KeyName, Server, SessionKey};
+use crate::hex::hex;
 
 /// Headers that are never handed to a server: they are for us, or for a proxy.
 const OURS: [&str; 3] = ["cookie", "proxy-authorization", "mcp-session-id"];
@@ -108,10 +109,6 @@ impl Caller {
 
 fn name(key: &KeyName) -> Arc<str> {
     key.as_str().into()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! Whatever it is, it comes as an attachment that no browser runs as a page of ours. Only pictures may be
 //! shown by pages of other origins, such as that of the chat they were made in. Which files a job offers, and whether a link is good, is decided by whoever is asked to open it.
 
-use std::fmt::Write;
 use std::os::unix::fs::MetadataExt;
 use std::time::SystemTime;
 
@@ -22,6 +21,7 @@ use super::file_body::FileBody;
 use super::link::Link;
 use super::ranges::{Version, Wanted, http_time, wanted};
 use super::respond::{Answer, empty, json, not_allowed};
+use crate::hex::hex;
 use crate::jobs::Download;
 
 /// The one text for everything that is not there, may not be seen, or was never a file.
@@ -80,11 +80,7 @@ fn version(download: &Download) -> std::io::Result<Version> {
     for number in [facts.mtime(), facts.mtime_nsec()] {
         hash.update(number.to_be_bytes());
     }
-    let mut tag = "\"".to_owned();
-    for byte in &hash.finalize()[..16] {
-        let _ = write!(tag, "{byte:02x}");
-    }
-    tag.push('"');
+    let tag = format!("\"{}\"", hex(&hash.finalize()[..16]));
     Ok(Version { tag, modified: http_time(download.modified, SystemTime::now()) })
 }
 

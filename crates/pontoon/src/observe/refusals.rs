@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::lock::Lock;
 
 /// A reason is told once in this time.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -21,7 +22,7 @@ const MAX_WHY: usize = 300;
 /// What was refused of late.
 #[derive(Debug, Default)]
 pub struct Refusals {
-    reasons: Mutex<HashMap<Reason, Told>>,
+    reasons: Lock<HashMap<Reason, Told>>,
 }
 
 /// Why something was refused, as far as lines are counted by it.
@@ -73,7 +74,7 @@ impl Refusals {
 
     /// How many more there were since the last line, if it is time for another.
     fn count(&self, reason: Reason, now: Instant) -> Option<u64> {
-        let mut reasons = self.lock();
+        let mut reasons = self.reasons.lock();
         let is_known = reasons.len() < MAX_REASONS || reasons.contains_key(&reason);
         let reason = if is_known { reason } else { Reason { status: 0, code: 0 } };
         match reasons.get_mut(&reason) {
@@ -92,7 +93,7 @@ impl Refusals {
     fn take_untold(&self, now: Instant) -> Vec<(Reason, u64)> {
         let is_due = |told: &Told| now.saturating_duration_since(told.at) >= PAUSE;
         let mut untold = Vec::new();
-        self.lock().retain(|reason, told| {
+        self.reasons.lock().retain(|reason, told| {
             if is_due(told) && told.more > 0 {
                 untold.push((*reason, told.more));
                 *told = Told { at: now, more: 0 };
@@ -100,10 +101,6 @@ impl Refusals {
             !is_due(told)
         });
         untold
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Reason, Told>> {
-        self.reasons.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -130,7 +127,7 @@ mod tests {
         assert_eq!(refusals.count(reason(1), at(2001)), None, "that was a line as well");
         assert_eq!(refusals.take_untold(at(3000)), [(reason(1), 1)]);
         assert_eq!(refusals.take_untold(at(9000)), []);
-        assert!(refusals.lock().is_empty(), "what is over is forgotten");
+        assert!(refusals.reasons.lock().is_empty(), "what is over is forgotten");
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! One line of the log: as JSON for machines, as text for people.
 
 use std::fmt::Write;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use serde_json::{Map, Value};
 use tracing::Level;
 
-use crate::observe::health::timestamp;
+use crate::date::to_micros;
 
 /// Names that each line has; a field with such a name steps aside.
 const OWN: [&str; 4] = ["timestamp", "level", "message", "target"];
@@ -25,7 +25,7 @@ impl Line {
     /// As JSON, all on one line.
     pub(super) fn to_json(&self) -> String {
         let mut line = Map::new();
-        line.insert("timestamp".to_owned(), precise(self.time).into());
+        line.insert("timestamp".to_owned(), to_micros(self.time).into());
         line.insert("level".to_owned(), level(self.level).into());
         line.insert("message".to_owned(), self.message.as_str().into());
         line.insert("target".to_owned(), self.target.as_str().into());
@@ -42,7 +42,7 @@ impl Line {
             true => (colour(self.level), "\u{1b}[2m", "\u{1b}[0m"),
             false => ("", "", ""),
         };
-        let (time, level) = (precise(self.time), level(self.level));
+        let (time, level) = (to_micros(self.time), level(self.level));
         let mut line = format!("{dim}{time}{plain} {paint}{level:>7}{plain} {}", self.message);
         for (name, value) in &self.fields {
             let value = match value {
@@ -80,13 +80,6 @@ fn colour(level: Level) -> &'static str {
     }
 }
 
-/// ISO 8601 to the microsecond.
-fn precise(time: SystemTime) -> String {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    let seconds = timestamp(time);
-    format!("{}.{:06}Z", seconds.trim_end_matches('Z'), since.subsec_micros())
-}
-
 /// The line that says how many were lost.
 pub(super) fn lost(count: u64) -> Line {
     Line {
@@ -100,6 +93,8 @@ pub(super) fn lost(count: u64) -> Line {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
     use serde_json::json;
 
     use super::*;

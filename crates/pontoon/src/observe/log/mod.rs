@@ -5,7 +5,6 @@
 
 mod console;
 mod file;
-mod hygiene;
 mod line;
 mod old;
 mod queue;
@@ -25,7 +24,7 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
-pub use hygiene::Hygiene;
+use super::redact::Redactor;
 
 use self::console::Console;
 use self::file::LogFile;
@@ -47,20 +46,20 @@ pub struct Settings<'a> {
     /// The directory for the file of this instance.
     pub folder: Option<&'a Path>,
     /// What must never be logged.
-    pub hygiene: Hygiene,
+    pub redactor: Redactor,
 }
 
 /// The log, as long as it is held. At its end it is written out.
 #[derive(Debug)]
 pub struct Log {
     queues: Vec<Arc<Queue>>,
-    hygiene: Secrets,
+    redactor: Secrets,
 }
 
 impl Log {
     /// What must never be logged, to be added to.
     pub fn secrets(&self) -> Secrets {
-        self.hygiene.clone()
+        self.redactor.clone()
     }
 }
 
@@ -72,7 +71,7 @@ impl Drop for Log {
 
 /// What must never be logged. It grows when the configuration changes.
 #[derive(Debug, Clone)]
-pub struct Secrets(Arc<RwLock<Hygiene>>);
+pub struct Secrets(Arc<RwLock<Redactor>>);
 
 impl Secrets {
     /// Keeps these out of the log too, from now on.
@@ -104,12 +103,12 @@ pub fn start(settings: Settings<'_>, metrics: &Arc<Metrics>) -> io::Result<Log> 
     if let Some(folder) = settings.folder {
         queues.push((Style::Json, start_file(folder, metrics, &console, style)?));
     }
-    let hygiene = Secrets(Arc::new(RwLock::new(settings.hygiene)));
+    let redactor = Secrets(Arc::new(RwLock::new(settings.redactor)));
     let log = Log {
         queues: queues.iter().map(|(_, queue)| Arc::clone(queue)).collect(),
-        hygiene: hygiene.clone(),
+        redactor: redactor.clone(),
     };
-    let layer = LogLayer { queues, hygiene };
+    let layer = LogLayer { queues, redactor };
     tracing_subscriber::registry().with(level).with(layer).init();
     std::panic::set_hook(Box::new(|panic| {
         let location = panic.location().map(ToString::to_string).unwrap_or_default();
@@ -156,11 +155,11 @@ fn trouble(folder: &str, error: Option<&io::Error>) -> Line {
         }
         None => (Level::INFO, "the log file can be written again"),
     };
-    let hygiene = Hygiene::default();
+    let redactor = Redactor::default();
     let mut fields = Map::new();
-    fields.insert("folder".to_owned(), hygiene.value("folder", folder).into());
+    fields.insert("folder".to_owned(), redactor.value("folder", folder).into());
     if let Some(error) = error {
-        fields.insert("error".to_owned(), hygiene.value("error", error).into());
+        fields.insert("error".to_owned(), redactor.value("error", error).into());
     }
     let (time, target) = (SystemTime::now(), module_path!().to_owned());
     Line { time, level, target, message: message.to_owned(), fields }
@@ -186,7 +185,7 @@ impl Style {
 #[derive(Debug)]
 struct LogLayer {
     queues: Vec<(Style, Arc<Queue>)>,
-    hygiene: Secrets,
+    redactor: Secrets,
 }
 
 type Fields = Vec<(&'static str, Value)>;
@@ -197,8 +196,8 @@ struct SpanFields(Fields);
 impl LogLayer {
     /// Adds the fields that `record` records.
     fn collect(&self, fields: &mut Fields, record: impl FnOnce(&mut Collect<'_>)) {
-        let hygiene = self.hygiene.0.read().unwrap_or_else(PoisonError::into_inner);
-        record(&mut Collect { fields, hygiene: &hygiene });
+        let redactor = self.redactor.0.read().unwrap_or_else(PoisonError::into_inner);
+        record(&mut Collect { fields, redactor: &redactor });
     }
 
     fn line<S>(&self, event: &Event<'_>, context: &Context<'_, S>) -> Line
@@ -262,18 +261,18 @@ where
 /// Collects fields, each cleaned.
 struct Collect<'a> {
     fields: &'a mut Fields,
-    hygiene: &'a Hygiene,
+    redactor: &'a Redactor,
 }
 
 impl Collect<'_> {
     fn text(&mut self, field: &Field, value: impl std::fmt::Display) {
-        let value = self.hygiene.value(field.name(), value);
+        let value = self.redactor.value(field.name(), value);
         self.note(field, value.into());
     }
 
     /// A value that cannot carry a trick, but may be a secret.
     fn plain(&mut self, field: &Field, value: impl Into<Value>) {
-        if Hygiene::is_secret(field.name()) {
+        if Redactor::is_secret(field.name()) {
             return self.text(field, "");
         }
         self.note(field, value.into());

@@ -22,9 +22,9 @@ fn logged(work: impl FnOnce()) -> Vec<Value> {
     let queue = queue.unwrap();
     let layer = LogLayer {
         queues: vec![(Style::Json, Arc::clone(&queue))],
-        hygiene: Secrets(Arc::new(RwLock::new(Hygiene::default()))),
+        redactor: Secrets(Arc::new(RwLock::new(Redactor::default()))),
     };
-    layer.hygiene.hide([CANARY.as_bytes()]);
+    layer.redactor.hide([CANARY.as_bytes()]);
     let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(layer);
     tracing::subscriber::with_default(subscriber, work);
     queue.finish(Duration::from_secs(60));

@@ -32,18 +32,18 @@ const SECRET_WORDS: [&str; 11] = [
 
 /// Cleans what is logged.
 #[derive(Debug, Clone, Default)]
-pub struct Hygiene {
+pub struct Redactor {
     /// The configured secrets in each form they may be repeated in, the longest first.
     secrets: Vec<String>,
     longest: usize,
 }
 
-impl Hygiene {
+impl Redactor {
     /// Keeps these secrets out of the log.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let mut hygiene = Self::default();
-        hygiene.hide_more(secrets);
-        hygiene
+        let mut redactor = Self::default();
+        redactor.hide_more(secrets);
+        redactor
     }
 
     /// Keeps these out as well.
@@ -285,12 +285,12 @@ mod tests {
 
     const SECRET: &str = "hunter2-\"canary\"";
 
-    fn hygiene() -> Hygiene {
-        Hygiene::new([SECRET.as_bytes(), b"abc"])
+    fn redactor() -> Redactor {
+        Redactor::new([SECRET.as_bytes(), b"abc"])
     }
 
     fn check(text: &str, logged: &str) {
-        assert_eq!(hygiene().value("text", text), logged, "{text:?}");
+        assert_eq!(redactor().value("text", text), logged, "{text:?}");
     }
 
     #[test]
@@ -348,16 +348,16 @@ mod tests {
     #[test]
     fn secret_names_hide_their_values() {
         for name in ["token", "api_key", "API-Key", "http.authorization", "tokens", "jwt_secret"] {
-            assert_eq!(hygiene().value(name, "x"), HIDDEN, "{name}");
+            assert_eq!(redactor().value(name, "x"), HIDDEN, "{name}");
         }
         for name in ["monkey", "keyboard", "tokenise", "trace_id", "server"] {
-            assert_eq!(hygiene().value(name, "x"), "x", "{name}");
+            assert_eq!(redactor().value(name, "x"), "x", "{name}");
         }
     }
 
     #[test]
     fn a_long_value_is_cut_and_no_half_secret_stays() {
-        let long = hygiene().value("text", "é".repeat(MAX_VALUE));
+        let long = redactor().value("text", "é".repeat(MAX_VALUE));
         assert!(
             long.len() <= MAX_VALUE + " [cut]".len() && long.ends_with("é [cut]"),
             "{}",
@@ -365,14 +365,14 @@ mod tests {
         );
         for before in 0..40 {
             let text = format!("{}{SECRET}{}", "x".repeat(MAX_VALUE - before), "y".repeat(99));
-            let logged = hygiene().value("text", &text);
+            let logged = redactor().value("text", &text);
             assert!(!logged.contains("hun"), "{before}: {}", &logged[logged.len() - 60..]);
         }
         // Secrets that were hidden make room: what follows must not be half of one either.
         let text = SECRET.repeat(2 * MAX_VALUE / SECRET.len());
-        let logged = hygiene().value("text", &text);
+        let logged = redactor().value("text", &text);
         assert!(!logged.replace(HIDDEN, "").contains("hun"), "{logged}");
         let exact = "x".repeat(MAX_VALUE);
-        assert_eq!(hygiene().value("text", &exact), exact);
+        assert_eq!(redactor().value("text", &exact), exact);
     }
 }
