@@ -18,8 +18,8 @@ use uuid::Uuid;
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::held_bytes::HeldBytes;
-use crate::observe::metrics::{Ending, Kind, ServerMetrics};
-use crate::observe::refusals::Refusal;
+use crate::observe::metrics::{CallEnding, RequestKind, ServerMetrics};
+use crate::observe::refusals::RefusalNote;
 use crate::outbox::{Item, Outbox};
 use crate::permits::{Permit, Permits};
 
@@ -240,7 +240,7 @@ impl Reply {
     }
 
     /// Counts how the call of this client ends, and how long it took; a refusal is logged.
-    pub fn count(&mut self, metrics: &Arc<ServerMetrics>, kind: Kind, client: &Arc<Client>) {
+    pub fn count(&mut self, metrics: &Arc<ServerMetrics>, kind: RequestKind, client: &Arc<Client>) {
         let (metrics, client) = (Arc::clone(metrics), Arc::clone(client));
         self.tally = Some(Tally { metrics, kind, client, began: Instant::now() });
     }
@@ -370,7 +370,7 @@ impl Reply {
 #[derive(Debug)]
 struct Tally {
     metrics: Arc<ServerMetrics>,
-    kind: Kind,
+    kind: RequestKind,
     client: Arc<Client>,
     began: Instant,
 }
@@ -382,7 +382,7 @@ impl Tally {
         let Some(Outcome::Failed(error, _)) = outcome else { return };
         if error.is_refusal() {
             let why = error.to_error();
-            metrics.refusals.tell(&Refusal {
+            metrics.refusals.tell(&RefusalNote {
                 status: error.status(),
                 code: why.code,
                 server: &metrics.name,
@@ -394,12 +394,12 @@ impl Tally {
     }
 }
 
-fn ending(outcome: Option<&Outcome>) -> Ending {
+fn ending(outcome: Option<&Outcome>) -> CallEnding {
     match outcome {
-        Some(Outcome::Answer(_, None, _)) => Ending::Answered,
-        Some(Outcome::Answer(..)) => Ending::Error,
-        Some(Outcome::Failed(error, _)) => Ending::of_status(error.status()),
-        None => Ending::Cancelled,
+        Some(Outcome::Answer(_, None, _)) => CallEnding::Answered,
+        Some(Outcome::Answer(..)) => CallEnding::Error,
+        Some(Outcome::Failed(error, _)) => CallEnding::of_status(error.status()),
+        None => CallEnding::Cancelled,
     }
 }
 

@@ -16,12 +16,15 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use pontoon_wire::era::with_responses;
 use pontoon_wire::error::code;
 use pontoon_wire::framing::lines::Lines;
-use pontoon_wire::{Era, ErrorObject, Kind, Message, Revision, ScanError, Slot, is_id, method};
+use pontoon_wire::{
+    Era, ErrorObject, Kind, Message, Revision, Rewrite, ScanError, Slot, is_id, method,
+};
 use serde_json::{Value, json};
 
-use client::{DemoCall, DemoClient, server_info, value};
+use client::{DemoCall, DemoClient, OpenRequest, server_info, value};
 
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 
@@ -44,7 +47,7 @@ pub fn run() -> ExitCode {
     let mut demo = Demo::new(Box::new(io::stdout()), &work_dir);
     match demo.read(io::stdin().lock()) {
         Ok(()) => {
-            demo.client.finish(GRACE);
+            demo.finish(GRACE);
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -60,12 +63,13 @@ struct Demo {
     work_dir: Arc<Path>,
     /// Whether a legacy client can ask its user, as it said in `initialize`.
     can_ask: bool,
+    last_question: u64,
 }
 
 impl Demo {
     fn new(out: Box<dyn Write + Send>, work_dir: &Path) -> Self {
         let client = Arc::new(DemoClient::new(out));
-        Self { client, work_dir: work_dir.into(), can_ask: false }
+        Self { client, work_dir: work_dir.into(), can_ask: false, last_question: 0 }
     }
 
     fn read(&mut self, mut input: impl Read) -> io::Result<()> {
@@ -98,14 +102,15 @@ impl Demo {
             }
         };
         match (message.kind(), message.copy(Slot::Id).filter(|id| is_id(id))) {
-            (Kind::Request, Some(id)) => self.request(id, message),
+            (Kind::Request, Some(id)) => self.request(&id, message),
             // Of what a client may tell, nothing else is of interest here, and none of it gets an answer.
             (Kind::Notification, _) if message.method() == method::CANCELLED => {
-                self.client.cancel(message.raw(Slot::RequestId).unwrap_or_default());
+                self.cancel(message.raw(Slot::RequestId).unwrap_or_default());
             }
             (Kind::Notification, _) => {}
             (Kind::Answer, id) => {
-                self.client.take_answer(&id.unwrap_or_default(), value(&message, Slot::Result));
+                let question: u64 = serde_json::from_slice(&id.unwrap_or_default()).unwrap_or(0);
+                self.go_on(message.raw(Slot::Result).unwrap_or(b"null"), |it| it == question);
             }
             (_, id) => {
                 let what = "neither a request nor an answer";
@@ -115,20 +120,17 @@ impl Demo {
         }
     }
 
-    fn request(&mut self, id: Bytes, message: Message) {
+    fn request(&mut self, id: &Bytes, message: Message) {
         let method = message.method().into_owned();
         let result = era_of(&message, &method).and_then(|era| match (era, method.as_str()) {
-            (_, method::CALL_TOOL) => self.call(&id, era, message).map(|()| None),
-            (Era::Modern, method::LISTEN) => {
-                self.client.listen(&id);
-                Ok(None)
-            }
+            (_, method::CALL_TOOL) => self.call(id, era, message).map(|()| None),
+            (Era::Modern, method::LISTEN) => self.listen(id).map(|()| None),
             _ => self.result(era, &method, &message).map(|result| Some((era, result))),
         });
         match result {
-            Ok(Some((era, result))) => self.client.answer(&id, era, &method, result),
+            Ok(Some((era, result))) => self.client.answer(id, era, &method, result),
             Ok(None) => {}
-            Err(error) => self.client.refuse(&id, &error),
+            Err(error) => self.client.refuse(id, &error),
         }
     }
 
@@ -166,24 +168,29 @@ impl Demo {
     }
 
     /// Runs a tool: at once when it takes no time, else on a thread of its own.
-    fn call(&self, id: &Bytes, era: Era, message: Message) -> Result<(), ErrorObject> {
-        let capabilities = value(&message, Slot::MetaCapabilities);
+    fn call(&mut self, id: &Bytes, era: Era, message: Message) -> Result<(), ErrorObject> {
         let can_ask = match era {
             Era::Legacy => self.can_ask,
-            Era::Modern => capabilities.get("elicitation").is_some(),
+            Era::Modern => value(&message, Slot::MetaCapabilities).get("elicitation").is_some(),
         };
         let (client, work_dir) = (Arc::clone(&self.client), Arc::clone(&self.work_dir));
-        let (ring, rings) = sync_channel(client::MAX_RINGS);
-        let call = DemoCall { client, id: id.clone(), message, era, can_ask, work_dir, rings };
+        let (works, stop) = sync_channel(0);
+        let call = DemoCall { client, message, era, can_ask, work_dir, stop };
         if tools::is_quick(&call) {
-            return tools::call(&call).map(|result| call.end(result));
+            let result = tools::call(&call)?;
+            if era == Era::Legacy && result["resultType"] == "input_required" {
+                return self.ask(id, &result, call.message);
+            }
+            self.client.answer(id, era, method::CALL_TOOL, result);
+            return Ok(());
         }
-        self.client.open_call(id, ring)?;
+        self.client.open(id, OpenRequest::Works { _until_dropped: works })?;
+        let own = id.clone();
         let work = move || {
             let result = tools::call(&call);
-            call.client.close(&call.id, || match result {
-                Ok(result) => call.end(result),
-                Err(error) => call.client.refuse(&call.id, &error),
+            call.client.close(&own, || match result {
+                Ok(result) => call.client.answer(&own, era, method::CALL_TOOL, result),
+                Err(error) => call.client.refuse(&own, &error),
             });
         };
         let started = std::thread::Builder::new().name("tool".into()).spawn(work);
@@ -192,6 +199,68 @@ impl Demo {
             ErrorObject::new(code::INTERNAL, format!("no thread for this call: {error}"))
         })
     }
+
+    /// Asks a legacy client in the middle of a call what the result asks a modern one.
+    fn ask(&mut self, id: &Bytes, result: &Value, call: Message) -> Result<(), ErrorObject> {
+        self.last_question += 1;
+        let question = self.last_question;
+        self.client.open(id, OpenRequest::Asks(question, Box::new(call)))?;
+        let params = &result["inputRequests"][tools::QUESTION]["params"];
+        let ask =
+            json!({"jsonrpc": "2.0", "id": question, "method": method::ELICIT, "params": params});
+        self.client.send(&ask.to_string());
+        Ok(())
+    }
+
+    /// Makes the calls again that wait for these questions, with their answer.
+    fn go_on(&mut self, answer: &[u8], is_answered: impl Fn(u64) -> bool) {
+        let answer = String::from_utf8_lossy(answer).into_owned();
+        let responses = [(tools::QUESTION.to_owned(), answer)];
+        let waits = self.client.take(|_, request| match request {
+            OpenRequest::Asks(question, _) => is_answered(*question),
+            _ => false,
+        });
+        for (id, request) in waits {
+            let OpenRequest::Asks(_, call) = request else { continue };
+            self.request(
+                &id,
+                with_responses(&Rewrite::new(*call), &responses, None).into_message(),
+            );
+        }
+    }
+
+    /// A subscription to nothing: our lists never change, but the client may wait all the same.
+    fn listen(&self, id: &Bytes) -> Result<(), ErrorObject> {
+        self.client.open(id, OpenRequest::Listens)?;
+        let params = json!({"_meta": subscription(id), "notifications": {}});
+        self.client.notify(method::ACKNOWLEDGED, &params);
+        Ok(())
+    }
+
+    /// The client gives a request up. A tool at work stops, and a question of its own is taken back.
+    fn cancel(&self, request: &[u8]) {
+        for (_, request) in self.client.take(|id, _| id == request) {
+            if let OpenRequest::Asks(question, _) = request {
+                let params = json!({"requestId": question, "reason": "no longer needed"});
+                self.client.notify(method::CANCELLED, &params);
+            }
+        }
+    }
+
+    /// Ends the conversation: our questions stay without an answer, and tools at work get a little time.
+    fn finish(&mut self, grace: Duration) {
+        self.go_on(br#"{"action":"cancel"}"#, |_| true);
+        for (id, _) in self.client.take(|_, it| matches!(it, OpenRequest::Listens)) {
+            let result = json!({"_meta": subscription(&id)});
+            self.client.answer(&id, Era::Modern, method::LISTEN, result);
+        }
+        self.client.wait(grace);
+    }
+}
+
+fn subscription(id: &[u8]) -> Value {
+    let id: Value = serde_json::from_slice(id).unwrap_or_default();
+    json!({Slot::MetaSubscriptionId.name(): id})
 }
 
 /// Which era a request belongs to: its `_meta` decides, whatever was said before.

@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::back::children::chain;
 use crate::back::secrets_of;
 use crate::config::{Config, Mode, Options, Secret, proxy_secrets};
-use crate::observe::log::{self, Settings};
+use crate::observe::log::{self, LogSettings};
 use crate::observe::metrics::Metrics;
 use crate::observe::redact::Redactor;
 
@@ -25,7 +25,7 @@ pub fn run(options: &Options) -> ExitCode {
     let metrics = Arc::new(Metrics::default());
     let environment: Vec<_> = std::env::vars_os().collect();
     let proxies = proxy_secrets(&environment);
-    let settings = Settings {
+    let settings = LogSettings {
         level: config.log_level,
         folder: config.log_dir.as_deref(),
         redactor: Redactor::new(secrets(&config).chain(proxies.iter().map(String::as_bytes))),
@@ -45,7 +45,9 @@ pub fn run(options: &Options) -> ExitCode {
             Err(error) => return fail(&chain(&error)),
         };
         greet(&config, &app);
-        let changes = changes(options, &config, app.metrics(), log.secrets());
+        let hidden = log.secrets();
+        let hide = move |config: &Config| hidden.hide(secrets(config));
+        let changes = changes(options, &config, app.metrics(), hide);
         match app.run(asked.cancelled(), changes).await {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => fail(&why.to_string()),
@@ -54,7 +56,7 @@ pub fn run(options: &Options) -> ExitCode {
 }
 
 /// What is configured and must never be logged.
-pub fn secrets(config: &Config) -> impl Iterator<Item = &[u8]> {
+fn secrets(config: &Config) -> impl Iterator<Item = &[u8]> {
     let keys = config.api_keys.iter().map(|key| &key.key);
     let ours = keys.chain(&config.owui_jwt_secret).chain(&config.link_secret);
     let ours = ours.chain(&config.session_secret).map(Secret::expose);

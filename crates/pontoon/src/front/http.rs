@@ -39,7 +39,7 @@ use crate::held_bytes::{Full, HeldBytes, Hold, RETRY_SECONDS};
 use crate::jobs::{Links, Store};
 use crate::observe::health::Sight;
 use crate::observe::metrics::{Limit, Metrics};
-use crate::observe::refusals::Refusal;
+use crate::observe::refusals::RefusalNote;
 use crate::observe::trace::{TRACEPARENT, Traces};
 use crate::session::Sessions;
 use crate::session::catalog::Entry;
@@ -267,7 +267,7 @@ async fn mcp(
 fn heard(site: &Site, server: &str, who: &str, from: IpAddr, answer: Answer) -> Answer {
     if let Some(Why { status, code, text }) = answer.extensions().get::<Why>() {
         let (status, code) = (*status, *code);
-        let refusal = Refusal { status, code, server, who: &who, from, why: text };
+        let refusal = RefusalNote { status, code, server, who: &who, from, why: text };
         site.metrics.refusals.tell(&refusal);
     }
     answer

@@ -1,10 +1,12 @@
 //! What may stand in a log: text of others without tricks, and no secrets.
 //!
 //! Clients and servers choose much of what is logged. Nothing they choose may begin a line, paint a
-//! terminal, turn the reading direction around or fill the disk; and what is secret stays so,
-//! whoever repeats it.
+//! terminal, turn the reading direction around or fill the disk; and a secret stays out, also where a
+//! client or a server repeats it.
 
 use std::fmt::{self, Write};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 /// The longest value of one field, in bytes.
 const MAX_VALUE: usize = 8 * 1024;
@@ -15,7 +17,10 @@ const HIDDEN: &str = "[hidden]";
 /// Shorter ones would hide half of every line.
 const SHORTEST_SECRET: usize = 4;
 
-/// Words in the name of a field that say: its value is nobody's business.
+/// What stays as it is in a query; everything else is percent-encoded there.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Words in the name of a field that say: its value is secret.
 const SECRET_WORDS: [&str; 11] = [
     "authorization",
     "bearer",
@@ -54,7 +59,7 @@ impl Redactor {
             let quoted = format!("{plain:?}");
             let json = serde_json::Value::from(plain.as_str()).to_string();
             forms.extend([&quoted, &json].map(|form| form[1..form.len() - 1].to_owned()));
-            forms.push(percent_encoded(secret));
+            forms.push(percent_encode(secret, UNRESERVED).to_string());
             forms.push(plain);
         }
         // By text too, so that equal ones stand together.
@@ -107,7 +112,7 @@ fn is_plural(word: &str, secret: &str) -> bool {
     word.strip_suffix(['s', 'S']).is_some_and(|word| word.eq_ignore_ascii_case(secret))
 }
 
-/// Takes what follows `Bearer` and `Authorization:` out, whosever it is.
+/// Takes what follows `Bearer` and `Authorization:` out, also where it is no secret of ours.
 fn hide_credentials(text: String) -> String {
     // Most values are single words.
     if !text.contains([' ', ':', '=']) {
@@ -241,17 +246,6 @@ fn is_trick(c: char) -> bool {
             | '\u{feff}'
             | '\u{e0000}'..='\u{e007f}'
     )
-}
-
-fn percent_encoded(secret: &[u8]) -> String {
-    let mut text = String::new();
-    for byte in secret {
-        match byte.is_ascii_alphanumeric() || b"-._~".contains(byte) {
-            true => text.push(char::from(*byte)),
-            false => write!(text, "%{byte:02X}").expect("a string takes everything"),
-        }
-    }
-    text
 }
 
 /// The last place up to `at` where text can be cut.

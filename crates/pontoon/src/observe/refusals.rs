@@ -22,7 +22,7 @@ const MAX_WHY: usize = 300;
 /// What was refused of late.
 #[derive(Debug, Default)]
 pub struct Refusals {
-    reasons: Lock<HashMap<Reason, Told>>,
+    reasons: Lock<HashMap<Reason, LastTold>>,
 }
 
 /// Why something was refused, as far as lines are counted by it.
@@ -33,7 +33,7 @@ struct Reason {
 }
 
 #[derive(Debug)]
-struct Told {
+struct LastTold {
     at: Instant,
     /// How many were refused since then.
     more: u64,
@@ -41,7 +41,7 @@ struct Told {
 
 /// One refusal.
 #[derive(Clone, Copy)]
-pub struct Refusal<'a> {
+pub struct RefusalNote<'a> {
     /// The HTTP status that was sent, or says the same.
     pub status: u16,
     /// The code of the JSON-RPC error.
@@ -58,8 +58,8 @@ pub struct Refusal<'a> {
 
 impl Refusals {
     /// Logs a refusal, unless one for the same reason was logged a moment ago.
-    pub fn tell(&self, refusal: &Refusal<'_>) {
-        let Refusal { status, code, server, who, from, why } = *refusal;
+    pub fn tell(&self, refusal: &RefusalNote<'_>) {
+        let RefusalNote { status, code, server, who, from, why } = *refusal;
         let Some(more) = self.count(Reason { status, code }, Instant::now()) else { return };
         let why: String = why.chars().take(MAX_WHY).collect();
         tracing::warn!(%who, %from, server, status, why, more, "refused");
@@ -84,19 +84,19 @@ impl Refusals {
             }
             told => {
                 let more = told.map_or(0, |told| told.more);
-                reasons.insert(reason, Told { at: now, more: 0 });
+                reasons.insert(reason, LastTold { at: now, more: 0 });
                 Some(more)
             }
         }
     }
 
     fn take_untold(&self, now: Instant) -> Vec<(Reason, u64)> {
-        let is_due = |told: &Told| now.saturating_duration_since(told.at) >= PAUSE;
+        let is_due = |told: &LastTold| now.saturating_duration_since(told.at) >= PAUSE;
         let mut untold = Vec::new();
         self.reasons.lock().retain(|reason, told| {
             if is_due(told) && told.more > 0 {
                 untold.push((*reason, told.more));
-                *told = Told { at: now, more: 0 };
+                *told = LastTold { at: now, more: 0 };
             }
             !is_due(told)
         });

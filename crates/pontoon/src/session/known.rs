@@ -11,7 +11,7 @@ use super::{Sessions, failed};
 use crate::call::{CallError, list_member};
 use crate::client::{Client, Key, Person};
 use crate::clock::Clock;
-use crate::observe::metrics::{Ending, Kind};
+use crate::observe::metrics::{CallEnding, RequestKind};
 use crate::permits::Permit;
 
 impl Sessions {
@@ -31,7 +31,7 @@ impl Sessions {
         let method = request.method();
         let catalog = self.catalog(entry, &client.key, &client.person, client.era(), &method);
         in_time(entry, clock, catalog).await.inspect_err(|error| {
-            let (kind, ending) = (Kind::of(&method), Ending::of_status(error.status()));
+            let (kind, ending) = (RequestKind::of(&method), CallEnding::of_status(error.status()));
             entry.back.metrics.call_ended(kind, ending, began.elapsed());
         })
     }

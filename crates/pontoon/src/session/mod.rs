@@ -42,7 +42,7 @@ use crate::clock::Stage;
 use crate::config::{Mode, Server};
 use crate::held_bytes::HeldBytes;
 use crate::ids::Ids;
-use crate::observe::metrics::{Ending, Kind, Limit};
+use crate::observe::metrics::{CallEnding, Limit, RequestKind};
 
 /// Sessions without a sign of life end after this.
 const SESSION_LIFE: Duration = Duration::from_secs(1800);
@@ -138,8 +138,8 @@ impl Sessions {
         let opened = self.try_open(entry, initialize, person, key_of).await;
         let ending = opened
             .as_ref()
-            .map_or_else(|error| Ending::of_status(error.status()), |_| Ending::Answered);
-        entry.back.metrics.call_ended(Kind::Handshake, ending, began.elapsed());
+            .map_or_else(|error| CallEnding::of_status(error.status()), |_| CallEnding::Answered);
+        entry.back.metrics.call_ended(RequestKind::Handshake, ending, began.elapsed());
         opened
     }
 
@@ -261,7 +261,7 @@ impl Sessions {
         session: Option<Arc<Session>>,
         mut call: Call,
     ) {
-        let kind = Kind::of(&call.request.method());
+        let kind = RequestKind::of(&call.request.method());
         call.reply.count(&entry.back.metrics, kind, &call.client);
         call.reply.count_bytes(&self.held);
         self.route(catalog, entry, session, call);

@@ -38,7 +38,7 @@ fn talk_in(work_dir: &Path, lines: &[&str]) -> Vec<Value> {
     let written = SharedOutput::default();
     let mut demo = Demo::new(Box::new(written.clone()), work_dir);
     demo.read(lines.join("\n").as_bytes()).unwrap();
-    demo.client.finish(Duration::from_secs(10));
+    demo.finish(Duration::from_secs(10));
     let written = written.0.0.lock();
     written.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).map(json_of).collect()
 }
@@ -215,7 +215,7 @@ fn a_legacy_client_is_asked_in_the_middle_of_a_call() {
     let answer =
         r#"{"jsonrpc":"2.0","id":1,"result":{"action":"accept","content":{"name":"Ada"}}}"#;
     demo.take(answer.as_bytes().into());
-    demo.client.finish(Duration::from_secs(10));
+    demo.finish(Duration::from_secs(10));
     let written = written.0.0.lock();
     let last = written.trim_ascii_end().rsplit(|&byte| byte == b'\n').next().unwrap();
     assert!(is_part(&text(2, "Hello, Ada!"), &json_of(last)));

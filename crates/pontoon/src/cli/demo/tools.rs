@@ -45,32 +45,32 @@ pub(super) fn list(name: &str) -> Value {
 
 /// Whether the tool answers at once. The others wait, and so need a thread.
 pub(super) fn is_quick(call: &DemoCall) -> bool {
-    !matches!(&*name_of(call), "count" | "slow_echo" | "ask_name")
+    !matches!(call.message.string(Slot::Name).as_deref(), Some("count" | "slow_echo"))
 }
 
-fn name_of(call: &DemoCall) -> String {
-    call.message.string(Slot::Name).unwrap_or_default().into_owned()
-}
-
-/// Runs the tool that the call names. Gives its result, or `None` when the call was cancelled.
-pub(super) fn call(call: &DemoCall) -> Result<Option<Value>, ErrorObject> {
-    let name = name_of(call);
-    let Some(tool) = OFFER["tools"].as_array().into_iter().flatten().find(|it| it["name"] == name)
+/// Runs the tool that the call names, and gives its result. That of a cancelled call is of no use.
+pub(super) fn call(call: &DemoCall) -> Result<Value, ErrorObject> {
+    let name = call.message.string(Slot::Name).unwrap_or_default();
+    let Some(tool) = OFFER["tools"].as_array().into_iter().flatten().find(|it| it["name"] == *name)
     else {
         return invalid(format!("there is no tool `{name}`; `tools/list` names those there are"));
     };
-    let arguments = match Arguments::check(value(&call.message, Slot::Arguments), tool) {
+    let given = value(&call.message, Slot::Arguments);
+    let arguments = match Arguments::check(given, &tool["inputSchema"]) {
         Ok(arguments) => arguments,
-        Err(what) => return Ok(Some(wrong(&what))),
+        Err(what) => return Ok(wrong(&what)),
     };
-    match name.as_str() {
-        "greet" => Ok(Some(text(&format!("Hello, {}!", arguments.text("name"))))),
-        "make_report" => Ok(Some(make_report(&arguments, call))),
-        "count" => Ok(count(&arguments, call)),
-        "slow_echo" => Ok(slow_echo(&arguments, call)),
-        "ask_name" => ask_name(call),
-        _ => Ok(Some(roll_dice(&arguments))),
-    }
+    Ok(match &*name {
+        "greet" => text(&format!("Hello, {}!", arguments.text("name"))),
+        "make_report" => make_report(&arguments, call),
+        "count" => count(&arguments, call),
+        "slow_echo" => {
+            call.pause(Duration::from_secs(arguments.number("seconds")));
+            text(arguments.text("text"))
+        }
+        "ask_name" => return ask_name(call),
+        _ => roll_dice(&arguments),
+    })
 }
 
 fn text(text: &str) -> Value {
@@ -86,66 +86,59 @@ fn invalid<T>(what: impl Into<String>) -> Result<T, ErrorObject> {
     Err(ErrorObject::new(code::INVALID_PARAMS, what))
 }
 
-fn count(arguments: &Arguments, call: &DemoCall) -> Option<Value> {
+fn count(arguments: &Arguments, call: &DemoCall) -> Value {
     let (to, delay) = (arguments.number("to"), arguments.number("delay_ms"));
     for number in 1..=to {
         call.progress(number, to, &format!("{number} of {to}"));
         // Waiting comes after telling: some clients drop a note that comes along with the answer.
         if !call.pause(Duration::from_millis(delay)) {
-            return None;
+            break;
         }
     }
-    Some(text(&format!("Counted to {to}.")))
+    text(&format!("Counted to {to}."))
 }
 
-fn slow_echo(arguments: &Arguments, call: &DemoCall) -> Option<Value> {
-    let is_over = call.pause(Duration::from_secs(arguments.number("seconds")));
-    is_over.then(|| text(arguments.text("text")))
-}
+/// The one question of the one tool that asks.
+pub(super) const QUESTION: &str = "name";
 
 /// The state holds no secret and changes nothing, so it needs no seal: a forged one is refused.
 const NAME_ASKED: &str = "ask_name/1";
 
-fn ask_name(call: &DemoCall) -> Result<Option<Value>, ErrorObject> {
+fn ask_name(call: &DemoCall) -> Result<Value, ErrorObject> {
     if !call.can_ask {
         let what = "this client cannot ask its user (no `elicitation`); ask for the name yourself \
                     and call `greet` with it";
-        return Ok(Some(wrong(what)));
+        return Ok(wrong(what));
     }
-    let mut question = json!({
-        "message": "What is your name?",
-        "requestedSchema": {
-            "type": "object",
-            "properties": {"name": {"type": "string", "title": "Your name", "minLength": 1}},
-            "required": ["name"],
-        },
-    });
-    let answer = match call.era {
-        Era::Legacy => match call.ask(&question) {
-            Some(answer) => answer,
-            None => return Ok(None),
-        },
-        Era::Modern => {
-            let state = call.message.string(Slot::RequestState);
-            if !matches!(state.as_deref(), None | Some(NAME_ASKED)) {
-                return invalid("`requestState` is not one of ours");
-            }
-            value(&call.message, Slot::InputResponses)["name"].take()
-        }
-    };
+    let state = call.message.string(Slot::RequestState);
+    if !matches!(state.as_deref(), None | Some(NAME_ASKED)) {
+        return invalid("`requestState` is not one of ours");
+    }
+    let answer = &value(&call.message, Slot::InputResponses)[QUESTION];
     let name = answer["content"]["name"].as_str().map_or("", str::trim);
-    Ok(Some(match (answer["action"].as_str(), call.era) {
-        (Some("accept"), _) if !name.is_empty() => text(&format!("Hello, {name}!")),
-        (Some("accept") | None, Era::Modern) => {
-            question["mode"] = "form".into();
+    let may_ask_again = call.era == Era::Modern || !call.message.has(Slot::InputResponses);
+    Ok(match answer["action"].as_str() {
+        Some("accept") if !name.is_empty() => text(&format!("Hello, {name}!")),
+        Some("accept") | None if may_ask_again => {
+            let mut params = json!({
+                "message": "What is your name?",
+                "requestedSchema": {
+                    "type": "object",
+                    "properties": {"name": {"type": "string", "title": "Your name", "minLength": 1}},
+                    "required": ["name"],
+                },
+            });
+            if call.era == Era::Modern {
+                params["mode"] = "form".into();
+            }
             json!({
                 "resultType": "input_required",
-                "inputRequests": {"name": {"method": method::ELICIT, "params": question}},
+                "inputRequests": {QUESTION: {"method": method::ELICIT, "params": params}},
                 "requestState": NAME_ASKED,
             })
         }
         _ => text("Hello, whoever you are!"),
-    }))
+    })
 }
 
 fn roll_dice(arguments: &Arguments) -> Value {
@@ -166,7 +159,7 @@ fn make_report(arguments: &Arguments, call: &DemoCall) -> Value {
         "" => title,
         name => name,
     };
-    let lines = arguments.given["lines"].as_array().into_iter().flatten();
+    let lines = arguments.0["lines"].as_array().into_iter().flatten();
     let lines: Vec<_> = lines.filter_map(Value::as_str).collect();
     let dir = &call.work_dir;
     match report::write(dir, name, format, title, &lines) {
@@ -178,53 +171,45 @@ fn make_report(arguments: &Arguments, call: &DemoCall) -> Value {
 }
 
 /// The arguments of a call, right by the schema of its tool; defaults are filled in.
-struct Arguments {
-    given: Map<String, Value>,
-}
+struct Arguments(Map<String, Value>);
 
 impl Arguments {
     /// Checks them. What is wrong is said in words that help to put it right.
-    fn check(given: Value, tool: &Value) -> Result<Self, String> {
-        let schema = &tool["inputSchema"];
+    fn check(given: Value, schema: &Value) -> Result<Self, String> {
         let mut given = match given {
             Value::Null => Map::new(),
             Value::Object(given) => given,
             _ => return Err("the arguments must be an object".into()),
         };
-        let rules = schema["properties"].as_object().into_iter().flatten();
-        let known: Vec<_> = rules.clone().map(|(name, _)| name.as_str()).collect();
-        // Most often it is misspelt.
-        if let Some(name) = given.keys().find(|name| !known.contains(&name.as_str())) {
-            let known = match known.as_slice() {
-                [] => "none".to_owned(),
-                known => format!("`{}`", known.join("`, `")),
-            };
-            return Err(format!("there is no argument `{name}`; there is {known}"));
+        let rules = schema["properties"].as_object().expect("a test calls every tool");
+        if let Some(unknown) = given.keys().find(|name| !rules.contains_key(*name)) {
+            let known: Vec<_> = rules.keys().map(|name| format!("`{name}`")).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(format!("there is no argument `{unknown}`; there is {known}"));
         }
-        let required = schema["required"].as_array();
         for (name, rule) in rules {
-            let is_required = required.is_some_and(|it| it.iter().any(|it| it == name));
+            let is_required =
+                schema["required"].as_array().is_some_and(|it| it.contains(&name.as_str().into()));
             match given.get(name) {
-                None if is_required => check_value(name, &Value::Null, rule)?,
-                None if rule["default"].is_null() => {}
+                None if is_required => check(name, &Value::Null, rule)?,
                 None => drop(given.insert(name.clone(), rule["default"].clone())),
-                Some(value) => check_value(name, value, rule)?,
+                Some(value) => check(name, value, rule)?,
             }
         }
-        Ok(Self { given })
+        Ok(Self(given))
     }
 
     /// A text without the spaces around it; empty if it was left out.
     fn text(&self, name: &str) -> &str {
-        self.given.get(name).and_then(Value::as_str).map_or("", str::trim)
+        self.0[name].as_str().map_or("", str::trim)
     }
 
     fn number(&self, name: &str) -> u64 {
-        self.given.get(name).and_then(Value::as_u64).unwrap_or_default()
+        self.0[name].as_u64().unwrap_or_default()
     }
 }
 
-fn check_value(name: &str, value: &Value, rule: &Value) -> Result<(), String> {
+fn check(name: &str, value: &Value, rule: &Value) -> Result<(), String> {
     let bound = |key: &str| rule[key].as_u64().unwrap_or_default();
     let (is_right, wanted) = match (rule["type"].as_str(), rule["enum"].as_array()) {
         (Some("integer"), _) => {

@@ -11,9 +11,27 @@ use crate::date::to_micros;
 /// Names that each line has; a field with such a name steps aside.
 const OWN: [&str; 4] = ["timestamp", "level", "message", "target"];
 
+/// How a line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// All of it as one JSON object.
+    Json,
+    /// For a person at a terminal.
+    Text { has_colour: bool },
+}
+
+impl Style {
+    pub(super) fn render(self, line: &LogLine) -> String {
+        match self {
+            Self::Json => line.to_json(),
+            Self::Text { has_colour } => line.to_text(has_colour),
+        }
+    }
+}
+
 /// What one line says. Every text in it is clean already.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct LogLine {
     pub(super) time: SystemTime,
     pub(super) level: Level,
     pub(super) target: String,
@@ -21,9 +39,8 @@ pub(super) struct Line {
     pub(super) fields: Map<String, Value>,
 }
 
-impl Line {
-    /// As JSON, all on one line.
-    pub(super) fn to_json(&self) -> String {
+impl LogLine {
+    fn to_json(&self) -> String {
         let mut line = Map::new();
         line.insert("timestamp".to_owned(), to_micros(self.time).into());
         line.insert("level".to_owned(), level(self.level).into());
@@ -36,8 +53,7 @@ impl Line {
         Value::Object(line).to_string()
     }
 
-    /// For a person at a terminal.
-    pub(super) fn to_text(&self, has_colour: bool) -> String {
+    fn to_text(&self, has_colour: bool) -> String {
         let (paint, dim, plain) = match has_colour {
             true => (colour(self.level), "\u{1b}[2m", "\u{1b}[0m"),
             false => ("", "", ""),
@@ -81,8 +97,8 @@ fn colour(level: Level) -> &'static str {
 }
 
 /// The line that says how many were lost.
-pub(super) fn lost(count: u64) -> Line {
-    Line {
+pub(super) fn lost(count: u64) -> LogLine {
+    LogLine {
         time: SystemTime::now(),
         level: Level::WARN,
         target: module_path!().to_owned(),
@@ -100,7 +116,7 @@ mod tests {
     use super::*;
 
     fn check(fields: &Value, json: &str, text: &str) {
-        let line = Line {
+        let line = LogLine {
             time: UNIX_EPOCH + Duration::from_micros(1_000_042),
             level: Level::WARN,
             target: "t".to_owned(),

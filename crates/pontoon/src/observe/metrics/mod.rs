@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, RwLock};
 
 pub use histogram::{Counter, Histogram};
-pub use server::{Ending, Kind, ServerMetrics};
+pub use server::{CallEnding, RequestKind, ServerMetrics};
 pub use text::CONTENT_TYPE;
 
 use super::refusals::Refusals;

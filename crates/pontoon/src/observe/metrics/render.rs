@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::server::{Ending, Kind, ServerMetrics};
+use super::server::{CallEnding, RequestKind, ServerMetrics};
 use super::text::{Page, Type};
 use super::{Counter, Limit, Metrics};
 use crate::lock::unpoisoned;
@@ -102,8 +102,8 @@ fn bridge(page: &mut Page, status: &BridgeStatus) {
 
 fn requests(page: &mut Page, servers: &Servers) {
     let counted = servers.iter().flat_map(|(name, server)| {
-        Kind::ALL.iter().flat_map(move |kind| {
-            Ending::ALL.iter().map(move |ending| {
+        RequestKind::ALL.iter().flat_map(move |kind| {
+            CallEnding::ALL.iter().map(move |ending| {
                 let counter = &server.requests[*kind as usize][*ending as usize];
                 (name, kind.label(), ending.label(), counter.count())
             })

@@ -69,10 +69,10 @@ fn server(name: &str) -> ServerStatus {
 fn what_was_counted_is_told() {
     let metrics = Metrics::default();
     let server = metrics.server("slides");
-    server.call_ended(Kind::Tool, Ending::Answered, Duration::from_millis(3));
-    server.call_ended(Kind::Tool, Ending::Answered, Duration::from_secs(700));
-    server.call_ended(Kind::of("tools/list"), Ending::of_status(429), Duration::ZERO);
-    server.call_ended(Kind::Other, Ending::Cancelled, Duration::ZERO);
+    server.call_ended(RequestKind::Tool, CallEnding::Answered, Duration::from_millis(3));
+    server.call_ended(RequestKind::Tool, CallEnding::Answered, Duration::from_secs(700));
+    server.call_ended(RequestKind::of("tools/list"), CallEnding::of_status(429), Duration::ZERO);
+    server.call_ended(RequestKind::Other, CallEnding::Cancelled, Duration::ZERO);
     server.child_started(Duration::from_millis(300));
     server.child_failed();
     server.child_exited(true);
@@ -244,7 +244,7 @@ fn a_pseudonym_is_steady_short_and_of_this_process_only() {
 
 #[test]
 fn a_failed_request_is_an_error_and_a_cancelled_one_is_not() {
-    let endings = [429, 502, 504, 507, 503, 400].map(Ending::of_status);
+    let endings = [429, 502, 504, 507, 503, 400].map(CallEnding::of_status);
     assert!(endings.iter().all(|ending| ending.is_error()));
-    assert!(!Ending::Cancelled.is_error() && !Ending::Answered.is_error());
+    assert!(!CallEnding::Cancelled.is_error() && !CallEnding::Answered.is_error());
 }
