@@ -16,8 +16,8 @@ use super::outcome::{Outcome, Receipt};
 use super::questions::{Answerer, Feed, Questions};
 use crate::client::Client;
 use crate::held_bytes::HeldBytes;
-use crate::observe::metrics::{Ending, Kind, ServerMetrics};
-use crate::observe::refusals::RefusalLine;
+use crate::observe::metrics::{CallEnding, RequestKind, ServerMetrics};
+use crate::observe::refusals::RefusalNote;
 use crate::outbox::{Item, Outbox};
 use crate::permits::{Permit, Permits};
 
@@ -77,7 +77,7 @@ impl Reply {
     pub fn count(
         &mut self,
         metrics: &Arc<ServerMetrics>,
-        kind: Kind,
+        kind: RequestKind,
         client: &Arc<Client>,
         began: Instant,
     ) {
@@ -210,7 +210,7 @@ impl Reply {
 #[derive(Debug)]
 struct Tally {
     metrics: Arc<ServerMetrics>,
-    kind: Kind,
+    kind: RequestKind,
     client: Arc<Client>,
     began: Instant,
 }
@@ -222,7 +222,7 @@ impl Tally {
         let Some(Outcome::Failed(error, _)) = outcome else { return };
         if error.is_refusal() {
             let why = error.to_error();
-            metrics.refusals.tell(&RefusalLine {
+            metrics.refusals.tell(&RefusalNote {
                 status: error.status(),
                 code: why.code,
                 server: &metrics.name,
@@ -234,12 +234,12 @@ impl Tally {
     }
 }
 
-fn ending(outcome: Option<&Outcome>) -> Ending {
+fn ending(outcome: Option<&Outcome>) -> CallEnding {
     match outcome {
-        Some(Outcome::Answer(_, None, _)) => Ending::Answered,
-        Some(Outcome::Answer(..)) => Ending::Error,
-        Some(Outcome::Failed(error, _)) => Ending::of_status(error.status()),
-        None => Ending::Cancelled,
+        Some(Outcome::Answer(_, None, _)) => CallEnding::Answered,
+        Some(Outcome::Answer(..)) => CallEnding::Error,
+        Some(Outcome::Failed(error, _)) => CallEnding::of_status(error.status()),
+        None => CallEnding::Cancelled,
     }
 }
 

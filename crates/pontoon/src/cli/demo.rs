@@ -1,35 +1,35 @@
 //! `pontoon demo`: a small MCP server on standard input and output, for a first try and for tests.
 //!
-//! It speaks both eras, several calls at a time, and ends when its input ends. It is plain
-//! blocking code without a runtime, so that it starts in about a millisecond. This file holds the
-//! conversation; what the tools do is in `tools`.
+//! It speaks both eras, several calls at a time, and ends when its input ends. It is plain blocking
+//! code without a runtime, so that it starts in about a millisecond. This file reads the client's
+//! messages and answers what takes no time. `client` is the client as a call sees it, `tools` what the tools do.
 
+mod client;
+mod report;
 mod tools;
 
-use std::collections::HashMap;
-use std::io::{self, BufRead, IsTerminal, Read, Write};
-use std::path::PathBuf;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use bytes::{Bytes, BytesMut};
+use pontoon_wire::era::with_responses;
+use pontoon_wire::error::code;
+use pontoon_wire::framing::lines::Lines;
+use pontoon_wire::{
+    Era, ErrorObject, Kind, Message, Revision, Rewrite, ScanError, Slot, is_id, method,
+};
+use serde_json::{Value, json};
 
-use tools::Outcome;
+use client::{DemoCall, DemoClient, OpenRequest, server_info, value};
 
-const MODERN: &str = "2026-07-28";
-const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
-const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
-const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
-const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
+const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 
-const MAX_LINE_BYTES: u64 = 16 * 1024 * 1024;
-const MAX_OPEN_CALLS: usize = 64;
-/// How long a person may think about a question.
-const PATIENCE: Duration = Duration::from_secs(300);
-/// How long calls may still run when the input has ended. Whoever closed it waits about two
-/// seconds before sending a signal.
+/// How long calls may still run when the input has ended. The client that closed it waits about two
+/// seconds before it sends a signal.
 const GRACE: Duration = Duration::from_secs(1);
 
 const HINT: &str = "This is an MCP server: it reads JSON-RPC messages, one a line. Ctrl-D ends it.
@@ -44,10 +44,10 @@ pub fn run() -> ExitCode {
         // Who sees no hint has lost nothing.
         let _ = io::stderr().write_all(HINT.as_bytes());
     }
-    let server = Server::new(Box::new(io::stdout()), work_dir);
-    match read_lines(io::stdin().lock(), &server) {
+    let mut demo = Demo::new(Box::new(io::stdout()), &work_dir);
+    match demo.read(io::stdin().lock()) {
         Ok(()) => {
-            server.finish(GRACE);
+            demo.finish(GRACE);
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -57,424 +57,233 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn read_lines(mut input: impl BufRead, server: &Arc<Server>) -> io::Result<()> {
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        input.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
-        if line.is_empty() {
-            return Ok(());
+/// The conversation: lines in by [`Demo::take`], lines out through the client.
+struct Demo {
+    client: Arc<DemoClient>,
+    work_dir: Arc<Path>,
+    /// Whether a legacy client can ask its user, as it said in `initialize`.
+    can_ask: bool,
+    last_question: u64,
+}
+
+impl Demo {
+    fn new(out: Box<dyn Write + Send>, work_dir: &Path) -> Self {
+        let client = Arc::new(DemoClient::new(out));
+        Self { client, work_dir: work_dir.into(), can_ask: false, last_question: 0 }
+    }
+
+    fn read(&mut self, mut input: impl Read) -> io::Result<()> {
+        let (mut lines, mut piece) = (Lines::new(MAX_LINE_BYTES), vec![0; 64 * 1024]);
+        loop {
+            match input.read(&mut piece) {
+                Ok(0) => break,
+                Ok(length) => lines.buffer().extend_from_slice(&piece[..length]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            while let Some(line) = lines.next_line() {
+                self.take(line.map_err(io::Error::other)?);
+            }
         }
-        if line.len() as u64 == MAX_LINE_BYTES && !line.ends_with(b"\n") {
-            return Err(io::Error::other(format!("a line is longer than {MAX_LINE_BYTES} bytes")));
-        }
-        server.handle(&line);
-    }
-}
-
-/// The conversation: lines in by [`Server::handle`], lines out through `out`.
-struct Server {
-    out: Mutex<Box<dyn Write + Send>>,
-    work_dir: PathBuf,
-    /// What the client can do, as it said in `initialize`.
-    legacy_capabilities: Mutex<Value>,
-    open: Mutex<HashMap<String, Open>>,
-    /// Told whenever an open request is done.
-    closed: Condvar,
-    /// Our own questions to a legacy client, by our id; `None` when nobody will answer any more.
-    questions: Mutex<Option<HashMap<u64, Arc<Bell>>>>,
-    last_question: AtomicU64,
-}
-
-/// A request that is not answered yet.
-enum Open {
-    Call(Arc<Bell>),
-    Listen { id: Value },
-}
-
-/// How this request was made, and so how its answer has to look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Era {
-    Legacy,
-    Modern,
-}
-
-/// An error answer: code, message and data.
-#[derive(Debug)]
-struct Refusal(i32, String, Value);
-
-impl Refusal {
-    fn new(code: i32, message: impl Into<String>) -> Self {
-        Self(code, message.into(), Value::Null)
-    }
-}
-
-impl Server {
-    fn new(out: Box<dyn Write + Send>, work_dir: PathBuf) -> Arc<Self> {
-        Arc::new(Self {
-            out: Mutex::new(out),
-            work_dir,
-            legacy_capabilities: Mutex::new(Value::Null),
-            open: Mutex::default(),
-            closed: Condvar::new(),
-            questions: Mutex::new(Some(HashMap::new())),
-            last_question: AtomicU64::new(0),
-        })
+        lines.finish().into_iter().for_each(|line| self.take(line));
+        Ok(())
     }
 
-    fn handle(self: &Arc<Self>, line: &[u8]) {
+    fn take(&mut self, line: BytesMut) {
         if line.trim_ascii().is_empty() {
             return;
         }
-        let message = match serde_json::from_slice(line) {
-            Ok(Value::Object(message)) => message,
-            Ok(_) => return self.refuse(None, Refusal::new(-32600, "a message is one object")),
+        let message = match Message::parse(line) {
+            Ok(message) => message,
             Err(error) => {
-                return self.refuse(None, Refusal::new(-32700, format!("not JSON: {error}")));
+                let is_json = matches!(error, ScanError::Batch | ScanError::NotObject);
+                let code = if is_json { code::INVALID_REQUEST } else { code::PARSE };
+                return self.client.refuse(b"null", &ErrorObject::new(code, error.to_string()));
             }
         };
-        let id = message.get("id").filter(|id| id.is_string() || id.is_number());
-        match (message.get("method"), id) {
-            (Some(Value::String(method)), Some(id)) => self.request(id, method, &message),
-            (Some(Value::String(method)), None) if !message.contains_key("id") => {
-                self.notification(method, &message);
+        match (message.kind(), message.copy(Slot::Id).filter(|id| is_id(id))) {
+            (Kind::Request, Some(id)) => self.request(&id, message),
+            // Of what a client may tell, nothing else is of interest here, and none of it gets an answer.
+            (Kind::Notification, _) if message.method() == method::CANCELLED => {
+                self.cancel(message.raw(Slot::RequestId).unwrap_or_default());
             }
-            (None, Some(id)) => self.take_answer(id, message.get("result")),
-            // An error about a message of ours without an id; nothing to match it with.
-            (None, None) if message.contains_key("error") => {}
-            _ => self.refuse(id, Refusal::new(-32600, "neither a request nor an answer")),
+            (Kind::Notification, _) => {}
+            (Kind::Answer, id) => {
+                let question: u64 = serde_json::from_slice(&id.unwrap_or_default()).unwrap_or(0);
+                self.go_on(message.raw(Slot::Result).unwrap_or(b"null"), |it| it == question);
+            }
+            (_, id) => {
+                let what = "neither a request nor an answer";
+                let id = id.as_deref().unwrap_or(b"null");
+                self.client.refuse(id, &ErrorObject::new(code::INVALID_REQUEST, what));
+            }
         }
     }
 
-    fn request(self: &Arc<Self>, id: &Value, method: &str, message: &Map<String, Value>) {
-        let params = message.get("params").cloned().unwrap_or(Value::Null);
-        let answer = match era(method, &params) {
-            Err(refusal) => Err(refusal),
-            Ok(era) => match (era, method) {
-                (_, "tools/call") => return self.call(Call::new(self, id, params, era)),
-                (Era::Modern, "subscriptions/listen") => return self.listen(id),
-                _ => self.answer(era, method, &params).map(|result| dressed(result, era)),
-            },
-        };
-        match answer {
-            Ok(result) => self.send(&json!({"jsonrpc": "2.0", "id": id, "result": result})),
-            Err(refusal) => self.refuse(Some(id), refusal),
+    fn request(&mut self, id: &Bytes, message: Message) {
+        let method = message.method().into_owned();
+        let result = era_of(&message, &method).and_then(|era| match (era, method.as_str()) {
+            (_, method::CALL_TOOL) => self.call(id, era, message).map(|()| None),
+            (Era::Modern, method::LISTEN) => self.listen(id).map(|()| None),
+            _ => self.result(era, &method, &message).map(|result| Some((era, result))),
+        });
+        match result {
+            Ok(Some((era, result))) => self.client.answer(id, era, &method, result),
+            Ok(None) => {}
+            Err(error) => self.client.refuse(id, &error),
         }
     }
 
-    /// The answers that take no time.
-    fn answer(&self, era: Era, method: &str, params: &Value) -> Result<Value, Refusal> {
-        let result = match (era, method) {
-            (Era::Legacy, "initialize") => {
-                *lock(&self.legacy_capabilities) = params["capabilities"].clone();
-                let asked = params["protocolVersion"].as_str();
-                let version = LEGACY.iter().find(|known| asked == Some(known));
-                return Ok(json!({
-                    "protocolVersion": version.unwrap_or(&LEGACY[0]),
-                    "capabilities": capabilities(),
+    /// The results that take no time.
+    fn result(&mut self, era: Era, method: &str, message: &Message) -> Result<Value, ErrorObject> {
+        let capabilities = json!({"tools": {}, "prompts": {}, "resources": {}});
+        Ok(match (era, method) {
+            (Era::Legacy, method::INITIALIZE) => {
+                self.can_ask = value(message, Slot::Capabilities).get("elicitation").is_some();
+                let asked = message.string(Slot::ProtocolVersion).unwrap_or_default();
+                json!({
+                    "protocolVersion": Revision::negotiate(&asked).as_str(),
+                    "capabilities": capabilities,
                     "serverInfo": server_info(),
                     "instructions": tools::INSTRUCTIONS,
-                }));
+                })
             }
-            (Era::Legacy, "ping") => return Ok(json!({})),
-            (Era::Modern, "server/discover") => json!({
-                "supportedVersions": [MODERN],
-                "capabilities": capabilities(),
+            (Era::Legacy, method::PING) => json!({}),
+            (Era::Modern, method::DISCOVER) => json!({
+                "supportedVersions": [Revision::NEWEST_MODERN.as_str()],
+                "capabilities": capabilities,
                 "instructions": tools::INSTRUCTIONS,
             }),
-            (_, "tools/list") => json!({"tools": tools::list()}),
-            (_, "prompts/list") => json!({"prompts": tools::prompts()}),
-            (_, "prompts/get") => {
-                let refusal = |text| Refusal::new(-32602, text);
-                return tools::prompt(params).map_err(refusal);
+            (_, method::LIST_TOOLS) => tools::list("tools"),
+            (_, method::LIST_PROMPTS) => tools::list("prompts"),
+            (_, method::LIST_RESOURCES) => tools::list("resources"),
+            (_, method::LIST_TEMPLATES) => tools::list("resourceTemplates"),
+            (_, method::GET_PROMPT) => tools::prompt(&value(message, Slot::Params))?,
+            (_, method::READ_RESOURCE) => tools::resource(&value(message, Slot::Uri), era)?,
+            _ => {
+                let what = format!("there is no method `{method}`");
+                return Err(ErrorObject::new(code::METHOD_NOT_FOUND, what));
             }
-            (_, "resources/list") => json!({"resources": tools::resources()}),
-            (_, "resources/templates/list") => json!({"resourceTemplates": []}),
-            (_, "resources/read") => tools::resource(params).map_err(|text| {
-                let code = if era == Era::Modern { -32602 } else { -32002 };
-                Refusal(code, text, json!({"uri": params["uri"]}))
-            })?,
-            _ => return Err(Refusal::new(-32601, format!("there is no method `{method}`"))),
-        };
-        Ok(if era == Era::Modern { cacheable(result) } else { result })
+        })
     }
 
     /// Runs a tool: at once when it takes no time, else on a thread of its own.
-    fn call(self: &Arc<Self>, call: Call) {
-        if tools::is_quick(&call.params) {
-            let outcome = tools::call(&call);
-            return self.answer_call(&call, outcome);
-        }
-        let refusal = {
-            let mut open = lock(&self.open);
-            let key = call.id.to_string();
-            if open.contains_key(&key) {
-                Some(Refusal::new(-32600, format!("the id {key} is in use")))
-            } else if open.len() >= MAX_OPEN_CALLS {
-                let text = format!("{MAX_OPEN_CALLS} calls are running; wait for one to end");
-                Some(Refusal::new(-32603, text))
-            } else {
-                open.insert(key, Open::Call(Arc::clone(&call.bell)));
-                None
-            }
+    fn call(&mut self, id: &Bytes, era: Era, message: Message) -> Result<(), ErrorObject> {
+        let can_ask = match era {
+            Era::Legacy => self.can_ask,
+            Era::Modern => value(&message, Slot::MetaCapabilities).get("elicitation").is_some(),
         };
-        if let Some(refusal) = refusal {
-            return self.refuse(Some(&call.id), refusal);
+        let (client, work_dir) = (Arc::clone(&self.client), Arc::clone(&self.work_dir));
+        let (works, stop) = sync_channel(0);
+        let call = DemoCall { client, message, era, can_ask, work_dir, stop };
+        if tools::is_quick(&call) {
+            let result = tools::call(&call)?;
+            if era == Era::Legacy && result["resultType"] == "input_required" {
+                return self.ask(id, &result, call.message);
+            }
+            self.client.answer(id, era, method::CALL_TOOL, result);
+            return Ok(());
         }
-        let (id, server) = (call.id.clone(), Arc::clone(self));
+        self.client.open(id, OpenRequest::Works { _until_dropped: works })?;
+        let own = id.clone();
         let work = move || {
-            let outcome = tools::call(&call);
-            server.close(&call.id, || server.answer_call(&call, outcome));
+            let result = tools::call(&call);
+            call.client.close(&own, || match result {
+                Ok(result) => call.client.answer(&own, era, method::CALL_TOOL, result),
+                Err(error) => call.client.refuse(&own, &error),
+            });
         };
-        if let Err(error) = std::thread::Builder::new().name("tool".into()).spawn(work) {
-            let refusal = Refusal::new(-32603, format!("no thread for this call: {error}"));
-            self.close(&id, || self.refuse(Some(&id), refusal));
-        }
+        let started = std::thread::Builder::new().name("tool".into()).spawn(work);
+        started.map(drop).map_err(|error| {
+            self.client.close(id, || ());
+            ErrorObject::new(code::INTERNAL, format!("no thread for this call: {error}"))
+        })
     }
 
-    fn answer_call(&self, call: &Call, outcome: Result<Outcome, Refusal>) {
-        let result = match outcome {
-            Ok(Outcome::Text(text)) => json!({"content": [{"type": "text", "text": text}]}),
-            Ok(Outcome::Data(text, data)) => {
-                json!({"content": [{"type": "text", "text": text}], "structuredContent": data})
-            }
-            Ok(Outcome::Wrong(text)) => {
-                json!({"content": [{"type": "text", "text": text}], "isError": true})
-            }
-            Ok(Outcome::InputRequired(questions, state)) => json!({
-                "resultType": "input_required",
-                "inputRequests": questions,
-                "requestState": state,
-            }),
-            Ok(Outcome::Stopped) => return,
-            Err(refusal) => return self.refuse(Some(&call.id), refusal),
-        };
-        let result = dressed(result, call.era);
-        self.send(&json!({"jsonrpc": "2.0", "id": call.id, "result": result}));
+    /// Asks a legacy client in the middle of a call what the result asks a modern one.
+    fn ask(&mut self, id: &Bytes, result: &Value, call: Message) -> Result<(), ErrorObject> {
+        self.last_question += 1;
+        let question = self.last_question;
+        self.client.open(id, OpenRequest::Asks(question, Box::new(call)))?;
+        let params = &result["inputRequests"][tools::QUESTION]["params"];
+        let ask =
+            json!({"jsonrpc": "2.0", "id": question, "method": method::ELICIT, "params": params});
+        self.client.send(&ask.to_string());
+        Ok(())
     }
 
-    /// Says the last word on a request, unless it was cancelled in the meantime.
-    fn close(&self, id: &Value, last_word: impl FnOnce()) {
-        let mut open = lock(&self.open);
-        if open.remove(&id.to_string()).is_some() {
-            // Said under the lock: who sees no open request knows that all answers are out.
-            last_word();
+    /// Makes the calls again that wait for these questions, with their answer.
+    fn go_on(&mut self, answer: &[u8], is_answered: impl Fn(u64) -> bool) {
+        let answer = String::from_utf8_lossy(answer).into_owned();
+        let responses = [(tools::QUESTION.to_owned(), answer)];
+        let waits = self.client.take(|_, request| match request {
+            OpenRequest::Asks(question, _) => is_answered(*question),
+            _ => false,
+        });
+        for (id, request) in waits {
+            let OpenRequest::Asks(_, call) = request else { continue };
+            self.request(
+                &id,
+                with_responses(&Rewrite::new(*call), &responses, None).into_message(),
+            );
         }
-        self.closed.notify_all();
     }
 
     /// A subscription to nothing: our lists never change, but the client may wait all the same.
-    fn listen(&self, id: &Value) {
-        lock(&self.open).insert(id.to_string(), Open::Listen { id: id.clone() });
-        self.send(&json!({
-            "jsonrpc": "2.0",
-            "method": "notifications/subscriptions/acknowledged",
-            "params": {"_meta": {SUBSCRIPTION_KEY: id}, "notifications": {}},
-        }));
+    fn listen(&self, id: &Bytes) -> Result<(), ErrorObject> {
+        self.client.open(id, OpenRequest::Listens)?;
+        let params = json!({"_meta": subscription(id), "notifications": {}});
+        self.client.notify(method::ACKNOWLEDGED, &params);
+        Ok(())
     }
 
-    fn notification(&self, method: &str, message: &Map<String, Value>) {
-        // Nothing else that a client may tell is of interest here, and none of it gets an answer.
-        if method == "notifications/cancelled"
-            && let Some(id) = message.get("params").and_then(|params| params.get("requestId"))
-            && let Some(Open::Call(bell)) = lock(&self.open).remove(&id.to_string())
-        {
-            bell.ring(Ring::Stopped);
-        }
-    }
-
-    /// The client's answer to a question of ours.
-    fn take_answer(&self, id: &Value, result: Option<&Value>) {
-        let bell = id.as_u64().and_then(|id| lock(&self.questions).as_mut()?.remove(&id));
-        if let Some(bell) = bell {
-            bell.ring(Ring::Answered(result.cloned().unwrap_or(Value::Null)));
-        }
-    }
-
-    /// Ends the conversation: nobody will answer our questions, open calls get a little time.
-    fn finish(&self, grace: Duration) {
-        for bell in lock(&self.questions).take().into_iter().flat_map(HashMap::into_values) {
-            bell.ring(Ring::Answered(json!({"action": "cancel"})));
-        }
-        let mut open = lock(&self.open);
-        open.retain(|_, request| match request {
-            Open::Call(_) => true,
-            Open::Listen { id } => {
-                let mut result = dressed(json!({}), Era::Modern);
-                result["_meta"][SUBSCRIPTION_KEY] = id.clone();
-                self.send(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
-                false
+    /// The client gives a request up. A tool at work stops, and a question of its own is taken back.
+    fn cancel(&self, request: &[u8]) {
+        for (_, request) in self.client.take(|id, _| id == request) {
+            if let OpenRequest::Asks(question, _) = request {
+                let params = json!({"requestId": question, "reason": "no longer needed"});
+                self.client.notify(method::CANCELLED, &params);
             }
-        });
-        let all_closed = self.closed.wait_timeout_while(open, grace, |open| !open.is_empty());
-        drop(all_closed);
+        }
     }
 
-    fn refuse(&self, id: Option<&Value>, Refusal(code, message, data): Refusal) {
-        let mut error = json!({"code": code, "message": message});
-        if !data.is_null() {
-            error["data"] = data;
+    /// Ends the conversation: our questions stay without an answer, and tools at work get a little time.
+    fn finish(&mut self, grace: Duration) {
+        self.go_on(br#"{"action":"cancel"}"#, |_| true);
+        for (id, _) in self.client.take(|_, it| matches!(it, OpenRequest::Listens)) {
+            let result = json!({"_meta": subscription(&id)});
+            self.client.answer(&id, Era::Modern, method::LISTEN, result);
         }
-        let mut answer = json!({"jsonrpc": "2.0", "error": error});
-        if let Some(id) = id {
-            answer["id"] = id.clone();
-        }
-        self.send(&answer);
-    }
-
-    fn send(&self, message: &Value) {
-        let line = format!("{message}\n");
-        let mut out = lock(&self.out);
-        // A client that no longer reads will close our input too, and that ends us.
-        let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+        self.client.wait(grace);
     }
 }
 
-/// One `tools/call`, as a tool sees it.
-struct Call {
-    server: Arc<Server>,
-    id: Value,
-    params: Value,
-    era: Era,
-    bell: Arc<Bell>,
-}
-
-impl Call {
-    fn new(server: &Arc<Server>, id: &Value, params: Value, era: Era) -> Self {
-        Self { server: Arc::clone(server), id: id.clone(), params, era, bell: Arc::default() }
-    }
-
-    /// Tells how far it is, if the client wants to know.
-    fn progress(&self, progress: u64, total: u64, message: &str) {
-        let token = &self.params["_meta"]["progressToken"];
-        if token.is_string() || token.is_number() {
-            let params = json!({
-                "progressToken": token,
-                "progress": progress,
-                "total": total,
-                "message": message,
-            });
-            let method = "notifications/progress";
-            self.server.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
-        }
-    }
-
-    /// Waits this long; `false` when the call was cancelled before.
-    fn pause(&self, time: Duration) -> bool {
-        !matches!(self.bell.wait(time), Some(Ring::Stopped))
-    }
-
-    fn can_ask(&self) -> bool {
-        match self.era {
-            Era::Legacy => lock(&self.server.legacy_capabilities).get("elicitation").is_some(),
-            Era::Modern => self.params["_meta"][CAPABILITIES_KEY].get("elicitation").is_some(),
-        }
-    }
-
-    /// Asks a legacy client in the middle of the call, and waits; `None` when it was cancelled.
-    fn ask(&self, params: &Value) -> Option<Value> {
-        let server = &self.server;
-        let id = server.last_question.fetch_add(1, Ordering::Relaxed) + 1;
-        match lock(&server.questions).as_mut() {
-            Some(questions) => questions.insert(id, Arc::clone(&self.bell)),
-            None => return Some(json!({"action": "cancel"})),
-        };
-        let method = "elicitation/create";
-        server.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-        let ring = self.bell.wait(PATIENCE);
-        if let Some(Ring::Answered(answer)) = ring {
-            return Some(answer);
-        }
-        lock(&server.questions).as_mut().map(|questions| questions.remove(&id));
-        let params = json!({"requestId": id, "reason": "no longer needed"});
-        let method = "notifications/cancelled";
-        server.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
-        ring.is_none().then(|| json!({"action": "cancel"}))
-    }
-}
-
-/// Wakes a waiting call. It keeps what it was rung for until someone waits.
-#[derive(Default)]
-struct Bell {
-    ring: Mutex<Option<Ring>>,
-    rung: Condvar,
-}
-
-enum Ring {
-    Stopped,
-    Answered(Value),
-}
-
-impl Bell {
-    fn ring(&self, ring: Ring) {
-        *lock(&self.ring) = Some(ring);
-        self.rung.notify_all();
-    }
-
-    /// What it was rung for within this time, or `None`.
-    fn wait(&self, time: Duration) -> Option<Ring> {
-        let until = Instant::now() + time;
-        let mut ring = lock(&self.ring);
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if ring.is_some() || left.is_zero() {
-                return ring.take();
-            }
-            let waited = self.rung.wait_timeout(ring, left);
-            ring = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
+fn subscription(id: &[u8]) -> Value {
+    let id: Value = serde_json::from_slice(id).unwrap_or_default();
+    json!({Slot::MetaSubscriptionId.name(): id})
 }
 
 /// Which era a request belongs to: its `_meta` decides, whatever was said before.
-fn era(method: &str, params: &Value) -> Result<Era, Refusal> {
-    let meta = &params["_meta"];
-    match meta.get(VERSION_KEY) {
-        None if method == "server/discover" || method == "subscriptions/listen" => {
-            Err(Refusal::new(-32602, format!("`{method}` needs `_meta` with `{VERSION_KEY}`")))
-        }
-        None => Ok(Era::Legacy),
-        Some(version) if version != MODERN => {
-            let data = json!({"supported": [MODERN], "requested": version});
-            Err(Refusal(-32022, "Unsupported protocol version".into(), data))
-        }
-        Some(_) if !meta[CAPABILITIES_KEY].is_object() => {
-            Err(Refusal::new(-32602, format!("`_meta` needs an object `{CAPABILITIES_KEY}`")))
-        }
-        Some(_) => Ok(Era::Modern),
+fn era_of(message: &Message, method: &str) -> Result<Era, ErrorObject> {
+    let invalid = |what| Err(ErrorObject::new(code::INVALID_PARAMS, what));
+    let (version, modern) = (value(message, Slot::MetaVersion), Revision::NEWEST_MODERN.as_str());
+    if !message.has(Slot::MetaVersion) {
+        return match method {
+            method::DISCOVER | method::LISTEN => {
+                invalid(format!("`{method}` needs `_meta` with `{}`", Slot::MetaVersion.name()))
+            }
+            _ => Ok(Era::Legacy),
+        };
     }
-}
-
-/// The result with what every result of its era carries.
-fn dressed(mut result: Value, era: Era) -> Value {
-    if era == Era::Modern {
-        if result.get("resultType").is_none() {
-            result["resultType"] = "complete".into();
-        }
-        result["_meta"] = json!({"io.modelcontextprotocol/serverInfo": server_info()});
+    if version != modern {
+        let data = json!({"supported": [modern], "requested": version});
+        let error = ErrorObject::new(code::UNSUPPORTED_VERSION, "Unsupported protocol version");
+        return Err(error.with_data(data.to_string()));
     }
-    result
-}
-
-/// Nothing here changes or is anybody's own, so everyone may keep it.
-fn cacheable(mut result: Value) -> Value {
-    result["ttlMs"] = 3_600_000.into();
-    result["cacheScope"] = "public".into();
-    result
-}
-
-fn capabilities() -> Value {
-    json!({"tools": {}, "prompts": {}, "resources": {}})
-}
-
-fn server_info() -> Value {
-    let version = env!("CARGO_PKG_VERSION");
-    json!({"name": "pontoon-demo", "title": "Pontoon demo", "version": version})
-}
-
-/// No state here is left half-changed by a panic, so a poisoned lock is as good as any.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    match value(message, Slot::MetaCapabilities).is_object() {
+        true => Ok(Era::Modern),
+        false => invalid(format!("`_meta` needs an object `{}`", Slot::MetaCapabilities.name())),
+    }
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ enum HealthError {
 
 /// Who is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Target {
+struct HealthTarget {
     /// The host and port, as they are named.
     authority: String,
     /// What is asked for.
@@ -81,7 +81,7 @@ struct Target {
 }
 
 /// Whom to ask.
-fn target(url: Option<&str>, listen: Option<&OsStr>) -> Result<Target, HealthError> {
+fn target(url: Option<&str>, listen: Option<&OsStr>) -> Result<HealthTarget, HealthError> {
     let Some(url) = url else {
         let addresses = match listen {
             None => vec![SocketAddr::from(([127, 0, 0, 1], 8080))],
@@ -90,7 +90,7 @@ fn target(url: Option<&str>, listen: Option<&OsStr>) -> Result<Target, HealthErr
         };
         let address = addresses.into_iter().find(|address| address.port() != 0);
         let authority = reachable(address.ok_or(HealthError::Listen)?).to_string();
-        return Ok(Target { authority, path: "/health".to_owned() });
+        return Ok(HealthTarget { authority, path: "/health".to_owned() });
     };
     let wrong = || HealthError::Url(url.to_owned());
     let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
@@ -102,7 +102,7 @@ fn target(url: Option<&str>, listen: Option<&OsStr>) -> Result<Target, HealthErr
     let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
     let port = if has_port { "" } else { ":80" };
     let path = if path.len() > 1 { path } else { "/health" };
-    Ok(Target { authority: format!("{authority}{port}"), path: path.to_owned() })
+    Ok(HealthTarget { authority: format!("{authority}{port}"), path: path.to_owned() })
 }
 
 /// Where a bridge that listens everywhere can be reached from here.
@@ -130,7 +130,7 @@ fn api_key<'e>(variable: impl Fn(&str) -> Option<&'e OsStr>) -> io::Result<Optio
 
 /// The status and the body of the answer.
 fn ask(
-    target: &Target,
+    target: &HealthTarget,
     key: Option<&str>,
     patience: Duration,
 ) -> Result<(u16, Value), HealthError> {
@@ -149,7 +149,7 @@ fn ask(
 }
 
 /// Sends the request and gives all that comes back.
-fn exchange(target: &Target, key: Option<&str>, patience: Duration) -> io::Result<Vec<u8>> {
+fn exchange(target: &HealthTarget, key: Option<&str>, patience: Duration) -> io::Result<Vec<u8>> {
     let deadline = Instant::now() + patience;
     let left = || {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -242,7 +242,7 @@ mod tests {
 
     fn check(url: Option<&str>, listen: Option<&str>, expected: Option<(&str, &str)>) {
         let found = target(url, listen.map(OsStr::new)).ok();
-        let expected = expected.map(|(authority, path)| Target {
+        let expected = expected.map(|(authority, path)| HealthTarget {
             authority: authority.to_owned(),
             path: path.to_owned(),
         });
@@ -307,7 +307,7 @@ mod tests {
             }
             String::from_utf8(sent).unwrap()
         });
-        let target = Target { authority, path: "/health".to_owned() };
+        let target = HealthTarget { authority, path: "/health".to_owned() };
         let patience = Duration::from_millis(if answer.is_empty() { 50 } else { 5000 });
         let asked = ask(&target, Some("hunter22"), patience);
         (asked.map_err(|why| crate::errors::chain(&why)), server.join().unwrap())
@@ -330,7 +330,7 @@ mod tests {
         let (answer, _) = asked(b"");
         assert!(answer.unwrap_err().contains("no bridge answers at http://127.0.0.1:"));
         let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let target = Target { authority: gone.to_string(), path: "/health".to_owned() };
+        let target = HealthTarget { authority: gone.to_string(), path: "/health".to_owned() };
         let why = ask(&target, None, Duration::from_secs(5)).unwrap_err();
         assert!(matches!(why, HealthError::Unreachable(..)), "{why}");
     }

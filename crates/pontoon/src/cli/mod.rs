@@ -40,11 +40,11 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve MCP over HTTP: clients at /mcp/NAME, one process per request or per session.
-    Serve(Serve),
+    Serve(ServeArgs),
     /// Read the configuration, start nothing, and tell every mistake.
-    Check(Check),
+    Check(CheckArgs),
     /// List the tools of a server.
-    Tools(Tools),
+    Tools(ToolsArgs),
     /// Call a tool of a server and show its result.
     #[command(after_help = "\
 Examples:
@@ -53,24 +53,24 @@ Examples:
   pontoon call demo make_report title=Sales 'lines=[\"one\",\"two\"]' format=md
 
 A value is taken as JSON where the tool wants a number, a list and so on, and as text otherwise.")]
-    Call(Call),
+    Call(CallArgs),
     /// Remove jobs and sessions that have expired; safe beside running bridges, made for cron.
     #[command(after_help = "\
 Exit codes: 0 all that expired is gone, 1 something could not be removed, or it is unclear where or
 when. The directory is MCPO_JOBS_DIR, the time MCPO_FILE_EXPIRY; mistakes elsewhere in the
 configuration are told and do not matter.")]
-    Gc(Gc),
+    Gc(GcArgs),
     /// Ask a running bridge how it is: exit code 0 if it works, 1 if it is down or not there.
-    Health(Health),
+    Health(HealthArgs),
     /// Be a small MCP server on standard input and output, to try things with.
     Demo,
     /// Serve the tools of a running program, behind its Unix socket, on standard input and output.
-    Ipc(Ipc),
+    Ipc(IpcArgs),
 }
 
 /// Where the configuration comes from.
 #[derive(Debug, Args)]
-pub struct Source {
+pub struct ConfigArgs {
     /// The configuration file [default: MCPO_CONFIG_FILE, else ./mcp-servers.json, else
     /// /app/config/mcp-servers.json, else the demo server].
     #[arg(long, short, value_name = "FILE")]
@@ -78,18 +78,18 @@ pub struct Source {
 }
 
 #[derive(Debug, Args)]
-struct Check {
+struct CheckArgs {
     #[command(flatten)]
-    source: Source,
+    source: ConfigArgs,
     /// Check what `serve --insecure` would do.
     #[arg(long)]
     insecure: bool,
 }
 
 #[derive(Debug, Args)]
-struct Serve {
+struct ServeArgs {
     #[command(flatten)]
-    source: Source,
+    source: ConfigArgs,
     /// Where to listen [default: 127.0.0.1:8080; port 0 chooses a free one].
     #[arg(long, short, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
@@ -116,7 +116,7 @@ struct Serve {
 }
 
 #[derive(Debug, Args)]
-struct Ipc {
+struct IpcArgs {
     /// The Unix socket of the program.
     socket: PathBuf,
     /// Its schema file.
@@ -124,18 +124,18 @@ struct Ipc {
 }
 
 #[derive(Debug, Args)]
-struct Tools {
+struct ToolsArgs {
     /// The name of the server in the configuration.
     server: String,
     #[command(flatten)]
-    source: Source,
+    source: ConfigArgs,
     /// Print the list as JSON.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
-struct Call {
+struct CallArgs {
     /// The name of the server in the configuration.
     server: String,
     /// The name of the tool.
@@ -144,7 +144,7 @@ struct Call {
     #[arg(value_name = "KEY=VALUE")]
     arguments: Vec<String>,
     #[command(flatten)]
-    source: Source,
+    source: ConfigArgs,
     /// What to answer if the server asks; may be given several times. Else you are asked.
     #[arg(long, value_name = "KEY=VALUE")]
     answer: Vec<String>,
@@ -153,13 +153,13 @@ struct Call {
     json: bool,
 }
 
-impl Check {
+impl CheckArgs {
     fn options(self) -> Options {
         Options { insecure: self.insecure, is_silent: false, ..self.source.options() }
     }
 }
 
-impl Serve {
+impl ServeArgs {
     fn options(self) -> Options {
         Options {
             listen: self.listen,
@@ -176,7 +176,7 @@ impl Serve {
 }
 
 #[derive(Debug, Args)]
-struct Health {
+struct HealthArgs {
     /// The bridge to ask [default: the one at MCPO_LISTEN, else http://127.0.0.1:8080].
     #[arg(long, value_name = "URL")]
     url: Option<String>,
@@ -186,9 +186,9 @@ struct Health {
 }
 
 #[derive(Debug, Args)]
-struct Gc {
+struct GcArgs {
     #[command(flatten)]
-    source: Source,
+    source: ConfigArgs,
     /// Say what would be removed, and remove nothing.
     #[arg(long)]
     dry_run: bool,
@@ -197,7 +197,7 @@ struct Gc {
     json: bool,
 }
 
-impl Source {
+impl ConfigArgs {
     /// For a command that listens nowhere.
     fn options(&self) -> Options {
         Options { config: self.config.clone(), is_silent: true, ..Options::default() }
@@ -209,17 +209,17 @@ pub fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(serve) => serve::run(&serve.options()),
         Command::Check(check) => check::run(&check.options()),
-        Command::Tools(Tools { server, source, json }) => {
+        Command::Tools(ToolsArgs { server, source, json }) => {
             tools::run(&server, &source.options(), json)
         }
-        Command::Call(Call { server, tool, arguments, source, answer, json }) => {
+        Command::Call(CallArgs { server, tool, arguments, source, answer, json }) => {
             call::run(&server, &tool, &arguments, &answer, &source.options(), json)
         }
-        Command::Health(Health { url, json }) => health::run(url.as_deref(), json),
-        Command::Gc(Gc { source, dry_run, json }) => gc::run(&source.options(), dry_run, json),
+        Command::Health(HealthArgs { url, json }) => health::run(url.as_deref(), json),
+        Command::Gc(GcArgs { source, dry_run, json }) => gc::run(&source.options(), dry_run, json),
         Command::Demo => demo::run(),
         // As a rule `main` has taken it already.
-        Command::Ipc(Ipc { socket, schema }) => {
+        Command::Ipc(IpcArgs { socket, schema }) => {
             pontoon_host::bridge::main([socket.into(), schema.into()].into_iter())
         }
     }

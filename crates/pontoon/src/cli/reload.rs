@@ -10,20 +10,19 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::serve::secrets;
 use crate::config::{Config, ConfigSource, Environment, Options};
-use crate::observe::log::Secrets;
 use crate::observe::metrics::Metrics;
 
 /// How often the file is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The configurations that are read from now on, each complete and checked.
+/// The configurations that are read from now on, each complete and checked. `hide` keeps the secrets of a new
+/// one out of the log.
 pub fn changes(
     options: &Options,
     config: &Config,
     metrics: Arc<Metrics>,
-    hidden: Secrets,
+    hide: impl Fn(&Config) + Send + Sync + 'static,
 ) -> mpsc::Receiver<Config> {
     let (sender, receiver) = mpsc::channel(1);
     let watched = match &config.source {
@@ -33,7 +32,7 @@ pub fn changes(
     let options = options.clone();
     tokio::spawn(async move {
         let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
-        let mut watch = Watch::new(watched);
+        let mut watch = FileWatch::new(watched);
         loop {
             tokio::select! {
                 _ = hangup.recv() => {}
@@ -46,8 +45,8 @@ pub fn changes(
             });
             match read.await {
                 Ok(Ok((config, remarks))) => {
-                    // Before anyone could log them.
-                    hidden.hide(secrets(&config));
+                    // Before a line could have them.
+                    hide(&config);
                     if !remarks.is_empty() {
                         tracing::warn!(%remarks, "the configuration was read again, with remarks");
                     }
@@ -67,15 +66,15 @@ pub fn changes(
 }
 
 /// A file that may change.
-struct Watch {
+struct FileWatch {
     file: Option<PathBuf>,
-    seen: Option<State>,
+    seen: Option<FileVersion>,
 }
 
 /// What differs when a file was written or replaced.
-type State = (u64, u64, i64, i64);
+type FileVersion = (u64, u64, i64, i64);
 
-impl Watch {
+impl FileWatch {
     fn new(file: Option<PathBuf>) -> Self {
         let mut watch = Self { file, seen: None };
         watch.seen = watch.look();
@@ -83,7 +82,7 @@ impl Watch {
     }
 
     /// How the file is; `None` while it is missing, as it is for a moment when editors save.
-    fn look(&self) -> Option<State> {
+    fn look(&self) -> Option<FileVersion> {
         let facts = std::fs::metadata(self.file.as_ref()?).ok()?;
         Some((facts.ino(), facts.len(), facts.mtime(), facts.mtime_nsec()))
     }
@@ -114,7 +113,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_change_is_told_once_the_file_is_whole() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let mut watch = Watch::new(Some(file.path().to_owned()));
+        let mut watch = FileWatch::new(Some(file.path().to_owned()));
         let soon = Duration::from_secs(10);
         assert!(tokio::time::timeout(soon, watch.changed()).await.is_err());
         std::fs::write(&file, "changed").unwrap();

@@ -12,8 +12,9 @@ use crate::app::App;
 use crate::back::child::launcher::secrets_of;
 use crate::config::{Config, ConfigSource, Mode, Options, Secret, proxy_secrets};
 use crate::errors::chain;
-use crate::observe::log::{self, Hygiene, Settings};
+use crate::observe::log::{self, LogSettings};
 use crate::observe::metrics::Metrics;
+use crate::observe::redact::Redactor;
 
 /// Serves until SIGTERM or SIGINT; a second one ends it at once.
 pub fn run(options: &Options) -> ExitCode {
@@ -23,10 +24,10 @@ pub fn run(options: &Options) -> ExitCode {
     };
     let metrics = Arc::new(Metrics::default());
     let proxies = proxy_secrets(&config.environment);
-    let settings = Settings {
+    let settings = LogSettings {
         level: config.settings.log_level.0,
         folder: config.settings.log_dir.as_deref(),
-        hygiene: Hygiene::new(secrets(&config).chain(proxies.iter().map(String::as_bytes))),
+        redactor: Redactor::new(secrets(&config).chain(proxies.iter().map(String::as_bytes))),
     };
     let log = match log::start(settings, &metrics) {
         Ok(log) => log,
@@ -43,7 +44,9 @@ pub fn run(options: &Options) -> ExitCode {
             Err(error) => return fail(&chain(&error)),
         };
         greet(&config, &app);
-        let changes = changes(options, &config, app.metrics(), log.secrets());
+        let hidden = log.secrets();
+        let hide = move |config: &Config| hidden.hide(secrets(config));
+        let changes = changes(options, &config, app.metrics(), hide);
         match app.run(asked.cancelled(), changes).await {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => fail(&why.to_string()),
@@ -52,7 +55,7 @@ pub fn run(options: &Options) -> ExitCode {
 }
 
 /// What is configured and must never be logged.
-pub fn secrets(config: &Config) -> impl Iterator<Item = &[u8]> {
+fn secrets(config: &Config) -> impl Iterator<Item = &[u8]> {
     let keys = config.settings.api_keys.iter().map(|key| &key.key);
     let ours = keys.chain(&config.settings.owui_jwt_secret).chain(&config.settings.link_secret);
     let ours = ours.chain(&config.settings.session_secret).map(Secret::expose);

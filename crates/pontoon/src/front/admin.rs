@@ -1,6 +1,6 @@
 //! `/health`, `/ready` and `/metrics`: what the operator looks at. Looking changes nothing.
 //!
-//! This file collects the scene; what it means is decided in `observe`.
+//! This file collects the status; what it means is decided in `observe`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -16,7 +16,9 @@ use crate::back::keep::kept_child::KeptChild;
 use crate::config::{Mode, note_on_people};
 use crate::observe::health::{self, Sight};
 use crate::observe::metrics;
-use crate::observe::scene::{ChildScene, DiskScene, Scene, ServerScene, ServerState, Usage};
+use crate::observe::status::{
+    BridgeStatus, ChildStatus, DiskStatus, LimitUse, ServerState, ServerStatus,
+};
 use crate::session::entry::{CatalogState, Entry};
 
 /// How long a look at the jobs directory may take.
@@ -32,22 +34,22 @@ pub async fn health(site: &Arc<HttpSite>, sight: Sight) -> HttpResponse {
         Sight::Status => SHARED,
         Sight::Whole => Duration::ZERO,
     };
-    let scene = with_disk(site, scene(site), max_age).await;
-    respond(health::health(&scene, SystemTime::now(), sight))
+    let status = with_disk(site, status(site), max_age).await;
+    respond(health::health(&status, SystemTime::now(), sight))
 }
 
 /// Whether requests may be sent here.
 pub async fn ready(site: &Arc<HttpSite>) -> HttpResponse {
     // Anyone may ask, as often as they like.
     let jobs_fault = jobs_fault(site, SHARED).await;
-    respond(health::ready(&Scene { jobs_fault, ..scene(site) }))
+    respond(health::ready(&BridgeStatus { jobs_fault, ..status(site) }))
 }
 
 /// Every number, as Prometheus reads it.
 pub async fn metrics(site: &Arc<HttpSite>) -> HttpResponse {
     let mut answer = empty(200);
-    let scene = with_disk(site, scene(site), Duration::ZERO).await;
-    let page = Bytes::from(site.metrics.render(&scene));
+    let status = with_disk(site, status(site), Duration::ZERO).await;
+    let page = Bytes::from(site.metrics.render(&status));
     *answer.body_mut() = ResponseBody::text(&page.into());
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));
@@ -62,22 +64,22 @@ fn respond((status, body): (u16, Value)) -> HttpResponse {
 }
 
 /// How everything is now, but for the disk, which may be slow.
-fn scene(site: &HttpSite) -> Scene {
+fn status(site: &HttpSite) -> BridgeStatus {
     let sessions = &site.sessions;
     let mut servers: Vec<_> =
         sessions.entries().iter().map(|(name, entry)| server(site, name, entry)).collect();
     servers.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     let (permits, kept_calls) = sessions.admission.usage();
-    Scene {
+    BridgeStatus {
         permits,
         kept_calls,
         kept_children: {
             let (used, limit) = site.kept.used();
-            Usage { used, limit }
+            LimitUse { used, limit }
         },
         held_bytes: {
             let (used, limit) = site.held.used();
-            Usage { used, limit }
+            LimitUse { used, limit }
         },
         waiting_calls: sessions.admission.waiting(),
         sessions: sessions.count(),
@@ -100,21 +102,21 @@ fn note(site: &HttpSite) -> Option<String> {
 }
 
 /// The same with the disk, which is looked at elsewhere: a disk that hangs holds no other call up.
-async fn with_disk(site: &HttpSite, scene: Scene, max_age: Duration) -> Scene {
+async fn with_disk(site: &HttpSite, status: BridgeStatus, max_age: Duration) -> BridgeStatus {
     let jobs_fault = jobs_fault(site, max_age).await;
     if jobs_fault.is_some() {
-        return Scene { jobs_fault, ..scene };
+        return BridgeStatus { jobs_fault, ..status };
     }
     let store = site.store.clone();
     let usage = tokio::task::spawn_blocking(move || store.usage()).await;
-    let disk = usage.ok().map(|usage| DiskScene {
+    let disk = usage.ok().map(|usage| DiskStatus {
         jobs: usage.jobs,
         bytes: usage.bytes,
         free: usage.free_bytes,
         total: usage.total_bytes,
         min_free: site.min_free_disk,
     });
-    Scene { disk, ..scene }
+    BridgeStatus { disk, ..status }
 }
 
 /// What is wrong with the jobs directory, now or at most `max_age` ago.
@@ -141,11 +143,11 @@ async fn jobs_fault(site: &HttpSite, max_age: Duration) -> Option<String> {
 }
 
 /// The kept children of a server, by names that do not tell whose they are.
-fn children(site: &HttpSite, entry: &Entry) -> Vec<ChildScene> {
+fn children(site: &HttpSite, entry: &Entry) -> Vec<ChildStatus> {
     let now = Instant::now();
-    let scene = |(key, child): (String, Arc<KeptChild>)| {
+    let status = |(key, child): (String, Arc<KeptChild>)| {
         let (age, idle) = child.ages(now);
-        ChildScene {
+        ChildStatus {
             key_hash: site.metrics.pseudonym(&key),
             age,
             idle,
@@ -153,10 +155,10 @@ fn children(site: &HttpSite, entry: &Entry) -> Vec<ChildScene> {
             pid: child.id(),
         }
     };
-    entry.back.kept_children().into_iter().map(scene).collect()
+    entry.back.kept_children().into_iter().map(status).collect()
 }
 
-fn server(site: &HttpSite, name: &str, entry: &Entry) -> ServerScene {
+fn server(site: &HttpSite, name: &str, entry: &Entry) -> ServerStatus {
     let state = match (entry.state(), entry.trouble()) {
         (CatalogState::Failed(why), _) => ServerState::Failed(why),
         // What it offers is known from earlier, but it did not start when it was last tried.
@@ -166,7 +168,7 @@ fn server(site: &HttpSite, name: &str, entry: &Entry) -> ServerScene {
         (CatalogState::Waiting(why), _) => ServerState::Waiting(why),
     };
     let heals = entry.back.heals.counts();
-    ServerScene {
+    ServerStatus {
         name: name.to_owned(),
         state,
         running: entry.back.running(),

@@ -9,7 +9,7 @@ use pontoon_wire::error::code;
 
 use super::response::{HttpResponse, json};
 use crate::call::CallError;
-use crate::observe::refusals::{RefusalLine, Refusals};
+use crate::observe::refusals::{RefusalNote, Refusals};
 
 /// Why a request is refused, and everything its response says. Small, because every result here has room for one.
 #[derive(Debug, PartialEq, Eq)]
@@ -134,7 +134,7 @@ impl Refusal {
         };
         let who = parts.who.as_deref().unwrap_or("unknown");
         let (code, why) = (error.code, error.message.as_str());
-        refusals.tell(&RefusalLine { status, code, server, who: &who, from, why });
+        refusals.tell(&RefusalNote { status, code, server, who: &who, from, why });
     }
 
     /// The response.

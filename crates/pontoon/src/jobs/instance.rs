@@ -32,12 +32,12 @@ pub(super) struct Instance {
     id: Uuid,
     /// Whether the file system can lock; where it cannot, every lock counts as held.
     can_lock: bool,
-    lock: Mutex<Lock>,
+    lock: Mutex<LockFile>,
 }
 
 /// The file, and the folder it is in.
 #[derive(Debug)]
-struct Lock {
+struct LockFile {
     folder: OwnedFd,
     file: File,
 }
@@ -49,7 +49,7 @@ impl Instance {
         for _ in 0..100 {
             let id = Uuid::new_v4();
             let Some((file, can_lock)) = make(&folder, id)? else { continue };
-            return Ok(Self { id, can_lock, lock: Mutex::new(Lock { folder, file }) });
+            return Ok(Self { id, can_lock, lock: Mutex::new(LockFile { folder, file }) });
         }
         Err(io::Error::other("somebody else takes every lock"))
     }
@@ -63,7 +63,7 @@ impl Instance {
                 return Ok(());
             }
             if let Some((file, _)) = make(&folder, self.id)? {
-                *lock = Lock { folder, file };
+                *lock = LockFile { folder, file };
                 return Ok(());
             }
         }
@@ -90,7 +90,7 @@ impl Instance {
         Ok(futimens(&self.lock().file, &NOW)?)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Lock> {
+    fn lock(&self) -> MutexGuard<'_, LockFile> {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::beneath::{create, open_to_read};
 use super::node::FileNode;
 use super::root::{Root, TRASH};
+use crate::hex::{from_hex, hex};
 use crate::mac::{MacKey, Signing};
 
 /// The name of its file.
@@ -97,7 +98,7 @@ impl StoreKey {
     /// The name of a session's folder: 64 digits that tell nobody whose it is.
     pub(super) fn name_of(&self, server: &str, key: &str) -> String {
         let name = self.mac.begin("").part(server.as_bytes()).last(key.as_bytes()).finish();
-        name.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&name)
     }
 
     /// A secret for another use, which tells nothing of this one.
@@ -109,15 +110,12 @@ impl StoreKey {
     /// out for another file.
     pub(super) fn token_of(&self, space: &str, path: &str) -> String {
         let token = self.token(space, path).finish();
-        token[..TOKEN / 2].iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&token[..TOKEN / 2])
     }
 
     /// Whether this is the token of that file.
     pub(super) fn opens(&self, token: &str, space: &str, path: &str) -> bool {
-        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        let is_token = token.len() == TOKEN && token.bytes().all(is_digit);
-        let bytes =
-            u128::from_str_radix(token, 16).ok().filter(|_| is_token).map(u128::to_be_bytes);
+        let bytes = from_hex::<{ TOKEN / 2 }>(token);
         bytes.is_some_and(|bytes| self.token(space, path).matches(&bytes))
     }
 

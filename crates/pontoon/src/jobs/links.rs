@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use crate::hex::{from_hex, hex};
 use crate::mac::{MacKey, Signing};
 
 /// What stays as it is in a path: the unreserved characters of RFC 3986, and the separator.
@@ -53,8 +54,7 @@ impl Links {
         let plain = format!("{base}/files/{job}/{encoded}");
         let Some(key) = &self.key else { return plain };
         let until = seconds(now + self.expiry);
-        let signature = signing(key, job, path, until).finish();
-        let signature: String = signature.iter().map(|byte| format!("{byte:02x}")).collect();
+        let signature = hex(&signing(key, job, path, until).finish());
         format!("{plain}?exp={until}&sig={signature}")
     }
 
@@ -80,7 +80,7 @@ fn read_query(query: &str) -> Option<(u64, [u8; 32])> {
     for pair in query.split('&') {
         let fresh = match pair.split_once('=')? {
             ("exp", value) => until.replace(decimal(value)?).is_none(),
-            ("sig", value) => signature.replace(hex(value)?).is_none(),
+            ("sig", value) => signature.replace(from_hex(value)?).is_none(),
             _ => false,
         };
         if !fresh {
@@ -94,18 +94,6 @@ fn read_query(query: &str) -> Option<(u64, [u8; 32])> {
 fn decimal(text: &str) -> Option<u64> {
     let number = text.parse::<u64>().ok()?;
     (number.to_string() == text).then_some(number)
-}
-
-fn hex(text: &str) -> Option<[u8; 32]> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    let bytes: Option<Vec<u8>> =
-        pairs.iter().map(|&[high, low]| Some(digit(high)? << 4 | digit(low)?)).collect();
-    if rest.is_empty() { bytes?.try_into().ok() } else { None }
 }
 
 fn seconds(time: SystemTime) -> u64 {

@@ -1,20 +1,20 @@
 //! What was healed, for each server: counted, and logged once for each kind.
 
-use std::sync::{Mutex, PoisonError};
-
 use pontoon_wire::heal::{Heal, Heals};
+
+use crate::lock::Lock;
 
 /// The heals of one server.
 #[derive(Debug)]
 pub struct HealLog {
     server: String,
-    total: Mutex<Heals>,
+    total: Lock<Heals>,
 }
 
 impl HealLog {
     /// No heals yet.
     pub fn new(server: &str) -> Self {
-        Self { server: server.to_owned(), total: Mutex::default() }
+        Self { server: server.to_owned(), total: Lock::default() }
     }
 
     /// Whose heals these are.
@@ -27,7 +27,7 @@ impl HealLog {
         if heals.take_fresh().is_empty() && heals.is_empty() {
             return;
         }
-        let mut total = self.total.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut total = self.total.lock();
         for (heal, times) in heals.take() {
             (0..times).for_each(|_| total.note(heal));
         }
@@ -48,7 +48,7 @@ impl HealLog {
 
     /// How often each heal was needed.
     pub fn counts(&self) -> Vec<(Heal, u64)> {
-        let total = self.total.lock().unwrap_or_else(PoisonError::into_inner);
+        let total = self.total.lock();
         let counts = Heal::ALL.iter().map(|heal| (*heal, total.count(*heal)));
         counts.filter(|(_, count)| *count > 0).collect()
     }

@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::lock::Lock;
 
 /// A reason is told once in this time.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -21,7 +22,7 @@ const MAX_WHY: usize = 300;
 /// What was refused of late.
 #[derive(Debug, Default)]
 pub struct Refusals {
-    reasons: Mutex<HashMap<Reason, Told>>,
+    reasons: Lock<HashMap<Reason, LastRefusal>>,
 }
 
 /// Why something was refused, as far as lines are counted by it.
@@ -32,7 +33,7 @@ struct Reason {
 }
 
 #[derive(Debug)]
-struct Told {
+struct LastRefusal {
     at: Instant,
     /// How many were refused since then.
     more: u64,
@@ -40,7 +41,7 @@ struct Told {
 
 /// One refusal.
 #[derive(Clone, Copy)]
-pub struct RefusalLine<'a> {
+pub struct RefusalNote<'a> {
     /// The HTTP status that was sent, or says the same.
     pub status: u16,
     /// The code of the JSON-RPC error.
@@ -57,8 +58,8 @@ pub struct RefusalLine<'a> {
 
 impl Refusals {
     /// Logs a refusal, unless one for the same reason was logged a moment ago.
-    pub fn tell(&self, refusal: &RefusalLine<'_>) {
-        let RefusalLine { status, code, server, who, from, why } = *refusal;
+    pub fn tell(&self, refusal: &RefusalNote<'_>) {
+        let RefusalNote { status, code, server, who, from, why } = *refusal;
         let Some(more) = self.count(Reason { status, code }, Instant::now()) else { return };
         let why: String = why.chars().take(MAX_WHY).collect();
         tracing::warn!(%who, %from, server, status, why, more, "refused");
@@ -73,7 +74,7 @@ impl Refusals {
 
     /// How many more there were since the last line, if it is time for another.
     fn count(&self, reason: Reason, now: Instant) -> Option<u64> {
-        let mut reasons = self.lock();
+        let mut reasons = self.reasons.lock();
         let is_known = reasons.len() < MAX_REASONS || reasons.contains_key(&reason);
         let reason = if is_known { reason } else { Reason { status: 0, code: 0 } };
         match reasons.get_mut(&reason) {
@@ -83,27 +84,23 @@ impl Refusals {
             }
             told => {
                 let more = told.map_or(0, |told| told.more);
-                reasons.insert(reason, Told { at: now, more: 0 });
+                reasons.insert(reason, LastRefusal { at: now, more: 0 });
                 Some(more)
             }
         }
     }
 
     fn take_untold(&self, now: Instant) -> Vec<(Reason, u64)> {
-        let is_due = |told: &Told| now.saturating_duration_since(told.at) >= PAUSE;
+        let is_due = |told: &LastRefusal| now.saturating_duration_since(told.at) >= PAUSE;
         let mut untold = Vec::new();
-        self.lock().retain(|reason, told| {
+        self.reasons.lock().retain(|reason, told| {
             if is_due(told) && told.more > 0 {
                 untold.push((*reason, told.more));
-                *told = Told { at: now, more: 0 };
+                *told = LastRefusal { at: now, more: 0 };
             }
             !is_due(told)
         });
         untold
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Reason, Told>> {
-        self.reasons.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -130,7 +127,7 @@ mod tests {
         assert_eq!(refusals.count(reason(1), at(2001)), None, "that was a line as well");
         assert_eq!(refusals.take_untold(at(3000)), [(reason(1), 1)]);
         assert_eq!(refusals.take_untold(at(9000)), []);
-        assert!(refusals.lock().is_empty(), "what is over is forgotten");
+        assert!(refusals.reasons.lock().is_empty(), "what is over is forgotten");
     }
 
     #[test]

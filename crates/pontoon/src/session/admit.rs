@@ -7,7 +7,7 @@ use crate::call::CallError;
 use crate::client::{Client, Principal};
 use crate::config::Mode;
 use crate::observe::metrics::{Limit, Metrics};
-use crate::observe::scene::Usage;
+use crate::observe::status::LimitUse;
 use crate::permits::{Permit, Permits};
 
 /// Calls on children that are kept for clients, in all.
@@ -106,8 +106,8 @@ impl Admission {
     }
 
     /// Processes for single requests, and calls on kept children.
-    pub fn usage(&self) -> (Usage, Usage) {
-        let usage = |permits: &Permits| Usage { used: permits.in_use(), limit: permits.limit() };
+    pub fn usage(&self) -> (LimitUse, LimitUse) {
+        let usage = |permits: &Permits| LimitUse { used: permits.in_use(), limit: permits.limit() };
         (usage(&self.processes), usage(&self.calls))
     }
 

@@ -12,7 +12,7 @@ use super::legacy::{self, Session};
 use super::sessions::Sessions;
 use crate::call::CallError;
 use crate::client::{Key, Person};
-use crate::observe::metrics::{Ending, Kind};
+use crate::observe::metrics::{CallEnding, RequestKind};
 
 impl Sessions {
     /// Opens a session, and gives it with the answer to `initialize`. `key_of` tells whose child will serve
@@ -32,8 +32,8 @@ impl Sessions {
         let opened = self.try_open(entry, initialize, person, key_of).await;
         let ending = opened
             .as_ref()
-            .map_or_else(|error| Ending::of_status(error.status()), |_| Ending::Answered);
-        entry.back.metrics.call_ended(Kind::Handshake, ending, began.elapsed());
+            .map_or_else(|error| CallEnding::of_status(error.status()), |_| CallEnding::Answered);
+        entry.back.metrics.call_ended(RequestKind::Handshake, ending, began.elapsed());
         opened
     }
 

@@ -16,7 +16,7 @@ use crate::call::{Call, CallError};
 use crate::client::{Client, Key};
 use crate::clock::Stage;
 use crate::config::{Mode, Server};
-use crate::observe::metrics::{Kind, Limit};
+use crate::observe::metrics::{Limit, RequestKind};
 
 /// How a request came.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl Sessions {
 
     /// Counts a call from when it came.
     fn count_call(&self, entry: &Entry, call: &mut Call, began: Instant) {
-        let kind = Kind::of(&call.request.method());
+        let kind = RequestKind::of(&call.request.method());
         call.reply.count(&entry.back.metrics, kind, &call.client, began);
         call.reply.count_bytes(&self.held);
     }

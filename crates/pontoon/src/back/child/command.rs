@@ -11,7 +11,7 @@ use super::machine::Machine;
 use super::workspace::Workspace;
 use crate::client::Person;
 use crate::config::{SHORTEST_SECRET, Server, Start, certificates, proxy_secrets};
-use crate::observe::log::Hygiene;
+use crate::observe::redact::Redactor;
 
 impl Launcher {
     /// What is run for this person, and where.
@@ -84,14 +84,14 @@ impl Launcher {
 
     /// What keeps secrets out of a child's last words: those of the server, and what this person
     /// brings in headers.
-    pub(crate) fn hygiene_for(&self, person: &Person) -> Arc<Hygiene> {
+    pub(crate) fn redactor_for(&self, person: &Person) -> Arc<Redactor> {
         let brought = self.server.headers_for_child().filter_map(|name| person.header(name));
         let brought: Vec<_> = brought.filter(|it| it.len() >= SHORTEST_SECRET).collect();
         if brought.is_empty() {
-            return Arc::clone(&self.hygiene);
+            return Arc::clone(&self.redactor);
         }
         let proxies = proxy_secrets(&self.machine.environment);
         let known = secrets_of(&self.server).chain(proxies.iter().map(String::as_bytes));
-        Arc::new(Hygiene::new(known.chain(brought.into_iter().map(str::as_bytes))))
+        Arc::new(Redactor::new(known.chain(brought.into_iter().map(str::as_bytes))))
     }
 }

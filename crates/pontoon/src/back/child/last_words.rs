@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pontoon_supervise::Complaints;
 
-use crate::observe::log::Hygiene;
+use crate::observe::redact::Redactor;
 
 /// What programs say when a file is kept from them.
 const REFUSALS: [&str; 5] =
@@ -18,7 +18,7 @@ const HINT: &str = "(its isolation keeps it from files that are not its own; if 
 #[derive(Debug, Clone)]
 pub(crate) struct ChildWords {
     pub(crate) complaints: Complaints,
-    pub(crate) hygiene: Arc<Hygiene>,
+    pub(crate) redactor: Arc<Redactor>,
     /// Whether it is kept from files that it was not given.
     pub(crate) is_walled: bool,
 }
@@ -28,7 +28,7 @@ impl ChildWords {
     pub(crate) fn last(&self) -> Vec<String> {
         let lines = self.complaints.last_lines();
         let mut lines: Vec<_> =
-            lines.iter().map(|line| self.hygiene.value("last_words", line)).collect();
+            lines.iter().map(|line| self.redactor.value("last_words", line)).collect();
         let is_refused = |line: &String| REFUSALS.iter().any(|word| line.contains(word));
         if self.is_walled && lines.iter().any(is_refused) {
             lines.push(HINT.to_owned());

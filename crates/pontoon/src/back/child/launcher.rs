@@ -30,10 +30,11 @@ use crate::client::{Client, Key, Person};
 use crate::clock::{Clock, now};
 use crate::config::{FileLinks, Mode, ProgramError, Server, proxy_secrets};
 use crate::errors::chain;
+use crate::hex::hex;
 use crate::jobs::{JobError, SessionWorkspace};
 use crate::observe::heals::HealLog;
-use crate::observe::log::Hygiene;
 use crate::observe::metrics::{Limit, ServerMetrics};
+use crate::observe::redact::Redactor;
 
 /// How long a child may take for its handshake, if the call itself has longer.
 pub const HANDSHAKE: Duration = Duration::from_secs(60);
@@ -97,7 +98,7 @@ pub struct Launcher {
     /// Those of a program that was found elsewhere later.
     pub(super) moved_walls: Mutex<Option<(PathBuf, Arc<Walls>)>>,
     /// Keeps what its children are told in confidence out of what they say last.
-    pub(super) hygiene: Arc<Hygiene>,
+    pub(super) redactor: Arc<Redactor>,
     population: Arc<Population>,
     /// Whether a child of this server was asked for a sign of life and gave none.
     ignores_pings: AtomicBool,
@@ -115,7 +116,7 @@ impl Launcher {
         let walls =
             Walls::new(&server, machine.starter.support(), &machine.private, &machine.environment);
         Self {
-            hygiene: Arc::new(Hygiene::new(secrets)),
+            redactor: Arc::new(Redactor::new(secrets)),
             walls: Arc::new(walls),
             moved_walls: Mutex::default(),
             population: Arc::new(population),
@@ -183,7 +184,7 @@ impl Launcher {
         let mut name = key.to_string();
         // Several people may have one address. What tells their processes apart tells their files.
         if let (true, Some(hash)) = (key.is_shared(), self.person_hash(person)) {
-            hash.iter().for_each(|byte| name += &format!("{byte:02x}"));
+            name += &hex(&hash);
         }
         blocking(move || store.workspace(&server, &name)).await
     }
@@ -300,7 +301,7 @@ impl Launcher {
         };
         let words = ChildWords {
             complaints: process.complaints(),
-            hygiene: self.hygiene_for(person),
+            redactor: self.redactor_for(person),
             is_walled,
         };
         Ok(Unopened(ReadyChild {
@@ -427,7 +428,7 @@ pub(crate) async fn failed_handshake(child: &ReadyChild, error: HandshakeError) 
 /// What the configuration tells the children of this server in confidence: what it takes from
 /// variables, and variables it sets whose names say so.
 pub fn secrets_of(server: &Server) -> impl Iterator<Item = &[u8]> {
-    let named = server.env.iter().filter(|(name, _)| Hygiene::is_secret(name));
+    let named = server.env.iter().filter(|(name, _)| Redactor::is_secret(name));
     let named = named.flat_map(|(_, value)| value.texts());
     let values = server.env.iter().map(|(_, value)| value);
     let taken = server.args.iter().chain(values).flat_map(|template| template.variables());

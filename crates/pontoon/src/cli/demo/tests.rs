@@ -1,22 +1,25 @@
 //! The demo server, line for line: what goes in and what comes out.
 
+use std::sync::Condvar;
+
 use super::*;
+use crate::lock::Lock;
 
 #[derive(Clone, Default)]
-struct Written(Arc<(Mutex<Vec<u8>>, Condvar)>);
+struct SharedOutput(Arc<(Lock<Vec<u8>>, Condvar)>);
 
-impl Written {
+impl SharedOutput {
     fn wait_for(&self, text: &str) {
         let is_missing = |bytes: &mut Vec<u8>| !String::from_utf8_lossy(bytes).contains(text);
         let limit = Duration::from_secs(10);
-        let waited = self.0.1.wait_timeout_while(lock(&self.0.0), limit, is_missing).unwrap();
+        let waited = self.0.1.wait_timeout_while(self.0.0.lock(), limit, is_missing).unwrap();
         assert!(!waited.1.timed_out(), "`{text}` was not written");
     }
 }
 
-impl Write for Written {
+impl Write for SharedOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        lock(&self.0.0).extend_from_slice(bytes);
+        self.0.0.lock().extend_from_slice(bytes);
         self.0.1.notify_all();
         Ok(bytes.len())
     }
@@ -28,15 +31,15 @@ impl Write for Written {
 
 /// What the server writes for these lines and the end of its input.
 fn talk(lines: &[&str]) -> Vec<Value> {
-    talk_in(".".into(), lines)
+    talk_in(".".as_ref(), lines)
 }
 
-fn talk_in(work_dir: PathBuf, lines: &[&str]) -> Vec<Value> {
-    let written = Written::default();
-    let server = Server::new(Box::new(written.clone()), work_dir);
-    read_lines(lines.join("\n").as_bytes(), &server).unwrap();
-    server.finish(Duration::from_secs(10));
-    let written = lock(&written.0.0);
+fn talk_in(work_dir: &Path, lines: &[&str]) -> Vec<Value> {
+    let written = SharedOutput::default();
+    let mut demo = Demo::new(Box::new(written.clone()), work_dir);
+    demo.read(lines.join("\n").as_bytes()).unwrap();
+    demo.finish(Duration::from_secs(10));
+    let written = written.0.0.lock();
     written.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).map(json_of).collect()
 }
 
@@ -87,8 +90,11 @@ fn text(id: u32, text: &str) -> Value {
 
 #[test]
 fn a_legacy_client_gets_its_version_if_we_know_it() {
-    let versions = LEGACY.iter().map(|version| (*version, *version));
-    for (asked, given) in versions.chain([(MODERN, LEGACY[0]), ("1999-01-01", LEGACY[0])]) {
+    let legacy_versions = Revision::ALL.iter().filter(|it| it.era() == Era::Legacy);
+    let versions: Vec<_> = legacy_versions.map(|it| (it.as_str(), it.as_str())).collect();
+    assert_eq!(versions.len(), 4);
+    let others = [("2026-07-28", "2025-11-25"), ("1999-01-01", "2025-11-25")];
+    for (asked, given) in versions.into_iter().chain(others) {
         let params = format!(r#""protocolVersion":"{asked}","capabilities":{{}}"#);
         let result = json!({"protocolVersion": given, "serverInfo": {"name": "pontoon-demo"}});
         let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
@@ -201,16 +207,16 @@ fn calls_run_at_the_same_time_and_their_number_is_bounded() {
 fn a_legacy_client_is_asked_in_the_middle_of_a_call() {
     let open = legacy(1, "initialize", r#""capabilities":{"elicitation":{}}"#);
     let ask = legacy(2, "tools/call", &call("ask_name", "{}"));
-    let written = Written::default();
-    let server = Server::new(Box::new(written.clone()), ".".into());
-    server.handle(open.as_bytes());
-    server.handle(ask.as_bytes());
+    let written = SharedOutput::default();
+    let mut demo = Demo::new(Box::new(written.clone()), ".".as_ref());
+    demo.take(open.as_bytes().into());
+    demo.take(ask.as_bytes().into());
     written.wait_for("elicitation/create");
     let answer =
         r#"{"jsonrpc":"2.0","id":1,"result":{"action":"accept","content":{"name":"Ada"}}}"#;
-    server.handle(answer.as_bytes());
-    server.finish(Duration::from_secs(10));
-    let written = lock(&written.0.0);
+    demo.take(answer.as_bytes().into());
+    demo.finish(Duration::from_secs(10));
+    let written = written.0.0.lock();
     let last = written.trim_ascii_end().rsplit(|&byte| byte == b'\n').next().unwrap();
     assert!(is_part(&text(2, "Hello, Ada!"), &json_of(last)));
 }
@@ -259,7 +265,7 @@ fn a_client_that_cannot_be_asked_is_told_what_to_do() {
 
 #[test]
 fn a_listener_is_acknowledged_and_released_at_the_end() {
-    let id = json!({SUBSCRIPTION_KEY: 1});
+    let id = json!({"io.modelcontextprotocol/subscriptionId": 1});
     let acknowledged = json!({
         "method": "notifications/subscriptions/acknowledged",
         "params": {"_meta": id, "notifications": {}},
@@ -295,7 +301,7 @@ fn a_report_is_a_file_in_the_work_directory() {
     for (format, content) in contents {
         let make = call("make_report", &arguments.replace("FORMAT", format));
         let make = legacy(1, "tools/call", &make);
-        let answer = &talk_in(dir.path().into(), &[&make, &make])[1]["result"];
+        let answer = &talk_in(dir.path(), &[&make, &make])[1]["result"];
         for name in [format!("四半期-Q1.{format}"), format!("四半期-Q1-2.{format}")] {
             let path = dir.path().join(&name);
             assert_eq!(std::fs::read_to_string(&path).unwrap(), content, "{answer}");
@@ -304,7 +310,7 @@ fn a_report_is_a_file_in_the_work_directory() {
         assert!(text.contains(&format!("四半期-Q1-2.{format}")) && text.contains("bytes"));
     }
     let html = call("make_report", &arguments.replace("FORMAT", "html"));
-    talk_in(dir.path().into(), &[&legacy(1, "tools/call", &html)]);
+    talk_in(dir.path(), &[&legacy(1, "tools/call", &html)]);
     let html = std::fs::read_to_string(dir.path().join("四半期-Q1.html")).unwrap();
     assert!(html.contains("<h1>../四半期 &lt;Q1&gt;</h1>") && html.contains("a &amp; b"));
 }
@@ -345,7 +351,7 @@ fn dice_have_as_many_sides_as_asked_for() {
 
 #[test]
 fn every_listed_tool_can_be_called() {
-    for tool in tools::list().as_array().unwrap() {
+    for tool in tools::list("tools")["tools"].as_array().unwrap() {
         let name = tool["name"].as_str().unwrap();
         let answer = &talk(&[&legacy(1, "tools/call", &call(name, r#"{"?":1}"#))])[0];
         assert_eq!(answer["result"]["isError"], true, "{name}");

@@ -1,17 +1,19 @@
 //! What the demo server offers: six tools, a prompt, a resource.
 //!
 //! Each shows one thing that a bridge has to carry: a plain answer, data, a file, progress, a
-//! cancelled call, a question to the user.
+//! cancelled call, a question to the user. `offer.json` has the lists as clients get them, and the
+//! arguments of a call are checked against the same schemas.
 
-use std::fs::OpenOptions;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use pontoon_wire::error::code;
+use pontoon_wire::{Era, ErrorObject, Slot, method};
+use serde_json::{Map, Value, json};
 
-use super::{Call, Era, Refusal};
+use super::client::{DemoCall, value};
+use super::report;
 
 pub(super) const INSTRUCTIONS: &str =
     "A demonstration server. Start with `greet`; `make_report` makes a file to download.";
@@ -28,374 +30,213 @@ This server is part of Pontoon and shows what passes over the bridge.
 - `roll_dice` answers with data and text.
 ";
 
-/// What came of a call.
-pub(super) enum Outcome {
-    Text(String),
-    /// The text and the structured content.
-    Data(String, Value),
-    /// An error for the model to read, with what would be right.
-    Wrong(String),
-    /// Questions for a modern client, and the state it brings back with the answers.
-    InputRequired(Value, &'static str),
-    /// Cancelled: there is nobody to answer.
-    Stopped,
-}
+/// What `offer.json` says.
+static OFFER: LazyLock<Value> = LazyLock::new(|| {
+    let mut offer: Value =
+        serde_json::from_str(include_str!("offer.json")).expect("a test reads it as well");
+    offer["resources"][0]["size"] = README.len().into();
+    offer
+});
 
-/// Wrong input, in words that help to put it right.
-struct Wrong(String);
+/// One of the lists: `tools`, `prompts`, `resources` or `resourceTemplates`.
+pub(super) fn list(name: &str) -> Value {
+    json!({name: OFFER[name]})
+}
 
 /// Whether the tool answers at once. The others wait, and so need a thread.
-pub(super) fn is_quick(params: &Value) -> bool {
-    !matches!(params["name"].as_str(), Some("count" | "slow_echo" | "ask_name"))
+pub(super) fn is_quick(call: &DemoCall) -> bool {
+    !matches!(call.message.string(Slot::Name).as_deref(), Some("count" | "slow_echo"))
 }
 
-/// Runs the tool that the call names.
-pub(super) fn call(call: &Call) -> Result<Outcome, Refusal> {
-    let arguments = &call.params["arguments"];
-    let outcome = match call.params["name"].as_str() {
-        Some("greet") => greet(arguments),
-        Some("make_report") => make_report(arguments, &call.server.work_dir),
-        Some("count") => count(arguments, call),
-        Some("slow_echo") => slow_echo(arguments, call),
-        Some("ask_name") => return ask_name(arguments, call),
-        Some("roll_dice") => roll_dice(arguments),
-        name => {
-            let name = name.unwrap_or_default();
-            let text = format!("there is no tool `{name}`; `tools/list` names those there are");
-            return Err(Refusal::new(-32602, text));
-        }
+/// Runs the tool that the call names, and gives its result. That of a cancelled call is of no use.
+pub(super) fn call(call: &DemoCall) -> Result<Value, ErrorObject> {
+    let name = call.message.string(Slot::Name).unwrap_or_default();
+    let Some(tool) = OFFER["tools"].as_array().into_iter().flatten().find(|it| it["name"] == *name)
+    else {
+        return invalid(format!("there is no tool `{name}`; `tools/list` names those there are"));
     };
-    Ok(outcome.unwrap_or_else(|Wrong(text)| Outcome::Wrong(text)))
+    let given = value(&call.message, Slot::Arguments);
+    let arguments = match Arguments::check(given, &tool["inputSchema"]) {
+        Ok(arguments) => arguments,
+        Err(what) => return Ok(wrong(&what)),
+    };
+    Ok(match &*name {
+        "greet" => text(&format!("Hello, {}!", arguments.text("name"))),
+        "make_report" => make_report(&arguments, call),
+        "count" => count(&arguments, call),
+        "slow_echo" => {
+            call.pause(Duration::from_secs(arguments.number("seconds")));
+            text(arguments.text("text"))
+        }
+        "ask_name" => return ask_name(call),
+        _ => roll_dice(&arguments),
+    })
 }
 
-fn greet(arguments: &Value) -> Result<Outcome, Wrong> {
-    only(arguments, &["name"])?;
-    Ok(Outcome::Text(format!("Hello, {}!", text(arguments, "name")?)))
+fn text(text: &str) -> Value {
+    json!({"content": [{"type": "text", "text": text}]})
 }
 
-fn count(arguments: &Value, call: &Call) -> Result<Outcome, Wrong> {
-    only(arguments, &["to", "delay_ms"])?;
-    let to = integer(arguments, "to", 1, 1000, None)?;
-    let delay = Duration::from_millis(integer(arguments, "delay_ms", 0, 10_000, Some(200))?);
+/// An error for the model to read, with what would be right.
+fn wrong(what: &str) -> Value {
+    json!({"content": [{"type": "text", "text": what}], "isError": true})
+}
+
+fn invalid<T>(what: impl Into<String>) -> Result<T, ErrorObject> {
+    Err(ErrorObject::new(code::INVALID_PARAMS, what))
+}
+
+fn count(arguments: &Arguments, call: &DemoCall) -> Value {
+    let (to, delay) = (arguments.number("to"), arguments.number("delay_ms"));
     for number in 1..=to {
         call.progress(number, to, &format!("{number} of {to}"));
         // Waiting comes after telling: some clients drop a note that comes along with the answer.
-        if !call.pause(delay) {
-            return Ok(Outcome::Stopped);
+        if !call.pause(Duration::from_millis(delay)) {
+            break;
         }
     }
-    Ok(Outcome::Text(format!("Counted to {to}.")))
+    text(&format!("Counted to {to}."))
 }
 
-fn slow_echo(arguments: &Value, call: &Call) -> Result<Outcome, Wrong> {
-    only(arguments, &["text", "seconds"])?;
-    let text = text(arguments, "text")?.to_owned();
-    let seconds = integer(arguments, "seconds", 0, 300, Some(3))?;
-    let is_over = call.pause(Duration::from_secs(seconds));
-    Ok(if is_over { Outcome::Text(text) } else { Outcome::Stopped })
-}
+/// The one question of the one tool that asks.
+pub(super) const QUESTION: &str = "name";
 
 /// The state holds no secret and changes nothing, so it needs no seal: a forged one is refused.
 const NAME_ASKED: &str = "ask_name/1";
 
-fn ask_name(arguments: &Value, call: &Call) -> Result<Outcome, Refusal> {
-    if let Err(Wrong(text)) = only(arguments, &[]) {
-        return Ok(Outcome::Wrong(text));
-    }
-    if !call.can_ask() {
-        let text = "this client cannot ask its user (no `elicitation`); ask for the name yourself \
+fn ask_name(call: &DemoCall) -> Result<Value, ErrorObject> {
+    if !call.can_ask {
+        let what = "this client cannot ask its user (no `elicitation`); ask for the name yourself \
                     and call `greet` with it";
-        return Ok(Outcome::Wrong(text.into()));
+        return Ok(wrong(what));
     }
-    let mut question = json!({
-        "message": "What is your name?",
-        "requestedSchema": {
-            "type": "object",
-            "properties": {"name": {"type": "string", "title": "Your name", "minLength": 1}},
-            "required": ["name"],
-        },
-    });
-    let answer = match call.era {
-        Era::Legacy => match call.ask(&question) {
-            Some(answer) => answer,
-            None => return Ok(Outcome::Stopped),
-        },
-        Era::Modern => {
-            if !matches!(call.params["requestState"].as_str(), None | Some(NAME_ASKED)) {
-                return Err(Refusal::new(-32602, "`requestState` is not one of ours"));
-            }
-            call.params["inputResponses"]["name"].clone()
-        }
-    };
+    let state = call.message.string(Slot::RequestState);
+    if !matches!(state.as_deref(), None | Some(NAME_ASKED)) {
+        return invalid("`requestState` is not one of ours");
+    }
+    let answer = &value(&call.message, Slot::InputResponses)[QUESTION];
     let name = answer["content"]["name"].as_str().map_or("", str::trim);
-    Ok(match (answer["action"].as_str(), call.era) {
-        (Some("accept"), _) if !name.is_empty() => Outcome::Text(format!("Hello, {name}!")),
-        (Some("accept") | None, Era::Modern) => {
-            question["mode"] = "form".into();
-            let question = json!({"method": "elicitation/create", "params": question});
-            Outcome::InputRequired(json!({"name": question}), NAME_ASKED)
+    let may_ask_again = call.era == Era::Modern || !call.message.has(Slot::InputResponses);
+    Ok(match answer["action"].as_str() {
+        Some("accept") if !name.is_empty() => text(&format!("Hello, {name}!")),
+        Some("accept") | None if may_ask_again => {
+            let mut params = json!({
+                "message": "What is your name?",
+                "requestedSchema": {
+                    "type": "object",
+                    "properties": {"name": {"type": "string", "title": "Your name", "minLength": 1}},
+                    "required": ["name"],
+                },
+            });
+            if call.era == Era::Modern {
+                params["mode"] = "form".into();
+            }
+            json!({
+                "resultType": "input_required",
+                "inputRequests": {QUESTION: {"method": method::ELICIT, "params": params}},
+                "requestState": NAME_ASKED,
+            })
         }
-        _ => Outcome::Text("Hello, whoever you are!".into()),
+        _ => text("Hello, whoever you are!"),
     })
 }
 
-fn roll_dice(arguments: &Value) -> Result<Outcome, Wrong> {
-    only(arguments, &["sides", "times"])?;
-    let sides = integer(arguments, "sides", 2, 1000, Some(6))?;
-    let times = integer(arguments, "times", 1, 100, Some(1))?;
+fn roll_dice(arguments: &Arguments) -> Value {
+    let (sides, times) = (arguments.number("sides"), arguments.number("times"));
     // The standard library's hasher has random keys, which is luck enough for dice.
     let luck = RandomState::new();
     let rolls: Vec<_> = (0..times).map(|time| luck.hash_one(time) % sides + 1).collect();
     let total = rolls.iter().sum::<u64>();
     let words: Vec<_> = rolls.iter().map(u64::to_string).collect();
-    let text = format!("Rolled {}: {total} in all.", words.join(", "));
-    Ok(Outcome::Data(text, json!({"rolls": rolls, "total": total})))
+    let mut result = text(&format!("Rolled {}: {total} in all.", words.join(", ")));
+    result["structuredContent"] = json!({"rolls": rolls, "total": total});
+    result
 }
 
-fn make_report(arguments: &Value, work_dir: &Path) -> Result<Outcome, Wrong> {
-    only(arguments, &["title", "lines", "format", "file_name"])?;
-    let title = text(arguments, "title")?;
-    let lines = arguments["lines"].as_array();
-    let lines = lines.and_then(|lines| lines.iter().map(Value::as_str).collect());
-    let lines: Vec<&str> = lines.ok_or_else(|| {
-        Wrong("`lines` must be a list of texts, such as [\"first\", \"second\"]".into())
-    })?;
-    let (format, content) = match arguments.get("format").map_or(Some("html"), Value::as_str) {
-        Some("html") => ("html", html(title, &lines)),
-        Some("csv") => ("csv", csv(&lines)),
-        Some("md") => ("md", markdown(title, &lines)),
-        _ => return Err(Wrong("`format` must be `html`, `csv` or `md`".into())),
+fn make_report(arguments: &Arguments, call: &DemoCall) -> Value {
+    let (title, format) = (arguments.text("title"), arguments.text("format"));
+    let name = match arguments.text("file_name") {
+        "" => title,
+        name => name,
     };
-    let name = match arguments.get("file_name") {
-        Some(_) => text(arguments, "file_name")?,
-        None => title,
-    };
-    let name = name.strip_suffix(&format!(".{format}")).unwrap_or(name);
-    let path =
-        write_new(work_dir, &safe_name(name), format, content.as_bytes()).map_err(|error| {
-            Wrong(format!("cannot write to {}: {error}; set MCPO_WORKDIR", work_dir.display()))
-        })?;
-    Ok(Outcome::Text(format!("Wrote {} ({} bytes).", path.display(), content.len())))
-}
-
-fn html(title: &str, lines: &[&str]) -> String {
-    let safe = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let items: String = lines.iter().map(|line| format!("<li>{}</li>\n", safe(line))).collect();
-    let title = safe(title);
-    format!(
-        "<!doctype html>\n<html lang=\"\">\n<meta charset=\"utf-8\">\n<title>{title}</title>\n\
-         <style>body {{ font: 1.1rem/1.6 system-ui; max-width: 40rem; margin: 3rem auto }}</style>\n\
-         <h1>{title}</h1>\n<ul>\n{items}</ul>\n</html>\n"
-    )
-}
-
-/// With a byte order mark, without which Excel takes UTF-8 for something else.
-fn csv(lines: &[&str]) -> String {
-    let mut csv = String::from("\u{feff}\"number\",\"text\"\r\n");
-    for (line, number) in lines.iter().zip(1_u32..) {
-        // A cell that begins like a formula would be run by whoever opens the file.
-        let guard = if line.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
-        csv += &format!("{number},\"{guard}{}\"\r\n", line.replace('"', "\"\""));
-    }
-    csv
-}
-
-fn markdown(title: &str, lines: &[&str]) -> String {
-    let items: String = lines.iter().map(|line| format!("- {line}\n")).collect();
-    format!("# {title}\n\n{items}")
-}
-
-/// Letters and digits of any script, with a hyphen for each run of something else.
-fn safe_name(text: &str) -> String {
-    let words =
-        text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
-    let name: String = words.collect::<Vec<_>>().join("-").chars().take(60).collect();
-    if name.is_empty() { "report".into() } else { name }
-}
-
-/// Writes a file that was not there before; a name in use gets a number.
-fn write_new(dir: &Path, name: &str, format: &str, content: &[u8]) -> io::Result<PathBuf> {
-    for number in 1..1000 {
-        let number = if number == 1 { String::new() } else { format!("-{number}") };
-        let path = dir.join(format!("{name}{number}.{format}"));
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Ok(mut file) => {
-                file.write_all(content)?;
-                return path.canonicalize();
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
+    let lines = arguments.0["lines"].as_array().into_iter().flatten();
+    let lines: Vec<_> = lines.filter_map(Value::as_str).collect();
+    let dir = &call.work_dir;
+    match report::write(dir, name, format, title, &lines) {
+        Ok((path, bytes)) => text(&format!("Wrote {} ({bytes} bytes).", path.display())),
+        Err(error) => {
+            wrong(&format!("cannot write to {}: {error}; set MCPO_WORKDIR", dir.display()))
         }
     }
-    Err(io::Error::other(format!("there are too many files called {name}")))
 }
 
-/// Refuses arguments that no one asked for: most often they are misspelt.
-fn only(arguments: &Value, known: &[&str]) -> Result<(), Wrong> {
-    let arguments = match arguments {
-        Value::Null => return Ok(()),
-        Value::Object(arguments) => arguments,
-        _ => return Err(Wrong("the arguments must be an object".into())),
-    };
-    let unknown = arguments.keys().find(|name| !known.contains(&name.as_str()));
-    unknown.map_or(Ok(()), |name| {
-        let known = match known {
-            [] => "none".to_owned(),
-            known => format!("`{}`", known.join("`, `")),
+/// The arguments of a call, right by the schema of its tool; defaults are filled in.
+struct Arguments(Map<String, Value>);
+
+impl Arguments {
+    /// Checks them. What is wrong is said in words that help to put it right.
+    fn check(given: Value, schema: &Value) -> Result<Self, String> {
+        let mut given = match given {
+            Value::Null => Map::new(),
+            Value::Object(given) => given,
+            _ => return Err("the arguments must be an object".into()),
         };
-        Err(Wrong(format!("there is no argument `{name}`; there is {known}")))
-    })
+        let rules = schema["properties"].as_object().expect("a test calls every tool");
+        if let Some(unknown) = given.keys().find(|name| !rules.contains_key(*name)) {
+            let known: Vec<_> = rules.keys().map(|name| format!("`{name}`")).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(format!("there is no argument `{unknown}`; there is {known}"));
+        }
+        for (name, rule) in rules {
+            let is_required =
+                schema["required"].as_array().is_some_and(|it| it.contains(&name.as_str().into()));
+            match given.get(name) {
+                None if is_required => check(name, &Value::Null, rule)?,
+                None => drop(given.insert(name.clone(), rule["default"].clone())),
+                Some(value) => check(name, value, rule)?,
+            }
+        }
+        Ok(Self(given))
+    }
+
+    /// A text without the spaces around it; empty if it was left out.
+    fn text(&self, name: &str) -> &str {
+        self.0[name].as_str().map_or("", str::trim)
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        self.0[name].as_u64().unwrap_or_default()
+    }
 }
 
-fn text<'a>(arguments: &'a Value, name: &str) -> Result<&'a str, Wrong> {
-    let text = arguments[name].as_str().map(str::trim).filter(|text| !text.is_empty());
-    let text = text.filter(|text| text.len() <= 1000);
-    text.ok_or_else(|| Wrong(format!("`{name}` must be a text of 1 to 1000 bytes")))
-}
-
-fn integer(
-    arguments: &Value,
-    name: &str,
-    least: u64,
-    most: u64,
-    default: Option<u64>,
-) -> Result<u64, Wrong> {
-    let given = arguments.get(name);
-    let value = if given.is_none() { default } else { given.and_then(Value::as_u64) };
-    value
-        .filter(|value| (least..=most).contains(value))
-        .ok_or_else(|| Wrong(format!("`{name}` must be a whole number from {least} to {most}")))
-}
-
-/// The tools, in the order a newcomer would try them.
-pub(super) fn list() -> Value {
-    let object = |properties: Value, required: &[&str]| {
-        json!({
-            "type": "object",
-            "properties": properties,
-            "required": required,
-            "additionalProperties": false,
-        })
+fn check(name: &str, value: &Value, rule: &Value) -> Result<(), String> {
+    let bound = |key: &str| rule[key].as_u64().unwrap_or_default();
+    let (is_right, wanted) = match (rule["type"].as_str(), rule["enum"].as_array()) {
+        (Some("integer"), _) => {
+            let (least, most) = (bound("minimum"), bound("maximum"));
+            let is_right = value.as_u64().is_some_and(|it| (least..=most).contains(&it));
+            (is_right, format!("a whole number from {least} to {most}"))
+        }
+        (Some("array"), _) => {
+            let is_right = value.as_array().is_some_and(|all| all.iter().all(Value::is_string));
+            (is_right, "a list of texts, such as [\"first\", \"second\"]".to_owned())
+        }
+        (_, Some(choices)) => {
+            let words: Vec<_> = choices.iter().filter_map(Value::as_str).collect();
+            (choices.contains(value), format!("one of `{}`", words.join("`, `")))
+        }
+        _ => {
+            let text = value.as_str().map_or("", str::trim);
+            ((1..=1000).contains(&text.len()), "a text of 1 to 1000 bytes".to_owned())
+        }
     };
-    let tool = |name: &str, title: &str, description: &str, input: Value, is_read_only: bool| {
-        json!({
-            "name": name,
-            "title": title,
-            "description": description,
-            "inputSchema": input,
-            "annotations": {"readOnlyHint": is_read_only, "openWorldHint": false},
-        })
-    };
-    let whole = |least: u64, most: u64, default: u64, description: &str| {
-        json!({
-            "type": "integer",
-            "minimum": least,
-            "maximum": most,
-            "default": default,
-            "description": description,
-        })
-    };
-    let text = |description: &str| json!({"type": "string", "description": description});
-    let mut dice = tool(
-        "roll_dice",
-        "Roll dice",
-        "Rolls dice and adds them up.",
-        object(
-            json!({
-                "sides": whole(2, 1000, 6, "Sides of each die."),
-                "times": whole(1, 100, 1, "How many dice."),
-            }),
-            &[],
-        ),
-        true,
-    );
-    let rolls = json!({"type": "array", "items": {"type": "integer"}});
-    dice["outputSchema"] =
-        object(json!({"rolls": rolls, "total": {"type": "integer"}}), &["rolls", "total"]);
-    json!([
-        tool(
-            "greet",
-            "Greet",
-            "Says hello to someone.",
-            object(json!({"name": text("Whom to greet.")}), &["name"]),
-            true,
-        ),
-        tool(
-            "make_report",
-            "Make a report",
-            "Writes a title and some lines into a file of the working directory and tells where.",
-            object(
-                json!({
-                    "title": text("The title of the report."),
-                    "lines": {
-                        "type": "array",
-                        "items": {"type": "string"},
-                        "description": "The lines of the report.",
-                    },
-                    "format": {
-                        "type": "string",
-                        "enum": ["html", "csv", "md"],
-                        "default": "html",
-                        "description": "What kind of file: a web page, a table or Markdown.",
-                    },
-                    "file_name": text("The name of the file; made from the title if left out."),
-                }),
-                &["title", "lines"],
-            ),
-            false,
-        ),
-        tool(
-            "count",
-            "Count",
-            "Counts slowly and tells its progress.",
-            object(
-                json!({
-                    "to": whole(1, 1000, 10, "The last number."),
-                    "delay_ms": whole(0, 10_000, 200, "Milliseconds after each number."),
-                }),
-                &["to"],
-            ),
-            true,
-        ),
-        tool(
-            "slow_echo",
-            "Slow echo",
-            "Gives a text back after some seconds. Can be cancelled.",
-            object(
-                json!({
-                    "text": text("What to give back."),
-                    "seconds": whole(0, 300, 3, "How long to wait."),
-                }),
-                &["text"],
-            ),
-            true,
-        ),
-        tool(
-            "ask_name",
-            "Ask for a name",
-            "Asks the user for a name, then says hello.",
-            object(json!({}), &[]),
-            true,
-        ),
-        dice,
-    ])
+    if is_right { Ok(()) } else { Err(format!("`{name}` must be {wanted}")) }
 }
 
-/// The one prompt.
-pub(super) fn prompts() -> Value {
-    let name = json!({"name": "name", "description": "Your name.", "required": false});
-    json!([{
-        "name": "tour",
-        "title": "A tour of the demo",
-        "description": "Lets the model try every tool once.",
-        "arguments": [name],
-    }])
-}
-
-/// The prompt that `params` name, or why there is none.
-pub(super) fn prompt(params: &Value) -> Result<Value, String> {
+/// The prompt that `params` name.
+pub(super) fn prompt(params: &Value) -> Result<Value, ErrorObject> {
     if params["name"] != "tour" {
-        return Err(format!("there is no prompt {}; there is \"tour\"", params["name"]));
+        return invalid(format!("there is no prompt {}; there is \"tour\"", params["name"]));
     }
     let name = params["arguments"]["name"].as_str().unwrap_or("a newcomer");
     let text = format!(
@@ -406,23 +247,16 @@ pub(super) fn prompt(params: &Value) -> Result<Value, String> {
     Ok(json!({"description": "A tour of the demo", "messages": [message]}))
 }
 
-/// The one resource.
-pub(super) fn resources() -> Value {
-    json!([{
-        "uri": "demo://readme",
-        "name": "readme",
-        "title": "About the demo",
-        "description": "What each tool shows.",
-        "mimeType": "text/markdown",
-        "size": README.len(),
-    }])
-}
-
-/// The resource that `params` name, or why there is none.
-pub(super) fn resource(params: &Value) -> Result<Value, String> {
-    if params["uri"] != "demo://readme" {
-        return Err(format!("there is no resource {}", params["uri"]));
+/// The resource at `uri`.
+pub(super) fn resource(uri: &Value, era: Era) -> Result<Value, ErrorObject> {
+    if uri != "demo://readme" {
+        let code = if era == Era::Modern { code::INVALID_PARAMS } else { NO_RESOURCE };
+        let error = ErrorObject::new(code, format!("there is no resource {uri}"));
+        return Err(error.with_data(json!({"uri": uri}).to_string()));
     }
-    let contents = json!({"uri": "demo://readme", "mimeType": "text/markdown", "text": README});
+    let contents = json!({"uri": uri, "mimeType": "text/markdown", "text": README});
     Ok(json!({"contents": [contents]}))
 }
+
+/// How a legacy server says that there is no such resource.
+const NO_RESOURCE: i64 = -32002;

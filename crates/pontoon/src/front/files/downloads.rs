@@ -4,7 +4,6 @@
 //! shown by pages of other origins, such as that of the chat they were made in. Which files a job offers, and whether
 //! a link is good, is decided in `jobs`.
 
-use std::fmt::Write;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -27,6 +26,7 @@ use super::super::who::auth::{Area, Denied};
 use super::file_body::FileBody;
 use super::link::FileAddress;
 use super::ranges::{Version, WantedPart, http_time, wanted};
+use crate::hex::hex;
 use crate::jobs::Download;
 
 /// The one text for everything that is not there, may not be seen, or was never a file.
@@ -114,11 +114,7 @@ fn version(download: &Download) -> std::io::Result<Version> {
     for number in [facts.mtime(), facts.mtime_nsec()] {
         hash.update(number.to_be_bytes());
     }
-    let mut tag = "\"".to_owned();
-    for byte in &hash.finalize()[..16] {
-        let _ = write!(tag, "{byte:02x}");
-    }
-    tag.push('"');
+    let tag = format!("\"{}\"", hex(&hash.finalize()[..16]));
     Ok(Version { tag, modified: http_time(download.modified, SystemTime::now()) })
 }
 

@@ -15,6 +15,7 @@ use super::identity::Identity;
 use crate::back::conversation::requests::own_info;
 use crate::client::{Client, Key, Origin, Person, Principal};
 use crate::config::{KeyName, Server, SessionKey};
+use crate::hex::hex;
 use crate::observe::trace::Trace;
 use crate::session::entry::Entry;
 use crate::session::legacy::Session;
@@ -142,10 +143,6 @@ impl Caller {
 
 fn name(key: &KeyName) -> Arc<str> {
     key.as_str().into()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -18,17 +18,8 @@ pub(super) struct Console<W = File> {
 }
 
 impl Console {
-    /// Standard output.
-    pub(super) fn stdout() -> io::Result<Self> {
-        Self::at(io::stdout().as_fd())
-    }
-
-    /// Standard error.
-    pub(super) fn stderr() -> io::Result<Self> {
-        Self::at(io::stderr().as_fd())
-    }
-
-    fn at(descriptor: BorrowedFd<'_>) -> io::Result<Self> {
+    /// Standard output or standard error.
+    pub(super) fn new(descriptor: BorrowedFd<'_>) -> io::Result<Self> {
         Ok(Self { to: File::from(descriptor.try_clone_to_owned()?), is_torn: false })
     }
 }
@@ -51,7 +42,7 @@ impl<W: Write + AsFd> Console<W> {
                     bytes = &bytes[length..];
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Whoever shares it with us may have made it so.
+                // Another process that shares it with us may have made it so.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait()?,
                 Err(error) => return Err(error),
             }

@@ -1,15 +1,14 @@
 //! The log file of one instance: of bounded size, with a few older ones beside it.
 //!
-//! Several instances may share the directory: each holds a lock on its own file. Whatever goes wrong
-//! with the disk costs lines and nothing else; a line is there whole or not at all.
+//! Several instances may share the directory: each holds a lock on its own file. A fault of the disk costs lines and nothing else; a line is there whole or not at all.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 use super::old::remove_old;
 
@@ -30,12 +29,12 @@ pub(super) struct LogFile {
     folder: PathBuf,
     stem: String,
     max_bytes: u64,
-    open: Option<Open>,
+    open: Option<OpenLog>,
     looked: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenLog {
     file: File,
     path: PathBuf,
     length: u64,
@@ -73,7 +72,7 @@ impl LogFile {
     }
 }
 
-impl Open {
+impl OpenLog {
     fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         let written = self.file.write_all(lines);
         match written {
@@ -102,7 +101,7 @@ impl Open {
         Ok(())
     }
 
-    /// Whether the file still lies under its name: somebody may have removed or moved it.
+    /// Whether the file still lies under its name: an operator may have removed or moved it.
     fn is_in_place(&self) -> bool {
         let (Ok(ours), Ok(there)) = (self.file.metadata(), fs::symlink_metadata(&self.path)) else {
             return false;
@@ -111,8 +110,8 @@ impl Open {
     }
 }
 
-/// Opens the file that this instance may write: the first of its name that nobody else holds.
-fn open(folder: &Path, stem: &str) -> io::Result<Open> {
+/// Opens the file that this instance may write: the first of its name that no other instance holds.
+fn open(folder: &Path, stem: &str) -> io::Result<OpenLog> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let names = (1..=MAX_NAMESAKES).map(|number| match number {
         1 => format!("{stem}.log"),
@@ -128,17 +127,11 @@ fn open(folder: &Path, stem: &str) -> io::Result<Open> {
 }
 
 /// Opens one file, for its owner only, and locks it; `None` if another instance holds it.
-fn open_at(path: &Path) -> io::Result<Option<Open>> {
+fn open_at(path: &Path) -> io::Result<Option<OpenLog>> {
     // No symbolic link is followed, and a pipe under that name does not hold us up.
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
-    let file = OpenOptions::new()
-        .read(true)
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .custom_flags(flags)
-        .open(path)?;
+    let guards = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | guards;
+    let file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.nlink() > 1 {
         return Err(io::Error::other("it is not a file of its own"));
@@ -152,7 +145,7 @@ fn open_at(path: &Path) -> io::Result<Option<Open>> {
     file.set_permissions(Permissions::from_mode(0o600))?;
     let length = whole_lines(&file, metadata.len())?;
     file.set_len(length)?;
-    Ok(Some(Open { file, path: path.to_owned(), length }))
+    Ok(Some(OpenLog { file, path: path.to_owned(), length }))
 }
 
 /// Up to where the file holds whole lines: the last one may have been cut by a crash.
@@ -279,12 +272,7 @@ mod tests {
         fs::hard_link(&victim, &planted).unwrap();
         assert!(refused());
         fs::remove_file(&planted).unwrap();
-        rustix::fs::mkfifoat(
-            rustix::fs::CWD,
-            &planted,
-            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
-        )
-        .unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &planted, Mode::RUSR | Mode::WUSR).unwrap();
         assert!(refused());
         assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
     }
@@ -308,7 +296,7 @@ mod tests {
         let path = folder.path().join("pontoon-h-1.log");
         fs::write(&path, "a\n").unwrap();
         // Opened for reading only, so that writing fails.
-        let mut open = Open { file: File::open(&path).unwrap(), path, length: 2 };
+        let mut open = OpenLog { file: File::open(&path).unwrap(), path, length: 2 };
         assert!(open.append(b"b\n").is_err());
         assert_eq!(open.length, 2);
         check(folder.path(), &[("pontoon-h-1.log", "a\n")]);

@@ -1,19 +1,37 @@
 //! One line of the log: as JSON for machines, as text for people.
 
 use std::fmt::Write;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use serde_json::{Map, Value};
 use tracing::Level;
 
-use crate::observe::health::timestamp;
+use crate::date::to_micros;
 
 /// Names that each line has; a field with such a name steps aside.
 const OWN: [&str; 4] = ["timestamp", "level", "message", "target"];
 
+/// How a line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// All of it as one JSON object.
+    Json,
+    /// For a person at a terminal.
+    Text { has_colour: bool },
+}
+
+impl Style {
+    pub(super) fn render(self, line: &LogLine) -> String {
+        match self {
+            Self::Json => line.to_json(),
+            Self::Text { has_colour } => line.to_text(has_colour),
+        }
+    }
+}
+
 /// What one line says. Every text in it is clean already.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct LogLine {
     pub(super) time: SystemTime,
     pub(super) level: Level,
     pub(super) target: String,
@@ -21,11 +39,10 @@ pub(super) struct Line {
     pub(super) fields: Map<String, Value>,
 }
 
-impl Line {
-    /// As JSON, all on one line.
-    pub(super) fn to_json(&self) -> String {
+impl LogLine {
+    fn to_json(&self) -> String {
         let mut line = Map::new();
-        line.insert("timestamp".to_owned(), precise(self.time).into());
+        line.insert("timestamp".to_owned(), to_micros(self.time).into());
         line.insert("level".to_owned(), level(self.level).into());
         line.insert("message".to_owned(), self.message.as_str().into());
         line.insert("target".to_owned(), self.target.as_str().into());
@@ -36,13 +53,12 @@ impl Line {
         Value::Object(line).to_string()
     }
 
-    /// For a person at a terminal.
-    pub(super) fn to_text(&self, has_colour: bool) -> String {
+    fn to_text(&self, has_colour: bool) -> String {
         let (paint, dim, plain) = match has_colour {
             true => (colour(self.level), "\u{1b}[2m", "\u{1b}[0m"),
             false => ("", "", ""),
         };
-        let (time, level) = (precise(self.time), level(self.level));
+        let (time, level) = (to_micros(self.time), level(self.level));
         let mut line = format!("{dim}{time}{plain} {paint}{level:>7}{plain} {}", self.message);
         for (name, value) in &self.fields {
             let value = match value {
@@ -80,16 +96,9 @@ fn colour(level: Level) -> &'static str {
     }
 }
 
-/// ISO 8601 to the microsecond.
-fn precise(time: SystemTime) -> String {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    let seconds = timestamp(time);
-    format!("{}.{:06}Z", seconds.trim_end_matches('Z'), since.subsec_micros())
-}
-
 /// The line that says how many were lost.
-pub(super) fn lost(count: u64) -> Line {
-    Line {
+pub(super) fn lost(count: u64) -> LogLine {
+    LogLine {
         time: SystemTime::now(),
         level: Level::WARN,
         target: module_path!().to_owned(),
@@ -100,12 +109,14 @@ pub(super) fn lost(count: u64) -> Line {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
     use serde_json::json;
 
     use super::*;
 
     fn check(fields: &Value, json: &str, text: &str) {
-        let line = Line {
+        let line = LogLine {
             time: UNIX_EPOCH + Duration::from_micros(1_000_042),
             level: Level::WARN,
             target: "t".to_owned(),

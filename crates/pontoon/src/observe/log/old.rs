@@ -1,13 +1,13 @@
 //! The log files of instances that are gone: the newest stay, the rest is removed, so that a
 //! directory which every new container writes into does not grow for ever.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 /// How many instances that are gone, and how many bytes of them, may be read about.
 const MAX_GONE: usize = 30;
@@ -16,51 +16,39 @@ const MAX_GONE_BYTES: u64 = 512 << 20;
 /// Entries of the directory that are looked at.
 const MAX_ENTRIES: usize = 10_000;
 
-/// What one instance has left.
+/// A log file of another instance.
 #[derive(Debug)]
-struct Left {
-    files: Vec<PathBuf>,
+struct OldLog {
+    path: PathBuf,
     bytes: u64,
-    newest: SystemTime,
+    modified: SystemTime,
 }
 
 /// Removes what instances left that are gone, but for the newest. `own` is never touched.
 pub(super) fn remove_old(folder: &Path, own: &str) {
-    let mut gone: Vec<_> = left(folder, own)
-        .into_iter()
-        .filter(|(name, _)| !is_held(&folder.join(name)))
-        .map(|(_, left)| left)
-        .collect();
-    gone.sort_unstable_by_key(|left| std::cmp::Reverse(left.newest));
+    let is_gone = |name: &str| name != own && !is_held(&folder.join(name));
+    let instances = instances(folder).into_iter().filter(|(name, _)| is_gone(name));
+    let mut gone: Vec<_> = instances.map(|(_, files)| files).collect();
+    gone.sort_by_key(|files| Reverse(files.iter().map(|file| file.modified).max()));
     let mut bytes = 0;
-    for (at, left) in gone.iter().enumerate() {
-        bytes += left.bytes;
+    for (at, files) in gone.iter().enumerate() {
+        bytes += files.iter().map(|file| file.bytes).sum::<u64>();
         if at >= MAX_GONE || bytes > MAX_GONE_BYTES {
-            left.files.iter().for_each(|file| drop(fs::remove_file(file)));
+            files.iter().for_each(|file| drop(fs::remove_file(&file.path)));
         }
     }
 }
 
-/// The log files of each other instance, by the name of its newest file.
-fn left(folder: &Path, own: &str) -> BTreeMap<String, Left> {
-    let mut all: BTreeMap<String, Left> = BTreeMap::new();
+/// The log files of each instance, by the name of its newest file.
+fn instances(folder: &Path) -> BTreeMap<String, Vec<OldLog>> {
+    let mut all = BTreeMap::<_, Vec<_>>::new();
     for entry in fs::read_dir(folder).into_iter().flatten().take(MAX_ENTRIES).flatten() {
         let name = entry.file_name();
-        let Some(instance) = name.to_str().and_then(instance).filter(|it| *it != own) else {
-            continue;
-        };
-        let Ok(metadata) = entry.metadata() else { continue };
-        if !metadata.is_file() {
-            continue;
-        }
-        let left = all.entry(instance.to_owned()).or_insert(Left {
-            files: Vec::new(),
-            bytes: 0,
-            newest: SystemTime::UNIX_EPOCH,
-        });
-        left.files.push(entry.path());
-        left.bytes += metadata.len();
-        left.newest = left.newest.max(metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH));
+        let Some(instance) = name.to_str().and_then(instance) else { continue };
+        let Some(facts) = entry.metadata().ok().filter(Metadata::is_file) else { continue };
+        let modified = facts.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        let old = OldLog { path: entry.path(), bytes: facts.len(), modified };
+        all.entry(instance.to_owned()).or_default().push(old);
     }
     all
 }
@@ -76,10 +64,8 @@ fn instance(name: &str) -> Option<&str> {
 
 /// Whether an instance that lives writes this file.
 fn is_held(path: &Path) -> bool {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let Ok(flags) = i32::try_from(flags.bits()) else { return true };
-    let Ok(file): Result<File, _> = OpenOptions::new().read(true).custom_flags(flags).open(path)
-    else {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else {
         return path.symlink_metadata().is_ok();
     };
     // Shared, and given back at once: an instance that starts meanwhile only takes its second name.
@@ -88,6 +74,7 @@ fn is_held(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::time::Duration;
 
     use super::*;

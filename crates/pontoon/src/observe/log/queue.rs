@@ -1,13 +1,14 @@
 //! The way from a log line to where it is written: a bounded queue and one thread.
 //!
-//! Nobody who logs ever waits. A disk that is full or a reader that stopped costs log lines, which
+//! A call that logs never waits. A disk that is full or a reader that stopped costs log lines, which
 //! are counted and told, and never a call.
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar};
 use std::time::Duration;
 
+use crate::lock::{Lock, unpoisoned};
 use crate::observe::metrics::Metrics;
 
 /// Up to this many bytes wait to be written.
@@ -18,15 +19,15 @@ const MAX_BATCH: usize = 64 << 10;
 
 /// One place where lines go.
 #[derive(Debug)]
-pub(super) struct Queue {
-    state: Mutex<State>,
+pub(super) struct LineQueue {
+    queued: Lock<QueuedLines>,
     changed: Condvar,
     metrics: Arc<Metrics>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    lines: VecDeque<Arc<str>>,
+struct QueuedLines {
+    lines: VecDeque<String>,
     bytes: usize,
     /// Lines that were lost and not told yet.
     lost: u64,
@@ -34,45 +35,45 @@ struct State {
     is_done: bool,
 }
 
-impl Queue {
+impl LineQueue {
     /// A queue whose lines go to `write`, many at once, each with its newline. `told` is the line
     /// that says how many were lost.
     pub(super) fn start(
         name: &str,
         metrics: &Arc<Metrics>,
-        told: fn(u64) -> String,
+        told: impl Fn(u64) -> String + Send + 'static,
         write: impl FnMut(&[u8]) -> io::Result<()> + Send + 'static,
     ) -> io::Result<Arc<Self>> {
         let metrics = Arc::clone(metrics);
-        let queue = Arc::new(Self { state: Mutex::default(), changed: Condvar::new(), metrics });
+        let queue = Arc::new(Self { queued: Lock::default(), changed: Condvar::new(), metrics });
         let own = Arc::clone(&queue);
         std::thread::Builder::new().name(name.to_owned()).spawn(move || own.work(told, write))?;
         Ok(queue)
     }
 
     /// Adds a line, without its newline, if there is room.
-    pub(super) fn push(&self, line: Arc<str>) {
-        let mut state = self.lock();
-        if state.is_closed || state.bytes + line.len() > MAX_WAITING {
-            state.lost += 1;
-            drop(state);
+    pub(super) fn push(&self, line: String) {
+        let mut queued = self.queued.lock();
+        if queued.is_closed || queued.bytes + line.len() > MAX_WAITING {
+            queued.lost += 1;
+            drop(queued);
             return self.metrics.log_lines_dropped.bump();
         }
-        state.bytes += line.len();
-        state.lines.push_back(line);
-        drop(state);
+        queued.bytes += line.len();
+        queued.lines.push_back(line);
+        drop(queued);
         self.changed.notify_all();
     }
 
     /// Takes no more lines, and waits until those that wait are written, but no longer than this.
     pub(super) fn finish(&self, patience: Duration) {
-        self.lock().is_closed = true;
+        let mut queued = self.queued.lock();
+        queued.is_closed = true;
         self.changed.notify_all();
-        let waited = self.changed.wait_timeout_while(self.lock(), patience, |it| !it.is_done);
-        drop(waited);
+        drop(self.changed.wait_timeout_while(queued, patience, |it| !it.is_done));
     }
 
-    fn work(&self, told: fn(u64) -> String, mut write: impl FnMut(&[u8]) -> io::Result<()>) {
+    fn work(&self, told: impl Fn(u64) -> String, mut write: impl FnMut(&[u8]) -> io::Result<()>) {
         let mut batch = String::new();
         while let Some((count, lost)) = self.next(&mut batch) {
             if lost > 0 {
@@ -80,41 +81,35 @@ impl Queue {
             }
             if write(batch.as_bytes()).is_err() {
                 self.metrics.log_lines_dropped.add(count);
-                self.lock().lost += count + lost;
+                self.queued.lock().lost += count + lost;
             }
         }
-        self.lock().is_done = true;
+        self.queued.lock().is_done = true;
         self.changed.notify_all();
     }
 
     /// Puts the next lines into `batch`; how many they are, and how many were lost before. Waits
     /// for one; `None` at the end.
     fn next(&self, batch: &mut String) -> Option<(u64, u64)> {
-        let state = self.lock();
-        let is_idle = |state: &mut State| state.lines.is_empty() && !state.is_closed;
-        let waited = self.changed.wait_while(state, is_idle);
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        let is_idle = |it: &mut QueuedLines| it.lines.is_empty() && !it.is_closed;
+        let mut queued = unpoisoned(self.changed.wait_while(self.queued.lock(), is_idle));
         batch.clear();
         let mut count = 0;
         while batch.len() < MAX_BATCH
-            && let Some(line) = state.lines.pop_front()
+            && let Some(line) = queued.lines.pop_front()
         {
-            state.bytes -= line.len();
+            queued.bytes -= line.len();
             batch.push_str(&line);
             batch.push('\n');
             count += 1;
         }
-        (count > 0).then(|| (count, std::mem::take(&mut state.lost)))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        (count > 0).then(|| (count, std::mem::take(&mut queued.lost)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::{Mutex, mpsc};
 
     use super::*;
 
@@ -129,7 +124,7 @@ mod tests {
         let (go, may_go) = mpsc::channel();
         let into = Arc::clone(&written);
         let (taken, took) = mpsc::channel();
-        let queue = Queue::start("test", &metrics, told, move |bytes| {
+        let queue = LineQueue::start("test", &metrics, told, move |bytes| {
             taken.send(()).unwrap();
             may_go.recv().unwrap();
             if failures > 0 {
@@ -176,9 +171,9 @@ mod tests {
             let _ = may_go.recv();
             Ok(())
         };
-        let queue = Queue::start("test", &metrics, told, write).unwrap();
-        let large: Arc<str> = "x".repeat(MAX_BATCH).into();
-        (0..1000).for_each(|_| queue.push(Arc::clone(&large)));
+        let queue = LineQueue::start("test", &metrics, told, write).unwrap();
+        let large = "x".repeat(MAX_BATCH);
+        (0..1000).for_each(|_| queue.push(large.clone()));
         queue.finish(Duration::from_millis(1));
         assert!(metrics.log_lines_dropped.count() > 900);
         drop(go);

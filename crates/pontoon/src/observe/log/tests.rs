@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::observe::trace::Traces;
@@ -14,17 +14,17 @@ fn logged(work: impl FnOnce()) -> Vec<Value> {
     let metrics = Arc::new(Metrics::default());
     let written = Arc::new(Mutex::new(Vec::new()));
     let into = Arc::clone(&written);
-    let told = |count| lost(count).to_json();
-    let queue = Queue::start("test", &metrics, told, move |lines| {
+    let told = |count| Style::Json.render(&lost(count));
+    let queue = LineQueue::start("test", &metrics, told, move |lines| {
         into.lock().unwrap().extend_from_slice(lines);
         Ok(())
     });
     let queue = queue.unwrap();
     let layer = LogLayer {
         queues: vec![(Style::Json, Arc::clone(&queue))],
-        hygiene: Secrets(Arc::new(RwLock::new(Hygiene::default()))),
+        secrets: Secrets(Arc::new(RwLock::new(Redactor::default()))),
     };
-    layer.hygiene.hide([CANARY.as_bytes()]);
+    layer.secrets.hide([CANARY.as_bytes()]);
     let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(layer);
     tracing::subscriber::with_default(subscriber, work);
     queue.finish(Duration::from_secs(60));
@@ -52,7 +52,7 @@ fn fields_keep_their_kinds() {
     check(
         || {
             tracing::warn!(server = %"a", pid = 7, load = 0.5, is_new = true, name = ?"x", "no child");
-            tracing::error!(error = &error as &dyn std::error::Error, "failed");
+            tracing::error!(error = &error as &dyn Error, "failed");
             tracing::debug!("not at this level");
         },
         &[
@@ -146,7 +146,7 @@ fn the_file_gets_every_line_and_its_troubles_are_told_on_the_console() {
     let metrics = Arc::new(Metrics::default());
     let told = Arc::new(Mutex::new(String::new()));
     let into = Arc::clone(&told);
-    let console = Queue::start(
+    let console = LineQueue::start(
         "test",
         &metrics,
         |_| String::new(),
@@ -156,8 +156,20 @@ fn the_file_gets_every_line_and_its_troubles_are_told_on_the_console() {
         },
     );
     let console = console.unwrap();
+    let layer = LogLayer {
+        queues: vec![(Style::Json, Arc::clone(&console))],
+        secrets: Secrets(Arc::new(RwLock::new(Redactor::default()))),
+    };
+    let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
+    let start = |folder: &Path| {
+        let (name, dispatch) = (folder.display().to_string(), dispatch.clone());
+        let tell = move |error: Option<&io::Error>| {
+            tracing::dispatcher::with_default(&dispatch, || tell(&name, error));
+        };
+        start_file(folder, &metrics, tell).unwrap()
+    };
     let logs = folder.path().join("logs");
-    let file = start_file(&logs, &metrics, &console, Style::Json).unwrap();
+    let file = start(&logs);
     file.push("{\"a\":1}".into());
     file.finish(Duration::from_secs(60));
     let name = std::fs::read_dir(&logs).unwrap().next().unwrap().unwrap().path();
@@ -166,7 +178,7 @@ fn the_file_gets_every_line_and_its_troubles_are_told_on_the_console() {
 
     let broken = folder.path().join("file");
     std::fs::write(&broken, "").unwrap();
-    let file = start_file(&broken, &metrics, &console, Style::Json).unwrap();
+    let file = start(&broken);
     file.push("lost".into());
     file.finish(Duration::from_secs(60));
     console.finish(Duration::from_secs(60));

@@ -2,7 +2,7 @@
 //!
 //! One [`Metrics`] is handed down; whoever serves a server's calls holds its [`ServerMetrics`].
 //! Counting is a few atomic additions. What comes and goes is not counted along: it is read from
-//! the [`Scene`](super::scene::Scene) when somebody looks.
+//! the [`BridgeStatus`](super::status::BridgeStatus) when somebody looks.
 
 mod histogram;
 mod render;
@@ -12,13 +12,14 @@ mod text;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 pub use histogram::{Counter, Histogram};
-pub use server::{Ending, Kind, ServerMetrics};
+pub use server::{CallEnding, RequestKind, ServerMetrics};
 pub use text::CONTENT_TYPE;
 
 use super::refusals::Refusals;
+use crate::lock::{Lock, unpoisoned};
 use server::labels;
 
 /// More addresses than this are counted together: anyone may come with a new one.
@@ -67,7 +68,7 @@ labels! {
 /// Everything that is counted.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    servers: RwLock<BTreeMap<String, Arc<ServerMetrics>>>,
+    servers: Lock<BTreeMap<String, Arc<ServerMetrics>>>,
     addresses: RwLock<HashMap<IpAddr, Counter>>,
     other_addresses: Counter,
     refused: [Counter; Limit::ALL.len()],
@@ -96,7 +97,7 @@ pub struct Metrics {
 impl Metrics {
     /// The numbers of one server, made when it is first named.
     pub fn server(&self, name: &str) -> Arc<ServerMetrics> {
-        let mut servers = self.servers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = self.servers.lock();
         match servers.get(name) {
             Some(server) => Arc::clone(server),
             None => {
@@ -110,7 +111,7 @@ impl Metrics {
     /// A request came from this client.
     pub fn request_from(&self, address: IpAddr) {
         let address = address.to_canonical();
-        let addresses = self.addresses.read().unwrap_or_else(PoisonError::into_inner);
+        let addresses = unpoisoned(self.addresses.read());
         if let Some(counter) = addresses.get(&address) {
             return counter.bump();
         }
@@ -119,7 +120,7 @@ impl Metrics {
         if is_full {
             return self.other_addresses.bump();
         }
-        let mut addresses = self.addresses.write().unwrap_or_else(PoisonError::into_inner);
+        let mut addresses = unpoisoned(self.addresses.write());
         match addresses.len() >= MAX_ADDRESSES && !addresses.contains_key(&address) {
             true => self.other_addresses.bump(),
             false => addresses.entry(address).or_default().bump(),

@@ -1,12 +1,13 @@
 //! Everything that is counted and everything that is there, as one page.
 
 use std::net::IpAddr;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use super::server::{Ending, Kind, ServerMetrics};
+use super::server::{CallEnding, RequestKind, ServerMetrics};
 use super::text::{Page, Type};
 use super::{Counter, Limit, Metrics};
-use crate::observe::scene::{ChildScene, DiskScene, Scene, ServerScene, ServerState};
+use crate::lock::unpoisoned;
+use crate::observe::status::{BridgeStatus, ChildStatus, DiskStatus, ServerState, ServerStatus};
 
 /// Children that are told one by one; of more, only their number is.
 const MAX_CHILDREN: usize = 1000;
@@ -15,28 +16,27 @@ type Servers = [(String, Arc<ServerMetrics>)];
 
 impl Metrics {
     /// Everything as the text that Prometheus reads, as [`CONTENT_TYPE`](super::CONTENT_TYPE) says.
-    pub fn render(&self, scene: &Scene) -> String {
-        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
-        let servers: Vec<_> =
-            servers.iter().map(|(name, server)| (name.clone(), Arc::clone(server))).collect();
+    pub fn render(&self, status: &BridgeStatus) -> String {
+        let copy = |(name, server): (&String, &Arc<_>)| (name.clone(), Arc::clone(server));
+        let servers: Vec<_> = self.servers.lock().iter().map(copy).collect();
         let mut page = Page::default();
-        bridge(&mut page, scene);
+        bridge(&mut page, status);
         requests(&mut page, &servers);
         self.addresses(&mut page);
         children(&mut page, &servers);
-        present(&mut page, &scene.servers);
-        kept(&mut page, &scene.servers);
-        limits(&mut page, scene);
+        present(&mut page, &status.servers);
+        kept(&mut page, &status.servers);
+        limits(&mut page, status);
         self.refusals(&mut page);
         self.totals(&mut page);
-        if let Some(disk) = &scene.disk {
+        if let Some(disk) = &status.disk {
             storage(&mut page, disk);
         }
         page.finish()
     }
 
     fn addresses(&self, page: &mut Page) {
-        let addresses = self.addresses.read().unwrap_or_else(PoisonError::into_inner);
+        let addresses = unpoisoned(self.addresses.read());
         let mut counts: Vec<(IpAddr, u64)> =
             addresses.iter().map(|(address, counter)| (*address, counter.count())).collect();
         drop(addresses);
@@ -84,26 +84,26 @@ impl Metrics {
     }
 }
 
-fn bridge(page: &mut Page, scene: &Scene) {
+fn bridge(page: &mut Page, status: &BridgeStatus) {
     page.family(
         "pontoon_build_info",
         Type::Gauge,
         "The version that runs.",
         [(vec![("version", env!("CARGO_PKG_VERSION"))], 1)],
     );
-    let uptime = scene.uptime.as_secs_f64();
+    let uptime = status.uptime.as_secs_f64();
     page.single("pontoon_uptime_seconds", Type::Gauge, "How long the bridge has run.", uptime);
-    let sessions = scene.sessions;
+    let sessions = status.sessions;
     page.single("pontoon_sessions", Type::Gauge, "Open sessions with clients.", sessions);
-    let living = scene.living_children;
+    let living = status.living_children;
     let help = "Child processes in all, also those on their way out.";
     page.single("pontoon_living_children", Type::Gauge, help, living);
 }
 
 fn requests(page: &mut Page, servers: &Servers) {
     let counted = servers.iter().flat_map(|(name, server)| {
-        Kind::ALL.iter().flat_map(move |kind| {
-            Ending::ALL.iter().map(move |ending| {
+        RequestKind::ALL.iter().flat_map(move |kind| {
+            CallEnding::ALL.iter().map(move |ending| {
                 let counter = &server.requests[*kind as usize][*ending as usize];
                 (name, kind.label(), ending.label(), counter.count())
             })
@@ -169,7 +169,7 @@ fn each(
     page.family(name, Type::Counter, help, samples);
 }
 
-fn present(page: &mut Page, servers: &[ServerScene]) {
+fn present(page: &mut Page, servers: &[ServerStatus]) {
     page.family(
         "pontoon_server_state",
         Type::Gauge,
@@ -218,7 +218,7 @@ fn present(page: &mut Page, servers: &[ServerScene]) {
 }
 
 /// Kept children, one by one as far as there are not too many.
-fn kept(page: &mut Page, servers: &[ServerScene]) {
+fn kept(page: &mut Page, servers: &[ServerStatus]) {
     page.family(
         "pontoon_stateful_children",
         Type::Gauge,
@@ -231,7 +231,7 @@ fn kept(page: &mut Page, servers: &[ServerScene]) {
         .take(MAX_CHILDREN)
         .map(|(server, child)| (server, child.pid.to_string(), child))
         .collect();
-    let mut tell = |name, kind, help, value: fn(&ChildScene) -> f64| {
+    let mut tell = |name, kind, help, value: fn(&ChildStatus) -> f64| {
         let samples = children.iter().map(|(server, pid, child)| {
             let client = child.key_hash.as_str();
             (vec![("server", *server), ("client", client), ("pid", pid.as_str())], value(child))
@@ -246,17 +246,17 @@ fn kept(page: &mut Page, servers: &[ServerScene]) {
     tell("pontoon_stateful_child_requests_total", Type::Counter, help, |it| it.requests as f64);
 }
 
-fn limits(page: &mut Page, scene: &Scene) {
+fn limits(page: &mut Page, status: &BridgeStatus) {
     let help = "Calls that wait for their turn (MCPO_QUEUE_WAIT).";
-    page.single("pontoon_waiting_calls", Type::Gauge, help, scene.waiting_calls);
+    page.single("pontoon_waiting_calls", Type::Gauge, help, status.waiting_calls);
     let help = "Bytes held for clients: bodies and answers that are not small.";
-    page.single("pontoon_held_bytes", Type::Gauge, help, scene.held_bytes.used);
+    page.single("pontoon_held_bytes", Type::Gauge, help, status.held_bytes.used);
     let help = "How many bytes may be held for clients (MCPO_MEMORY_BUDGET).";
-    page.single("pontoon_held_bytes_limit", Type::Gauge, help, scene.held_bytes.limit);
+    page.single("pontoon_held_bytes_limit", Type::Gauge, help, status.held_bytes.limit);
     let limits = [
-        ("concurrent", scene.permits),
-        ("kept_calls", scene.kept_calls),
-        ("total_processes", scene.kept_children),
+        ("concurrent", status.permits),
+        ("kept_calls", status.kept_calls),
+        ("total_processes", status.kept_children),
     ];
     page.family(
         "pontoon_permits_in_use",
@@ -272,7 +272,7 @@ fn limits(page: &mut Page, scene: &Scene) {
     );
 }
 
-fn storage(page: &mut Page, disk: &DiskScene) {
+fn storage(page: &mut Page, disk: &DiskStatus) {
     let mut tell = |name, help, value: u64| page.single(name, Type::Gauge, help, value);
     tell("pontoon_jobs_on_disk", "Jobs that are kept.", disk.jobs as u64);
     tell("pontoon_jobs_bytes", "Bytes of the jobs that are kept.", disk.bytes);

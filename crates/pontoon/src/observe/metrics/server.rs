@@ -30,7 +30,7 @@ pub(super) use labels;
 
 labels! {
     /// What a request was for.
-    Kind {
+    RequestKind {
         /// A call of a tool.
         Tool = "tool",
         /// A list of tools, prompts or resources.
@@ -48,7 +48,7 @@ labels! {
     }
 }
 
-impl Kind {
+impl RequestKind {
     /// What a method is for.
     pub fn of(name: &str) -> Self {
         match name {
@@ -68,7 +68,7 @@ impl Kind {
 
 labels! {
     /// How a request ended.
-    Ending {
+    CallEnding {
         /// With a result.
         Answered = "answered",
         /// With an error of the server's, or one that we tell in its place.
@@ -88,7 +88,7 @@ labels! {
     }
 }
 
-impl Ending {
+impl CallEnding {
     /// What an HTTP status says of a request that got no answer.
     pub fn of_status(status: u16) -> Self {
         match status {
@@ -114,7 +114,7 @@ pub struct ServerMetrics {
     pub name: String,
     /// What was refused of late, of all servers.
     pub refusals: Arc<Refusals>,
-    pub(super) requests: [[Counter; Ending::ALL.len()]; Kind::ALL.len()],
+    pub(super) requests: [[Counter; CallEnding::ALL.len()]; RequestKind::ALL.len()],
     pub(super) durations: Histogram,
     pub(super) starts: Counter,
     pub(super) start_durations: Histogram,
@@ -133,7 +133,7 @@ impl ServerMetrics {
     }
 
     /// A request ended, after this long.
-    pub fn call_ended(&self, kind: Kind, ending: Ending, took: Duration) {
+    pub fn call_ended(&self, kind: RequestKind, ending: CallEnding, took: Duration) {
         self.requests[kind as usize][ending as usize].bump();
         self.durations.note(took);
     }
@@ -167,7 +167,7 @@ impl ServerMetrics {
 
     /// Requests that somebody was disappointed by.
     pub(super) fn errors(&self) -> u64 {
-        let endings = self.requests.iter().flat_map(|kind| Ending::ALL.iter().zip(kind));
+        let endings = self.requests.iter().flat_map(|kind| CallEnding::ALL.iter().zip(kind));
         endings.filter(|(ending, _)| ending.is_error()).map(|(_, counter)| counter.count()).sum()
     }
 }

@@ -5,12 +5,14 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::*;
-use crate::observe::scene::{ChildScene, DiskScene, Scene, ServerScene, ServerState, Usage};
+use crate::observe::status::{
+    BridgeStatus, ChildStatus, DiskStatus, LimitUse, ServerState, ServerStatus,
+};
 
 /// The page, checked: each sample belongs to the family above it, none is there twice, each family
 /// has its help and type once.
-fn page(metrics: &Metrics, scene: &Scene) -> String {
-    let page = metrics.render(scene);
+fn page(metrics: &Metrics, status: &BridgeStatus) -> String {
+    let page = metrics.render(status);
     let (mut families, mut samples, mut family) = (BTreeSet::new(), BTreeSet::new(), "");
     for line in page.lines() {
         if let Some(head) = line.strip_prefix("# ") {
@@ -32,15 +34,15 @@ fn page(metrics: &Metrics, scene: &Scene) -> String {
 }
 
 /// The page has each of these lines.
-fn check(metrics: &Metrics, scene: &Scene, lines: &[&str]) {
-    let page = page(metrics, scene);
+fn check(metrics: &Metrics, status: &BridgeStatus, lines: &[&str]) {
+    let page = page(metrics, status);
     for line in lines {
         assert!(page.lines().any(|it| it == *line), "no line {line} in\n{page}");
     }
 }
 
-fn child(pid: u32, requests: u64) -> ChildScene {
-    ChildScene {
+fn child(pid: u32, requests: u64) -> ChildStatus {
+    ChildStatus {
         key_hash: "0badcafe".to_owned(),
         age: Duration::from_secs(90),
         idle: Duration::from_millis(1500),
@@ -49,8 +51,8 @@ fn child(pid: u32, requests: u64) -> ChildScene {
     }
 }
 
-fn server(name: &str) -> ServerScene {
-    ServerScene {
+fn server(name: &str) -> ServerStatus {
+    ServerStatus {
         name: name.to_owned(),
         state: ServerState::Ready,
         running: 0,
@@ -67,10 +69,10 @@ fn server(name: &str) -> ServerScene {
 fn what_was_counted_is_told() {
     let metrics = Metrics::default();
     let server = metrics.server("slides");
-    server.call_ended(Kind::Tool, Ending::Answered, Duration::from_millis(3));
-    server.call_ended(Kind::Tool, Ending::Answered, Duration::from_secs(700));
-    server.call_ended(Kind::of("tools/list"), Ending::of_status(429), Duration::ZERO);
-    server.call_ended(Kind::Other, Ending::Cancelled, Duration::ZERO);
+    server.call_ended(RequestKind::Tool, CallEnding::Answered, Duration::from_millis(3));
+    server.call_ended(RequestKind::Tool, CallEnding::Answered, Duration::from_secs(700));
+    server.call_ended(RequestKind::of("tools/list"), CallEnding::of_status(429), Duration::ZERO);
+    server.call_ended(RequestKind::Other, CallEnding::Cancelled, Duration::ZERO);
     server.child_started(Duration::from_millis(300));
     server.child_failed();
     server.child_exited(true);
@@ -90,7 +92,7 @@ fn what_was_counted_is_told() {
     metrics.reloaded(false);
     check(
         &metrics,
-        &Scene::default(),
+        &BridgeStatus::default(),
         &[
             r#"pontoon_requests_total{server="slides",kind="tool",outcome="answered"} 2"#,
             r#"pontoon_requests_total{server="slides",kind="list",outcome="failed_busy"} 1"#,
@@ -128,7 +130,7 @@ fn what_was_counted_is_told() {
 
 #[test]
 fn what_is_there_is_told() {
-    let slides = ServerScene {
+    let slides = ServerStatus {
         running: 3,
         mode: "stateful",
         children: vec![child(41, 7), child(42, 1)],
@@ -138,17 +140,17 @@ fn what_is_there_is_told() {
         isolation: "confined",
         ..server("slides")
     };
-    let broken = ServerScene { state: ServerState::Failed("gone".to_owned()), ..server("broken") };
-    let scene = Scene {
+    let broken = ServerStatus { state: ServerState::Failed("gone".to_owned()), ..server("broken") };
+    let status = BridgeStatus {
         servers: vec![slides, broken],
-        permits: Usage { used: 3, limit: 8 },
-        kept_calls: Usage { used: 1, limit: 1024 },
-        kept_children: Usage { used: 2, limit: 100 },
-        held_bytes: Usage { used: 13, limit: 14 },
+        permits: LimitUse { used: 3, limit: 8 },
+        kept_calls: LimitUse { used: 1, limit: 1024 },
+        kept_children: LimitUse { used: 2, limit: 100 },
+        held_bytes: LimitUse { used: 13, limit: 14 },
         waiting_calls: 6,
         sessions: 5,
         jobs_fault: None,
-        disk: Some(DiskScene { jobs: 9, bytes: 10, free: 11, total: 12, min_free: 0 }),
+        disk: Some(DiskStatus { jobs: 9, bytes: 10, free: 11, total: 12, min_free: 0 }),
         living_children: 4,
         uptime: Duration::from_millis(2500),
         note: None,
@@ -158,7 +160,7 @@ fn what_is_there_is_told() {
     let version = format!("pontoon_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
     check(
         &Metrics::default(),
-        &scene,
+        &status,
         &[
             &version,
             "pontoon_uptime_seconds 2.5",
@@ -200,23 +202,25 @@ fn addresses_beyond_the_limit_are_counted_together() {
     metrics.request_from(IpAddr::V6(mapped));
     check(
         &metrics,
-        &Scene::default(),
+        &BridgeStatus::default(),
         &[
             r#"pontoon_client_requests_total{address="0.0.0.0"} 3"#,
             r#"pontoon_client_requests_total{address="0.0.3.231"} 1"#,
             r#"pontoon_client_requests_total{address="other"} 2"#,
         ],
     );
-    let page = page(&metrics, &Scene::default());
+    let page = page(&metrics, &BridgeStatus::default());
     assert_eq!(page.matches("pontoon_client_requests_total{").count(), MAX_ADDRESSES + 1);
 }
 
 #[test]
 fn children_are_told_one_by_one_only_up_to_a_limit() {
     let children = (0..1200).map(|pid| child(pid, 1)).collect();
-    let scene =
-        Scene { servers: vec![ServerScene { children, ..server("s") }], ..Scene::default() };
-    let page = page(&Metrics::default(), &scene);
+    let status = BridgeStatus {
+        servers: vec![ServerStatus { children, ..server("s") }],
+        ..BridgeStatus::default()
+    };
+    let page = page(&Metrics::default(), &status);
     assert_eq!(page.matches("pontoon_stateful_child_age_seconds{").count(), 1000);
     assert!(page.contains("pontoon_stateful_children{server=\"s\"} 1200"));
 }
@@ -240,7 +244,7 @@ fn a_pseudonym_is_steady_short_and_of_this_process_only() {
 
 #[test]
 fn a_failed_request_is_an_error_and_a_cancelled_one_is_not() {
-    let endings = [429, 502, 504, 507, 503, 400].map(Ending::of_status);
+    let endings = [429, 502, 504, 507, 503, 400].map(CallEnding::of_status);
     assert!(endings.iter().all(|ending| ending.is_error()));
-    assert!(!Ending::Cancelled.is_error() && !Ending::Answered.is_error());
+    assert!(!CallEnding::Cancelled.is_error() && !CallEnding::Answered.is_error());
 }

@@ -1,29 +1,29 @@
-//! The scene: how everything is at one moment, collected when somebody looks.
+//! The status: how everything is at one moment, collected for each look at it.
 //!
-//! `/health`, `/ready` and the gauges of `/metrics` are made from it. It is plain data: whoever puts
-//! it together holds no lock while it is read.
+//! `/health`, `/ready` and the gauges of `/metrics` are made from it. It is plain data, so no lock is
+//! held while it is read.
 
 use std::time::Duration;
 
 /// Everything at one moment.
 #[derive(Debug, Clone, Default)]
-pub struct Scene {
+pub struct BridgeStatus {
     /// The servers of the configuration.
-    pub servers: Vec<ServerScene>,
+    pub servers: Vec<ServerStatus>,
     /// Processes that start or work for one request each.
-    pub permits: Usage,
+    pub permits: LimitUse,
     /// Calls on children that are kept for clients.
-    pub kept_calls: Usage,
+    pub kept_calls: LimitUse,
     /// Children that are kept for clients.
-    pub kept_children: Usage,
+    pub kept_children: LimitUse,
     /// Bytes that are held for clients.
-    pub held_bytes: Usage,
+    pub held_bytes: LimitUse,
     /// Calls that wait for their turn.
     pub waiting_calls: usize,
     /// Sessions with clients.
     pub sessions: usize,
     /// The jobs directory, if there is one.
-    pub disk: Option<DiskScene>,
+    pub disk: Option<DiskStatus>,
     /// Why the jobs directory cannot be used, and what to do.
     pub jobs_fault: Option<String>,
     /// Every child that lives, also those on their way out.
@@ -40,7 +40,7 @@ pub struct Scene {
 
 /// One server.
 #[derive(Debug, Clone)]
-pub struct ServerScene {
+pub struct ServerStatus {
     /// Its name in the configuration.
     pub name: String,
     /// Whether it can be used.
@@ -50,7 +50,7 @@ pub struct ServerScene {
     /// `stateless` or `stateful`.
     pub mode: &'static str,
     /// Its children that are kept for clients.
-    pub children: Vec<ChildScene>,
+    pub children: Vec<ChildStatus>,
     /// Its children of any kind, spares included.
     pub living: usize,
     /// Children that were started ahead.
@@ -92,7 +92,7 @@ impl ServerState {
 
 /// One child that is kept for a client.
 #[derive(Debug, Clone)]
-pub struct ChildScene {
+pub struct ChildStatus {
     /// Whose it is, by [`Metrics::pseudonym`](super::metrics::Metrics::pseudonym): never the key.
     pub key_hash: String,
     /// How long it has lived.
@@ -107,14 +107,14 @@ pub struct ChildScene {
 
 /// How much of a limit is in use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// So much.
+pub struct LimitUse {
+    /// What is in use.
     pub used: usize,
-    /// Of so much.
+    /// What there is.
     pub limit: usize,
 }
 
-impl Usage {
+impl LimitUse {
     /// Whether more than four fifths are in use.
     pub fn is_high(self) -> bool {
         self.used.saturating_mul(5) > self.limit.saturating_mul(4)
@@ -123,20 +123,20 @@ impl Usage {
 
 /// The jobs directory and the disk below it.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct DiskScene {
+pub struct DiskStatus {
     /// Jobs that are kept.
     pub jobs: usize,
     /// Their bytes.
     pub bytes: u64,
     /// Bytes that are free for us.
     pub free: u64,
-    /// Bytes in all; 0 while nobody has looked.
+    /// Bytes in all; 0 before the first look.
     pub total: u64,
     /// With less than this free, no new job is taken.
     pub min_free: u64,
 }
 
-impl DiskScene {
+impl DiskStatus {
     /// How full it is, in whole percent.
     pub fn used_percent(&self) -> u64 {
         let used = u128::from(self.total.saturating_sub(self.free));

@@ -1,10 +1,12 @@
 //! What may stand in a log: text of others without tricks, and no secrets.
 //!
 //! Clients and servers choose much of what is logged. Nothing they choose may begin a line, paint a
-//! terminal, turn the reading direction around or fill the disk; and what is secret stays so,
-//! whoever repeats it.
+//! terminal, turn the reading direction around or fill the disk; and a secret stays out, also where a
+//! client or a server repeats it.
 
 use std::fmt::{self, Write};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 /// The longest value of one field, in bytes.
 const MAX_VALUE: usize = 8 * 1024;
@@ -15,7 +17,10 @@ const HIDDEN: &str = "[hidden]";
 /// Shorter ones would hide half of every line.
 const SHORTEST_SECRET: usize = 4;
 
-/// Words in the name of a field that say: its value is nobody's business.
+/// What stays as it is in a query; everything else is percent-encoded there.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Words in the name of a field that say: its value is secret.
 const SECRET_WORDS: [&str; 11] = [
     "authorization",
     "bearer",
@@ -32,18 +37,18 @@ const SECRET_WORDS: [&str; 11] = [
 
 /// Cleans what is logged.
 #[derive(Debug, Clone, Default)]
-pub struct Hygiene {
+pub struct Redactor {
     /// The configured secrets in each form they may be repeated in, the longest first.
     secrets: Vec<String>,
     longest: usize,
 }
 
-impl Hygiene {
+impl Redactor {
     /// Keeps these secrets out of the log.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let mut hygiene = Self::default();
-        hygiene.hide_more(secrets);
-        hygiene
+        let mut redactor = Self::default();
+        redactor.hide_more(secrets);
+        redactor
     }
 
     /// Keeps these out as well.
@@ -54,7 +59,7 @@ impl Hygiene {
             let quoted = format!("{plain:?}");
             let json = serde_json::Value::from(plain.as_str()).to_string();
             forms.extend([&quoted, &json].map(|form| form[1..form.len() - 1].to_owned()));
-            forms.push(percent_encoded(secret));
+            forms.push(percent_encode(secret, UNRESERVED).to_string());
             forms.push(plain);
         }
         // By text too, so that equal ones stand together.
@@ -107,7 +112,7 @@ fn is_plural(word: &str, secret: &str) -> bool {
     word.strip_suffix(['s', 'S']).is_some_and(|word| word.eq_ignore_ascii_case(secret))
 }
 
-/// Takes what follows `Bearer` and `Authorization:` out, whosever it is.
+/// Takes what follows `Bearer` and `Authorization:` out, also where it is no secret of ours.
 fn hide_credentials(text: String) -> String {
     // Most values are single words.
     if !text.contains([' ', ':', '=']) {
@@ -243,17 +248,6 @@ fn is_trick(c: char) -> bool {
     )
 }
 
-fn percent_encoded(secret: &[u8]) -> String {
-    let mut text = String::new();
-    for byte in secret {
-        match byte.is_ascii_alphanumeric() || b"-._~".contains(byte) {
-            true => text.push(char::from(*byte)),
-            false => write!(text, "%{byte:02X}").expect("a string takes everything"),
-        }
-    }
-    text
-}
-
 /// The last place up to `at` where text can be cut.
 fn boundary(text: &str, at: usize) -> usize {
     let at = at.min(text.len());
@@ -285,12 +279,12 @@ mod tests {
 
     const SECRET: &str = "hunter2-\"canary\"";
 
-    fn hygiene() -> Hygiene {
-        Hygiene::new([SECRET.as_bytes(), b"abc"])
+    fn redactor() -> Redactor {
+        Redactor::new([SECRET.as_bytes(), b"abc"])
     }
 
     fn check(text: &str, logged: &str) {
-        assert_eq!(hygiene().value("text", text), logged, "{text:?}");
+        assert_eq!(redactor().value("text", text), logged, "{text:?}");
     }
 
     #[test]
@@ -348,16 +342,16 @@ mod tests {
     #[test]
     fn secret_names_hide_their_values() {
         for name in ["token", "api_key", "API-Key", "http.authorization", "tokens", "jwt_secret"] {
-            assert_eq!(hygiene().value(name, "x"), HIDDEN, "{name}");
+            assert_eq!(redactor().value(name, "x"), HIDDEN, "{name}");
         }
         for name in ["monkey", "keyboard", "tokenise", "trace_id", "server"] {
-            assert_eq!(hygiene().value(name, "x"), "x", "{name}");
+            assert_eq!(redactor().value(name, "x"), "x", "{name}");
         }
     }
 
     #[test]
     fn a_long_value_is_cut_and_no_half_secret_stays() {
-        let long = hygiene().value("text", "é".repeat(MAX_VALUE));
+        let long = redactor().value("text", "é".repeat(MAX_VALUE));
         assert!(
             long.len() <= MAX_VALUE + " [cut]".len() && long.ends_with("é [cut]"),
             "{}",
@@ -365,14 +359,14 @@ mod tests {
         );
         for before in 0..40 {
             let text = format!("{}{SECRET}{}", "x".repeat(MAX_VALUE - before), "y".repeat(99));
-            let logged = hygiene().value("text", &text);
+            let logged = redactor().value("text", &text);
             assert!(!logged.contains("hun"), "{before}: {}", &logged[logged.len() - 60..]);
         }
         // Secrets that were hidden make room: what follows must not be half of one either.
         let text = SECRET.repeat(2 * MAX_VALUE / SECRET.len());
-        let logged = hygiene().value("text", &text);
+        let logged = redactor().value("text", &text);
         assert!(!logged.replace(HIDDEN, "").contains("hun"), "{logged}");
         let exact = "x".repeat(MAX_VALUE);
-        assert_eq!(hygiene().value("text", &exact), exact);
+        assert_eq!(redactor().value("text", &exact), exact);
     }
 }

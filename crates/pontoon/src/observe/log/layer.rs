@@ -1,0 +1,143 @@
+//! Turns events into lines: the fields of an event and of the spans around it, each cleaned.
+
+use std::error::Error;
+use std::fmt::{Debug, Display};
+use std::sync::{Arc, RwLock};
+use std::time::SystemTime;
+
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::LookupSpan;
+
+use super::line::{LogLine, Style};
+use super::queue::LineQueue;
+use crate::lock::unpoisoned;
+use crate::observe::redact::Redactor;
+
+/// What must never be logged. It grows when the configuration changes.
+#[derive(Debug, Clone)]
+pub struct Secrets(pub(super) Arc<RwLock<Redactor>>);
+
+impl Secrets {
+    /// Keeps these out of the log too, from now on.
+    pub fn hide<'a>(&self, secrets: impl IntoIterator<Item = &'a [u8]>) {
+        unpoisoned(self.0.write()).hide_more(secrets);
+    }
+}
+
+/// Gives each event as a line to every queue.
+#[derive(Debug)]
+pub(super) struct LogLayer {
+    pub(super) queues: Vec<(Style, Arc<LineQueue>)>,
+    pub(super) secrets: Secrets,
+}
+
+/// The fields of a span, clean already.
+struct SpanFields(Map<String, Value>);
+
+impl LogLayer {
+    /// Adds the fields that `record` records.
+    fn collect(&self, fields: &mut Map<String, Value>, record: impl FnOnce(&mut Collect<'_>)) {
+        let redactor = unpoisoned(self.secrets.0.read());
+        record(&mut Collect { fields, redactor: &redactor });
+    }
+}
+
+impl<S> Layer<S> for LogLayer
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        let mut fields = Map::new();
+        self.collect(&mut fields, |collect| attributes.record(collect));
+        span.extensions_mut().insert(SpanFields(fields));
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        if let Some(SpanFields(fields)) = span.extensions_mut().get_mut() {
+            self.collect(fields, |collect| values.record(collect));
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let mut fields = Map::new();
+        for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
+            if let Some(SpanFields(more)) = span.extensions().get() {
+                fields.extend(more.clone());
+            }
+        }
+        // The message is apart, so that no field of a span can stand for it.
+        let mut own = Map::new();
+        self.collect(&mut own, |collect| event.record(collect));
+        let message = own.shift_remove("message").and_then(|it| it.as_str().map(str::to_owned));
+        fields.extend(own);
+        let (level, target) = (*event.metadata().level(), event.metadata().target().to_owned());
+        let message = message.unwrap_or_default();
+        let line = LogLine { time: SystemTime::now(), level, target, message, fields };
+        self.queues.iter().for_each(|(style, queue)| queue.push(style.render(&line)));
+    }
+}
+
+/// Collects fields, each cleaned. One that comes again takes the place of the old.
+struct Collect<'a> {
+    fields: &'a mut Map<String, Value>,
+    redactor: &'a Redactor,
+}
+
+impl Collect<'_> {
+    fn text(&mut self, field: &Field, value: impl Display) {
+        let value = self.redactor.value(field.name(), value);
+        self.fields.insert(field.name().to_owned(), value.into());
+    }
+
+    /// A value that cannot carry a trick, but may be a secret.
+    fn plain(&mut self, field: &Field, value: impl Into<Value>) {
+        match Redactor::is_secret(field.name()) {
+            true => self.text(field, ""),
+            false => drop(self.fields.insert(field.name().to_owned(), value.into())),
+        }
+    }
+}
+
+impl Visit for Collect<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.text(field, format_args!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.text(field, value);
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
+        let mut text = value.to_string();
+        let mut source = value.source();
+        while let Some(error) = source {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            source = error.source();
+        }
+        self.text(field, text);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.plain(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.plain(field, value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.plain(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.plain(field, value);
+    }
+}
