@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use pontoon_tests::client::{Exchange, Legacy, Speaker};
-use pontoon_tests::rig::{holds_within, wait_until};
+use pontoon_tests::rig::{holds_within, send_signal, wait_until};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::{fixture, rig, shell};
+use crate::shutdown::helper;
+use crate::{fixture, fixture_of, rig};
 
 fn counting(token: &str, steps: u32, delay_ms: u32) -> Value {
     json!({
@@ -220,22 +222,23 @@ fn a_cancelled_call_gets_no_answer() {
     }
 }
 
-/// Of a legacy client at a modern server: its process starts with the subscription, and here never gets ready.
+/// Of a legacy client at a modern server, whose process has to start first.
 #[test]
 fn a_subscription_that_waits_for_its_process_can_be_cancelled() {
-    let directory = tempfile::tempdir().unwrap();
-    let flag = directory.path().join("hang");
-    let script = format!("[ -e {} ] && exec sleep 60; exec FIXTURE --era modern", flag.display());
-    let rig = rig([shell(&script, "stateful")]);
-    let mut session = Legacy::open(&rig.endpoint("shell"));
-    rig.wait_for_state("shell", "ready");
+    let rig = rig([fixture_of("modern", "stateful")]);
+    let mut session = Legacy::open(&rig.endpoint("fixture"));
+    rig.wait_for_state("fixture", "ready");
     rig.wait_for_gauge("children", 0);
-    std::fs::write(&flag, "").unwrap();
+    // Nothing starts meanwhile.
+    let helper = helper(&rig);
+    send_signal(helper, Signal::STOP).unwrap();
     let open = session.send("s", "resources/subscribe", json!({"uri": "test://watched-resource"}));
-    rig.wait_for_gauge("children", 1);
+    rig.wait_for_gauge("running", 1);
     let response = session.notify("notifications/cancelled", &json!({"requestId": "s"}));
     assert_eq!(response.status(), 202);
-    rig.wait_for_gauge("children", 0);
+    let ended = holds_within(Duration::from_secs(5), || rig.gauge("running") == 0);
+    send_signal(helper, Signal::CONT).unwrap();
+    assert!(ended, "it waits on");
     let response = open.begin().unwrap().finish().unwrap().0;
     assert!(response.messages().unwrap().is_empty(), "{}", response.text());
     session.end();

@@ -152,7 +152,7 @@ fn a_call_that_may_not_go_on_yet_is_told_that_the_bridge_stops() {
 }
 
 /// The process that starts servers for the bridge.
-fn helper(rig: &Rig) -> u32 {
+pub(crate) fn helper(rig: &Rig) -> u32 {
     let helper = rig.descendants().into_iter().find(|process| process.parent == rig.pid());
     helper.expect("a helper").pid
 }
