@@ -209,6 +209,31 @@ fn no_queue_is_without_bound() {
     });
 }
 
+#[test]
+fn the_map_names_every_file_of_the_rooms() {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let words: Vec<_> = page.split('`').skip(1).step_by(2).map(str::trim).collect();
+    check("not on the map in ARCHITECTURE.md", |name, _| {
+        let rooms = ["front", "session", "back", "jobs"];
+        let Some(path) = name.strip_prefix("crates/pontoon/src/") else { return false };
+        let (room, file) = path.rsplit_once('/').unwrap_or_default();
+        let is_of_room = rooms.contains(&room.split('/').next().unwrap_or_default());
+        let stem = match file.strip_suffix(".rs").unwrap_or(file) {
+            // A folder's own file stands for the folder.
+            "mod" => room.rsplit('/').next().unwrap_or(room),
+            "tests" | "pair" => return false,
+            stem => stem,
+        };
+        // What is below a file of a room is named with it.
+        let above = room.rsplit('/').next().unwrap_or(room);
+        let is_named = |stem: &str| {
+            let folder = format!("{stem}/");
+            words.iter().any(|word| *word == stem || word.ends_with(&folder))
+        };
+        is_of_room && !is_named(stem) && (room.matches('/').count() < 2 || !is_named(above))
+    });
+}
+
 /// The tests that `docs/host-tools.md` says prove a requirement.
 #[test]
 fn the_table_of_requirements_names_tests_that_exist() {
