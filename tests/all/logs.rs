@@ -130,6 +130,35 @@ fn calls_at_once_do_not_mix_their_traces() {
     rig.stop();
 }
 
+/// A log of errors alone still has each call that failed.
+#[test]
+fn a_call_that_failed_is_an_error_in_the_log() {
+    let missing = Server::new("missing", Path::new("/no-such-program"), &[]);
+    let rig = at_level("ERROR", [fixture("stateless").with("timeout", 2), missing]).start();
+    let mut client = Modern::new(&rig.endpoint("fixture"));
+    client.call(1, "crash", json!({}));
+    client.call(2, "wait", json!({"ms": 60_000}));
+    for message in ["a child ended early", "a call timed out", "server failed"] {
+        check(&rig, &json!({"message": message, "level": "ERROR"}));
+    }
+    rig.stop();
+}
+
+/// A process that was stopped because it was idle, and whose it was.
+#[test]
+fn the_log_tells_whose_process_was_stopped() {
+    let server = fixture("stateful").with("idle_timeout", 1);
+    let rig = at_level("INFO", [server]).variable("MCPO_STATEFUL_CLEANUP_INTERVAL", "1").start();
+    let mut client = Modern::new(&rig.endpoint("fixture"));
+    client.call(1, "pid", json!({}));
+    let stopped = check(&rig, &json!({"message": "stopped an idle child"}));
+    assert_eq!(
+        (&stopped["server"], &stopped["who"]),
+        (&json!("fixture"), &json!("Address(127.0.0.1)"))
+    );
+    rig.stop();
+}
+
 #[test]
 fn the_levels_of_the_seed_are_known() {
     let all = ["ERROR", "WARNING", "INFO", "DEBUG"];

@@ -189,7 +189,7 @@ impl Exchange<'_> {
 
     /// The server said something that could not be read, and it may have been this call's answer.
     pub(crate) fn lost(&self, why: &str) -> CallError {
-        tracing::warn!(server = %self.back.server.name, pid = self.lease.child().id(), why, "an answer was lost");
+        tracing::error!(server = %self.back.server.name, pid = self.lease.child().id(), why, "an answer was lost");
         self.back.around.machine.metrics.refused(Limit::Message);
         CallError::ServerFailed(format!(
             "an answer of the server `{}` was dropped because {why}; it may have been this call's, so its outcome is unknown",
@@ -210,7 +210,7 @@ impl Exchange<'_> {
             *note += &format!("; it had said: {said}");
         }
         let server = &self.back.server.name;
-        tracing::warn!(%server, pid = self.lease.child().id(), %error, "a call timed out");
+        tracing::error!(%server, pid = self.lease.child().id(), %error, "a call timed out");
         self.fail(reply, error);
         // A kept child may be well although one tool hung. One that answers nothing is ended.
         match &self.lease {
@@ -229,7 +229,7 @@ impl Exchange<'_> {
             false => "",
         };
         let how = self.lease.child().obituary().await;
-        tracing::warn!(server = %self.back.server.name, pid = self.lease.child().id(), how, "a child ended early");
+        tracing::error!(server = %self.back.server.name, pid = self.lease.child().id(), how, "a child ended early");
         let how = self.back.launcher.told(&how);
         let text =
             format!("the server `{}` {how}, before it answered{lost}", self.back.server.name);

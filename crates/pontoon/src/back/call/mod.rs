@@ -136,7 +136,7 @@ impl Back {
             let error = clock.timed_out(self.server.name.as_str());
             if clock.stage() == Stage::Starting {
                 self.metrics.child_failed();
-                tracing::warn!(server = %self.server.name, error = &error as &dyn std::error::Error, "no child");
+                tracing::error!(server = %self.server.name, error = &error as &dyn std::error::Error, "no child");
                 self.launcher.doubted.notify_one();
             }
             Err(error)

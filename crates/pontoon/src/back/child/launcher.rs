@@ -387,7 +387,7 @@ impl Launcher {
 
     /// The error a client hears when no child could be started.
     pub fn tell(&self, error: &StartError) -> CallError {
-        tracing::warn!(server = %self.server.name, error = error as &dyn std::error::Error, "no child");
+        tracing::error!(server = %self.server.name, error = error as &dyn std::error::Error, "no child");
         if let StartError::Workspace(_) = error {
             // Which says nothing of the server.
             let so = "so the call was not made";

@@ -64,7 +64,7 @@ impl Machine {
 
     fn tell(&self, error: &JobError, so: &str) -> CallError {
         let why = chain(error);
-        tracing::warn!(error = error as &dyn std::error::Error, "no room for what a call makes");
+        tracing::error!(error = error as &dyn std::error::Error, "no room for what a call makes");
         match error {
             JobError::Full { .. } => {
                 self.metrics.refused(Limit::Disk);

@@ -405,10 +405,10 @@ impl KeptChildren {
         let stopped = self.table.let_go(self.number, |_, slot| {
             !slot.is_in_use() && now.saturating_duration_since(slot.last_used()) >= idle
         });
-        if stopped > 0 {
-            (0..stopped).for_each(|_| self.launcher.metrics.idle_timeout());
-            let server = &self.launcher.server.name;
-            tracing::info!(%server, stopped, "stopped idle children");
+        for owner in stopped {
+            self.launcher.metrics.idle_timeout();
+            let (server, who) = (&self.launcher.server.name, owner.to_string());
+            tracing::info!(%server, who, ?idle, "stopped an idle child");
         }
     }
 

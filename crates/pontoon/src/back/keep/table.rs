@@ -145,13 +145,13 @@ impl KeptTable {
         }
     }
 
-    /// Lets go of the children of a server that match, so that each stops once its last call has ended. Says
-    /// of how many conversations they were.
+    /// Lets go of the children of a server that match, so that each stops once its last call has ended. Gives
+    /// the owner of each conversation.
     pub(crate) fn let_go(
         &self,
         server: ServerNumber,
         matches: impl Fn(&KeptKey, &Slot) -> bool,
-    ) -> usize {
+    ) -> Vec<Principal> {
         let mut gone = Vec::new();
         self.lock().retain(|key, slot| {
             let goes = key.server == server && matches(key, slot);
@@ -160,7 +160,7 @@ impl KeptTable {
             }
             !goes
         });
-        gone.len()
+        gone.iter().map(|slot| slot.owner.clone()).collect()
     }
 
     /// The kept children of a server that can take calls, each with its conversation's name.
