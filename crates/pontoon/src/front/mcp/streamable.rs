@@ -83,11 +83,11 @@ enum Taken<'a, S> {
     /// A session is being opened. Few requests do that, and it needs much room.
     Opening(Pin<Box<dyn Future<Output = Result<HttpResponse, Refusal>> + Send + 'a>>),
     /// Its call is being submitted; the outcome comes on this stream.
-    Submitted(S, Arc<Stream>, Asked),
+    Submitted(S, Arc<Stream>, ResponseWanted),
 }
 
 /// What a request wants of its response.
-enum Asked {
+enum ResponseWanted {
     /// That of a legacy client, who may go away and come back: its call goes on.
     Legacy { session: Arc<Session>, prefers_events: bool },
     /// That of a modern client, who cancels its call by going away.
@@ -113,7 +113,7 @@ fn take<'a>(
         let is_probe = message.method() == method::DISCOVER;
         let stream = Stream::new(0, id.unwrap_or_default(), Vec::new());
         let (call, cancel) = call(entry, message, client, &stream, None);
-        let asked = Asked::Modern { cancel: cancel.drop_guard(), is_probe };
+        let asked = ResponseWanted::Modern { cancel: cancel.drop_guard(), is_probe };
         let submitted = site.sessions.submit(entry, Arrival::Alone(headers), call);
         return Ok(Taken::Submitted(submitted, stream, asked));
     }
@@ -134,7 +134,7 @@ fn take<'a>(
     let stream = session.new_stream(id.unwrap_or_default());
     let (call, _) = call(entry, message, client, &stream, Some(&session));
     let submitted = site.sessions.submit(entry, Arrival::InSession(Arc::clone(&session)), call);
-    Ok(Taken::Submitted(submitted, stream, Asked::Legacy { session, prefers_events }))
+    Ok(Taken::Submitted(submitted, stream, ResponseWanted::Legacy { session, prefers_events }))
 }
 
 /// A call whose outcome comes on this stream, and what cancels it.
@@ -152,13 +152,13 @@ fn call(
 }
 
 /// The response to a request: JSON if its outcome comes first, else the events of its stream.
-async fn outcome(stream: &Arc<Stream>, asked: Asked) -> HttpResponse {
-    let prefers_events = matches!(asked, Asked::Legacy { prefers_events: true, .. });
+async fn outcome(stream: &Arc<Stream>, asked: ResponseWanted) -> HttpResponse {
+    let prefers_events = matches!(asked, ResponseWanted::Legacy { prefers_events: true, .. });
     let first = match tokio::time::timeout(KEEP_ALIVE, stream.outbox.next()).await {
         Ok(Next::End(Some(outcome))) if !prefers_events => {
             return match asked {
-                Asked::Legacy { .. } => legacy_json(outcome, &stream.request_id),
-                Asked::Modern { cancel, is_probe } => {
+                ResponseWanted::Legacy { .. } => legacy_json(outcome, &stream.request_id),
+                ResponseWanted::Modern { cancel, is_probe } => {
                     cancel.disarm();
                     modern_json(outcome, &stream.request_id, is_probe)
                 }
@@ -168,7 +168,7 @@ async fn outcome(stream: &Arc<Stream>, asked: Asked) -> HttpResponse {
         Err(_) => None,
     };
     let options = match asked {
-        Asked::Legacy { session, .. } => {
+        ResponseWanted::Legacy { session, .. } => {
             session.keep_stream(stream);
             EventOptions {
                 ids: Some(session.events.clone()),
@@ -177,7 +177,7 @@ async fn outcome(stream: &Arc<Stream>, asked: Asked) -> HttpResponse {
                 on_end: None,
             }
         }
-        Asked::Modern { cancel, .. } => {
+        ResponseWanted::Modern { cancel, .. } => {
             let cancel = Some(cancel.disarm());
             EventOptions { ids: None, is_primed: false, cancel, on_end: None }
         }
