@@ -38,11 +38,22 @@ pub(crate) struct HeadStarts {
 #[derive(Debug, Default)]
 struct AllHeadStarts {
     ready: Vec<HeadStart>,
-    /// Of these conversations one is starting.
-    starting: Vec<Key>,
+    starting: Vec<StartingAhead>,
     /// The server is known, or cannot be.
     is_settled: bool,
     is_over: bool,
+}
+
+/// A child that is on its way.
+#[derive(Debug)]
+struct StartingAhead {
+    /// The conversation it is started for.
+    key: Key,
+    person: Option<[u8; 32]>,
+    /// What its person is offered is known meanwhile.
+    is_settled: bool,
+    /// Its conversation did not wait for it.
+    is_too_late: bool,
 }
 
 /// A child that waits until its server is known.
@@ -94,12 +105,18 @@ impl HeadStarts {
         // A conversation has one folder, in which only one of them may work.
         let has_one = || {
             let ready = all.ready.iter().filter_map(|it| it.key.as_ref());
-            ready.chain(&all.starting).any(|known| known == key)
+            ready.chain(all.starting.iter().map(|it| &it.key)).any(|known| known == key)
         };
         if self.launcher.keeps_files_of(key) && has_one() {
             return;
         }
-        all.starting.push(key.clone());
+        let hash = self.launcher.person_hash(person);
+        all.starting.push(StartingAhead {
+            key: key.clone(),
+            person: hash,
+            is_settled: false,
+            is_too_late: false,
+        });
         drop(all);
         let (starts, key, person) = (Arc::clone(self), key.clone(), Arc::clone(person));
         tokio::spawn(async move { starts.start_now(key, &person).await }.in_current_span());
@@ -108,22 +125,22 @@ impl HeadStarts {
     async fn start_now(&self, key: Key, person: &Person) {
         let began = now();
         let started = self.spawn(&key, person).await;
-        let hash = self.launcher.person_hash(person);
         let mut all = self.lock();
-        if let Some(at) = all.starting.iter().position(|it| *it == key) {
-            all.starting.swap_remove(at);
-        }
+        let Some(at) = all.starting.iter().position(|it| it.key == key) else { return };
+        let start = all.starting.swap_remove(at);
         let key = Some(key).filter(|key| self.launcher.keeps_files_of(key));
         match started {
-            Ok((unopened, directory)) if !all.is_over => {
+            Ok((unopened, directory)) if !all.is_over && !start.is_too_late => {
                 // A person's own catalogue is learnt whether or not the server is known.
-                let is_settled = all.is_settled && hash.is_none();
+                let is_settled = start.is_settled || (all.is_settled && start.person.is_none());
                 let patience = if is_settled { UNUSED } else { LONGEST };
                 let (took, until) = (now().duration_since(began), now() + patience);
-                all.ready.push(HeadStart { unopened, directory, key, person: hash, took, until });
+                let person = start.person;
+                all.ready.push(HeadStart { unopened, directory, key, person, took, until });
             }
             Ok(unused) => {
                 drop(all);
+                self.launcher.metrics.child_started(now().duration_since(began));
                 drop(unused);
             }
             Err(why) => {
@@ -174,8 +191,11 @@ impl HeadStarts {
     fn shorten(&self, is_settled: impl Fn(Option<[u8; 32]>) -> bool) {
         let until = now() + UNUSED;
         let mut all = self.lock();
-        let settled = all.ready.iter_mut().filter(|it| is_settled(it.person));
+        let AllHeadStarts { ready, starting, .. } = &mut *all;
+        let settled = ready.iter_mut().filter(|it| is_settled(it.person));
         settled.for_each(|it| it.until = it.until.min(until));
+        let settled = starting.iter_mut().filter(|it| is_settled(it.person));
+        settled.for_each(|it| it.is_settled = true);
     }
 
     /// Whether there is none, and none on its way.
@@ -205,9 +225,10 @@ impl HeadStarts {
         unused.iter().for_each(|it| self.launcher.metrics.child_started(it.took));
     }
 
-    /// A child that was started ahead for such a client, and that still is where it should work.
+    /// A child that was started ahead for such a client, and that still is where it should work. One that is on its
+    /// way to this conversation is not waited for.
     pub(crate) async fn take(&self, client: &Client) -> Option<HeadStart> {
-        if self.lock().ready.is_empty() {
+        if self.is_idle() {
             return None;
         }
         let key = Some(&client.key).filter(|key| self.launcher.keeps_files_of(key));
@@ -222,7 +243,12 @@ impl HeadStarts {
     fn take_fit(&self, key: Option<&Key>, person: Option<[u8; 32]>) -> Option<HeadStart> {
         let mut all = self.lock();
         let fits = |it: &HeadStart| it.key.as_ref() == key && it.person == person;
-        let at = all.ready.iter().position(|it| fits(it) && it.unopened.0.is_fit())?;
+        let Some(at) = all.ready.iter().position(|it| fits(it) && it.unopened.0.is_fit()) else {
+            // The conversation does not wait for one that is on its way, and has no use for a second.
+            let late = all.starting.iter_mut().filter(|it| Some(&it.key) == key);
+            late.for_each(|it| it.is_too_late = true);
+            return None;
+        };
         Some(all.ready.swap_remove(at))
     }
 
@@ -253,4 +279,60 @@ impl HeadStarts {
 async fn is_free(space: &Arc<SessionWorkspace>) -> bool {
     let space = Arc::clone(space);
     tokio::task::spawn_blocking(move || space.is_free()).await.unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use pontoon_wire::Revision;
+
+    use super::*;
+    use crate::back::pair::{Pair, STATEFUL, client, naming};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_start_serves_the_first_call_of_its_conversation() {
+        let pair = Pair::new(naming(), |server| server.mode = STATEFUL);
+        let ada = client(Revision::V2025_11_25, "ada", "{}");
+        pair.back.start_ahead(&ada.key, &ada.person);
+        while pair.back.living() == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(pair.call_tool(&ada, "x").await.contains("x by 1"));
+        assert_eq!((pair.servers.started(), pair.back.living()), (1, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_comes_after_the_call_it_was_started_for_goes_at_once() {
+        let pair = Pair::new(naming(), |server| server.mode = STATEFUL);
+        let ada = client(Revision::V2025_11_25, "ada", "{}");
+        pair.back.start_ahead(&ada.key, &ada.person);
+        let began = tokio::time::Instant::now();
+        // It is still on its way when the call is made.
+        let answer = pair.call_tool(&ada, "x").await;
+        assert!(answer.contains("x by"), "{answer}");
+        let mut look = tokio::time::interval(Duration::from_millis(100));
+        while !pair.back.keep.head_starts.is_idle() || pair.back.living() > 1 {
+            look.tick().await;
+            assert!(began.elapsed() < UNUSED, "it stays: {:?}", pair.back.keep.head_starts);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_no_client_comes_for_goes_after_a_while() {
+        let pair = Pair::new(naming(), |_| {});
+        let ada = client(Revision::V2025_11_25, "ada", "{}");
+        pair.back.start_ahead(&ada.key, &ada.person);
+        // What the server offers is known before the process is there.
+        pair.back.settle_ahead();
+        while pair.back.living() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let mut look = tokio::time::interval(Duration::from_secs(1));
+        let began = tokio::time::Instant::now();
+        while pair.back.living() > 0 && began.elapsed() < LONGEST {
+            look.tick().await;
+            pair.back.sweep();
+        }
+        let waited = began.elapsed();
+        assert!(waited >= UNUSED && waited < 2 * UNUSED, "{waited:?}");
+    }
 }
