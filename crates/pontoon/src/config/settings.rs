@@ -17,7 +17,7 @@ use super::units;
 use super::values::{self, LogLevel};
 
 /// What variables and options set: all that is configured but the servers. Without the rows of the table,
-/// as `default()` gives it, every field is empty; [`BridgeSettings::unset`] has what holds where nothing is set.
+/// as `default()` gives it, every field is empty; `unset()` has what holds where nothing is set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BridgeSettings {
     /// The file with the servers, if one is named.
