@@ -48,14 +48,14 @@ run_smoke() {
 # Many clients with the same ids, calls aborted and children killed in between.
 run_stress() {
     PONTOON_STRESS_STATEFUL=100000 PONTOON_STRESS_STATELESS=2000 \
-        cargo test --release --locked -p pontoon-tests --test all -- stress --nocapture
+        cargo test --profile swift --locked -p pontoon-tests --test all -- stress --nocapture
 }
 
 # Calls of every kind that go wrong in every way, kill -9, a start, and collection: nothing is left.
 # The part with a full disk mounts a small one, so it needs the superuser, and says so otherwise.
 run_soak() {
     PONTOON_SOAK=$soak_calls \
-        cargo test --release --locked -p pontoon-tests --test all -- soak --nocapture
+        cargo test --profile swift --locked -p pontoon-tests --test all -- soak --nocapture
 }
 
 run_fuzz() {
@@ -65,32 +65,32 @@ run_fuzz() {
 # The protocol's own conformance suite, in front of our fixture server behind the bridge.
 run_conformance() {
     ./scripts/setup-tests.sh node22 conformance
-    cargo build --release --locked -p pontoon -p pontoon-tests --bins
-    python3 tests/interop/conformance/all.py --pontoon "$target/release/pontoon" \
-        --fixture "$target/release/fixture-server"
+    cargo build --profile swift --locked -p pontoon -p pontoon-tests --bins
+    python3 tests/interop/conformance/all.py --pontoon "$target/swift/pontoon" \
+        --fixture "$target/swift/fixture-server"
 }
 
 # Real SDK clients and real servers.
 run_interop() {
     ./scripts/setup-tests.sh
-    cargo build --release --locked -p pontoon -p pontoon-tests --bins
-    python3 tests/interop/run.py --pontoon "$target/release/pontoon" \
-        --fixture "$target/release/fixture-server"
+    cargo build --profile swift --locked -p pontoon -p pontoon-tests --bins
+    python3 tests/interop/run.py --pontoon "$target/swift/pontoon" \
+        --fixture "$target/swift/fixture-server"
 }
 
 # The Office servers of examples/office-tools, used by two people in two chats each.
 run_office() {
     ./scripts/setup-tests.sh office-excel office-powerpoint py-mcp1 py-mcp2
-    cargo build --release --locked
-    python3 tests/interop/office.py --pontoon "$target/release/pontoon"
+    cargo build --profile swift --locked
+    python3 tests/interop/office.py --pontoon "$target/swift/pontoon"
 }
 
 # The browser server of examples/browser, with Debian's Chromium, in several chats.
 run_browser() {
     ./scripts/setup-tests.sh node22 playwright
     install_program chromium chromium PONTOON_CHROMIUM
-    cargo build --release --locked
-    python3 tests/interop/browser.py --pontoon "$target/release/pontoon"
+    cargo build --profile swift --locked
+    python3 tests/interop/browser.py --pontoon "$target/swift/pontoon"
 }
 
 # Functions of a program as tools of the real Claude Code CLI, four versions of it, whose model is a script
@@ -98,7 +98,7 @@ run_browser() {
 run_claude() {
     ./scripts/setup-tests.sh node22 claude
     PONTOON_CLAUDE=${PONTOON_TEST_CACHE:-$HOME/.cache/pontoon-test}/claude/bin \
-        cargo test --release --locked -p pontoon-tests --test all -- claude:: --nocapture
+        cargo test --profile swift --locked -p pontoon-tests --test all -- claude:: --nocapture
 }
 
 # What deploy/ ships: looked at point by point, and real nginx before three replicas.
@@ -106,12 +106,12 @@ run_deploy() {
     ./scripts/setup-tests.sh deploy
     # Debian's runs one of the two shipped files; PONTOON_NGINX may name a newer one, or several, for both.
     install_program nginx nginx-light PONTOON_NGINX
-    cargo build --release --locked -p pontoon -p pontoon-tests --bins
-    python3 tests/deploy/files.py --pontoon "$target/release/pontoon"
-    python3 tests/deploy/nginx.py --pontoon "$target/release/pontoon" \
-        --fixture "$target/release/fixture-server"
-    python3 tests/deploy/rolling.py --pontoon "$target/release/pontoon" \
-        --fixture "$target/release/fixture-server"
+    cargo build --profile swift --locked -p pontoon -p pontoon-tests --bins
+    python3 tests/deploy/files.py --pontoon "$target/swift/pontoon"
+    python3 tests/deploy/nginx.py --pontoon "$target/swift/pontoon" \
+        --fixture "$target/swift/fixture-server"
+    python3 tests/deploy/rolling.py --pontoon "$target/swift/pontoon" \
+        --fixture "$target/swift/fixture-server"
 }
 
 # Installs Debian's package for a program, unless it is there or the variable names one.
