@@ -59,7 +59,7 @@ impl Exchange<'_> {
         self.lease.link.say(refusal(question, why));
     }
 
-    /// Fails the call, and says so in its record, which its client is told of.
+    /// Fails the call, and says so in its record, whose job the client gets.
     pub(crate) fn fail(&mut self, reply: Reply, error: CallError) {
         let record = self.record.take();
         let receipt = record.as_ref().and_then(|record| record.receipt());

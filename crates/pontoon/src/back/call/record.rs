@@ -26,7 +26,7 @@ use crate::jobs::{
 };
 use crate::observe::metrics::Limit;
 
-/// So many files of one call are named in its answer; the others are in its job all the same.
+/// At most this many files of one call are named in its answer; the others are in its job all the same.
 const MAX_OFFERS: usize = 50;
 
 /// Where the call makes its files.

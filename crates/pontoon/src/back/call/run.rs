@@ -29,7 +29,7 @@ impl<'b> Exchange<'b> {
         }
         let request = self.translated_request();
         let mut asked = self.ask(request.clone());
-        // Held while a legacy client is asked something: so many may wait and no more.
+        // Held while a legacy client is asked something: the number of such calls is limited.
         let mut waiting: Option<WaitingCall> = None;
         loop {
             let event = tokio::select! {

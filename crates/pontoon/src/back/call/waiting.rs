@@ -1,4 +1,4 @@
-//! Calls that wait for a legacy client's answer to a question: only so many may.
+//! Calls that wait for a legacy client's answer to a question. Their number is limited.
 
 use std::sync::Arc;
 

@@ -235,16 +235,20 @@ mod tests {
     use super::*;
     use crate::jobs::StoreOptions;
 
-    #[tokio::test]
-    async fn a_job_goes_with_its_child_unless_a_call_is_recorded_in_it() {
-        let folder = tempfile::tempdir().unwrap();
+    fn store(folder: &Path) -> Store {
         let options = StoreOptions {
             expiry: Duration::from_secs(60),
             store_payloads: true,
             min_free_bytes: 0,
             other_users: false,
         };
-        let (store, endings) = (Store::open(folder.path(), options).unwrap(), TaskTracker::new());
+        Store::open(folder, options).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_job_goes_with_its_child_unless_a_call_is_recorded_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, endings) = (store(folder.path()), TaskTracker::new());
         let unused = OwnJob::make(&store, &endings).await.unwrap();
         let recorded = OwnJob::make(&store, &endings).await.unwrap();
         recorded.keep();
@@ -266,13 +270,7 @@ mod tests {
     #[tokio::test]
     async fn a_folder_that_was_made_anew_is_another() {
         let folder = tempfile::tempdir().unwrap();
-        let options = StoreOptions {
-            expiry: Duration::from_secs(60),
-            store_payloads: true,
-            min_free_bytes: 0,
-            other_users: false,
-        };
-        let store = Store::open(folder.path(), options).unwrap();
+        let store = store(folder.path());
         let space = store.workspace("demo", "ada").unwrap();
         let workspace = Workspace::Session(space);
         let before = workspace.directory_id().await;

@@ -96,7 +96,7 @@ enum Choice {
 fn choose(calls: &[Option<usize>], max_children: usize, max_in_flight: usize) -> Choice {
     let open = || calls.iter().enumerate().filter_map(|(at, calls)| Some((at, (*calls)?)));
     let Some((at, least)) = open().min_by_key(|(_, calls)| *calls) else {
-        // All of them wait for a person, and only so many may. Others need not wait for that.
+        // All of them wait for a person, and such calls are limited elsewhere. This one need not wait for that.
         return Choice::Start;
     };
     match least {
@@ -294,7 +294,7 @@ impl KeptChildren {
     /// Takes dead children out. Says how one of them ended with what it kept in memory.
     async fn bury(&self, children: &mut Vec<Arc<KeptChild>>) -> Option<String> {
         for child in children.iter().filter(|child| !child.is_fit() && !child.is_ending()) {
-            // Its pipes close a moment before its end is known, and what is told depends on that.
+            // Its pipes close a moment before its end is known, and what its client hears depends on that.
             child.exit_within(Duration::from_secs(1)).await;
         }
         let mut lost = None;

@@ -1,6 +1,6 @@
 //! The table of all kept children, of all servers: found by their conversation, counted, let go in time.
 //!
-//! Only so many are kept in all. A newcomer gets the place of one that was left alone, by the rules of
+//! The number of places is limited. A newcomer gets the place of one that was left alone, by the rules of
 //! `shares`; nothing that is in use goes. A client that lost its child to another client's hears so.
 
 use std::collections::{HashMap, HashSet, VecDeque};
