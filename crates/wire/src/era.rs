@@ -69,10 +69,9 @@ pub fn to_legacy_request(request: Message) -> Rewrite {
 }
 
 /// The answer of a legacy server, for a modern client that asked with `method`.
-pub fn to_modern_answer(answer: &Message, method: &str) -> Message {
-    let rewrite = Rewrite::new(answer.clone());
+pub fn to_modern_answer(answer: Message, method: &str) -> Rewrite {
     if method == method::READ_RESOURCE && answer.raw(Slot::ErrorCode) == Some(b"-32002") {
-        return rewrite.replace(Slot::ErrorCode, code::INVALID_PARAMS.to_string()).into_message();
+        return Rewrite::new(answer).replace(Slot::ErrorCode, code::INVALID_PARAMS.to_string());
     }
     let mut members = Vec::new();
     if !answer.has(Slot::ResultType) {
@@ -84,15 +83,14 @@ pub fn to_modern_answer(answer: &Message, method: &str) -> Message {
     if is_cacheable(method) && !answer.has(Slot::CacheScope) {
         members.push("\"cacheScope\":\"private\"");
     }
-    rewrite.insert_into(Slot::Result, &members.join(",")).into_message()
+    Rewrite::new(answer).insert_into(Slot::Result, &members.join(","))
 }
 
 /// The answer of a modern server, for a legacy client.
-pub fn to_legacy_answer(answer: &Message) -> Message {
-    Rewrite::new(answer.clone())
+pub fn to_legacy_answer(answer: Message) -> Rewrite {
+    Rewrite::new(answer)
         .remove(&[Slot::ResultType, Slot::TtlMs, Slot::CacheScope])
         .remove(&[Slot::ResultServerInfo])
-        .into_message()
 }
 
 /// Whether results of this method carry caching hints in the modern era.
@@ -240,14 +238,16 @@ mod tests {
     fn results_gain_and_lose_what_the_modern_era_wants() {
         let legacy = r#"{"id":1,"result":{"contents":[]}}"#;
         let modern = r#"{"id":1,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private","contents":[]}}"#;
-        check(&to_modern_answer(&message(legacy), method::READ_RESOURCE), modern);
-        check(&to_legacy_answer(&message(modern)), legacy);
+        let to_modern =
+            |text: &str, method: &str| to_modern_answer(message(text), method).into_message();
+        check(&to_modern(legacy, method::READ_RESOURCE), modern);
+        check(&to_legacy_answer(message(modern)).into_message(), legacy);
         let error = r#"{"id":1,"error":{"code":-32002,"message":"no"}}"#;
         check(
-            &to_modern_answer(&message(error), method::READ_RESOURCE),
+            &to_modern(error, method::READ_RESOURCE),
             r#"{"id":1,"error":{"code":-32602,"message":"no"}}"#,
         );
-        check(&to_modern_answer(&message(error), method::CALL_TOOL), error);
+        check(&to_modern(error, method::CALL_TOOL), error);
     }
 
     #[test]

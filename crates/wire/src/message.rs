@@ -15,9 +15,15 @@ use crate::slot::Slot;
 /// The longest id or method name taken from a client, in bytes.
 pub const MAX_NAME: usize = 256;
 
-/// One checked frame: one JSON object on one line.
+/// One checked frame: one JSON object on one line. A clone is the same frame, not a copy of it.
 #[derive(Clone)]
 pub struct Message {
+    /// Behind a pointer, for a message is moved and cloned far more often than it is read.
+    frame: Arc<Frame>,
+}
+
+#[derive(Clone)]
+struct Frame {
     text: Bytes,
     members: Members,
     keep: Option<Keep>,
@@ -96,22 +102,26 @@ impl Message {
 
     /// A message whose text has been scanned.
     pub(crate) fn scanned(text: BytesMut, members: Members) -> Self {
-        Self { text: text.freeze(), members, keep: None }
+        Self { frame: Arc::new(Frame { text: text.freeze(), members, keep: None }) }
     }
 
     /// The same message, with something that lives as long as it or a text made from it.
-    pub fn keeping(self, keep: Keep) -> Self {
-        Self { keep: Some(keep), ..self }
+    pub fn keeping(mut self, keep: Keep) -> Self {
+        Arc::make_mut(&mut self.frame).keep = Some(keep);
+        self
     }
 
     /// The same message as another one, whose keep goes along.
     pub(crate) fn keeping_as(self, other: &Self) -> Self {
-        Self { keep: other.keep.clone(), ..self }
+        match &other.frame.keep {
+            Some(keep) => self.keeping(Arc::clone(keep)),
+            None => self,
+        }
     }
 
     /// A part of a text that was made from this message, with what is to live as long.
     pub(crate) fn carry(&self, text: Bytes) -> Bytes {
-        match &self.keep {
+        match &self.frame.keep {
             Some(keep) => Bytes::from_owner(Kept { text, _keep: Arc::clone(keep) }),
             None => text,
         }
@@ -129,7 +139,7 @@ impl Message {
 
     /// The whole text, one line without its end.
     pub fn text(&self) -> &Bytes {
-        &self.text
+        &self.frame.text
     }
 
     /// What the message is.
@@ -144,17 +154,17 @@ impl Message {
 
     /// Whether the member is there.
     pub fn has(&self, slot: Slot) -> bool {
-        self.members[slot as usize].end != 0
+        self.frame.members[slot as usize].end != 0
     }
 
     /// Where the member stands.
     pub(crate) fn member(&self, slot: Slot) -> Option<Member> {
-        Some(self.members[slot as usize]).filter(|member| member.end != 0)
+        Some(self.frame.members[slot as usize]).filter(|member| member.end != 0)
     }
 
     /// The JSON text of a member's value.
     pub fn raw(&self, slot: Slot) -> Option<&[u8]> {
-        self.member(slot).map(|member| &self.text[member.start as usize..member.end as usize])
+        self.member(slot).map(|member| &self.frame.text[member.start as usize..member.end as usize])
     }
 
     /// The JSON text of a member's value, copied: it may be kept for long, and the message may be large.
@@ -206,7 +216,7 @@ impl Message {
 impl std::fmt::Debug for Message {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Payloads may be large and private: the start of the text is enough to know it by.
-        let head = &self.text[..self.text.len().min(120)];
+        let head = &self.frame.text[..self.frame.text.len().min(120)];
         write!(f, "Message({:?}, {})", self.kind(), String::from_utf8_lossy(head))
     }
 }

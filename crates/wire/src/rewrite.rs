@@ -43,12 +43,15 @@ impl Text {
     pub fn to_bytes(&self) -> Bytes {
         match self {
             Self::Whole(whole) => whole.clone(),
-            Self::Pieces(pieces) => {
-                let mut whole = BytesMut::with_capacity(self.len());
-                pieces.iter().for_each(|piece| whole.put_slice(piece));
-                whole.freeze()
-            }
+            Self::Pieces(_) => self.joined().freeze(),
         }
+    }
+
+    /// All of it in one piece, copied.
+    fn joined(&self) -> BytesMut {
+        let mut whole = BytesMut::with_capacity(self.len());
+        self.pieces().iter().for_each(|piece| whole.put_slice(piece));
+        whole
     }
 }
 
@@ -87,6 +90,14 @@ impl Rewrite {
     /// The message as it was.
     pub fn message(&self) -> &Message {
         &self.message
+    }
+
+    /// The JSON text of a member's value, as it is after what was put in its place.
+    pub fn raw(&self, slot: Slot) -> Option<&[u8]> {
+        let member = self.message.member(slot)?;
+        let place = (member.start as usize, member.end as usize);
+        let changed = self.edits.iter().find(|edit| (edit.start, edit.end) == place);
+        changed.map(|edit| edit.new.as_ref()).or_else(|| self.message.raw(slot))
     }
 
     /// Puts `value`, a JSON text, in place of the member's value. Does nothing if it is absent.
@@ -206,7 +217,11 @@ impl Rewrite {
             return self.message;
         }
         let before = self.message.clone();
-        Message::own(self.finish().to_bytes().to_vec()).keeping_as(&before)
+        let text = match self.finish() {
+            Text::Whole(whole) => BytesMut::from(whole),
+            pieces @ Text::Pieces(_) => pieces.joined(),
+        };
+        Message::parse(text).expect("an edit leaves a message").keeping_as(&before)
     }
 }
 
@@ -252,6 +267,11 @@ mod tests {
             |rewrite| rewrite.replace(Slot::Id, "9").replace(Slot::MetaProgressToken, "9"),
             r#"{"method":"m","params":{"_meta":{"progressToken":9}},"id":9}"#,
         );
+        let message = Message::parse(&b"{\"id\":1,\"method\":\"m\"}"[..]).unwrap();
+        let changed = Rewrite::new(message).replace(Slot::Id, "23");
+        assert_eq!(changed.raw(Slot::Id), Some(&b"23"[..]));
+        assert_eq!(changed.raw(Slot::Method), Some(&b"\"m\""[..]));
+        assert_eq!(changed.raw(Slot::Params), None);
     }
 
     #[test]

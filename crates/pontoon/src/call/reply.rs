@@ -138,26 +138,27 @@ impl Reply {
     }
 
     /// Answers, with the client's own id in place of ours.
-    pub fn answer(self, answer: &Message) {
-        self.answer_with(answer, None);
+    pub fn answer(self, answer: Message) {
+        self.answer_with(Rewrite::new(answer), None);
     }
 
-    /// The same, and tells what the call left behind.
-    pub fn answer_with(mut self, answer: &Message, receipt: Option<Receipt>) {
+    /// The same for an answer with changes, and tells what the call left behind.
+    pub fn answer_with(mut self, answer: Rewrite, receipt: Option<Receipt>) {
         let code =
             answer.raw(Slot::ErrorCode).and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok());
-        if let (Some(see), Some(result)) = (self.on_result.take(), answer.raw(Slot::Result)) {
+        if let (Some(see), Some(result)) =
+            (self.on_result.take(), answer.message().raw(Slot::Result))
+        {
             (see.0)(result);
         }
-        let rewrite = Rewrite::new(answer.clone());
-        let rewrite = match answer.has(Slot::Id) {
-            true => rewrite.replace(Slot::Id, self.id.clone()),
+        let answer = match answer.message().has(Slot::Id) {
+            true => answer.replace(Slot::Id, self.id.clone()),
             false => {
                 let id = String::from_utf8_lossy(&self.id);
-                rewrite.insert_at_top(&format!("\"id\":{id}"))
+                answer.insert_at_top(&format!("\"id\":{id}"))
             }
         };
-        let mut text = rewrite.replace(Slot::ResultSubscriptionId, self.id.clone()).finish();
+        let mut text = answer.replace(Slot::ResultSubscriptionId, self.id.clone()).finish();
         if let (Some(held), Some(tally)) = (&self.held, &self.tally) {
             text = held.charge(&tally.client.person.principal, text);
         }

@@ -56,20 +56,25 @@ impl Trace {
     }
 
     /// The id by which the log tells the lines of this request.
-    pub fn id(&self) -> impl fmt::Display {
-        struct Id(u128);
-        impl fmt::Display for Id {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{:032x}", self.0)
-            }
-        }
-        Id(self.trace_id)
+    pub fn id(&self) -> TraceId {
+        TraceId(self.trace_id)
     }
 
     /// The span in which a request is handled: every line of the log in it has the trace id.
     pub fn span(&self) -> tracing::Span {
         // At the highest level, so that it is there for warnings too when less is logged.
-        tracing::error_span!("request", trace_id = %self.id())
+        // As a number: most requests log nothing, and then it is never written out.
+        tracing::error_span!("request", trace_id = self.trace_id)
+    }
+}
+
+/// The id of a trace, as it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TraceId(pub u128);
+
+impl fmt::Display for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
     }
 }
 

@@ -153,7 +153,8 @@ impl Sessions {
         }
         let open = arrived.into_open();
         let (sessions, back) = (Arc::clone(self), Arc::clone(&entry.back));
-        let taking = async move {
+        // In a box, or all of it would be moved at each step on its way to its task.
+        let taking = Box::pin(async move {
             let call = match must_wait {
                 true => Box::pin(sessions.wait_for_turn(&back.server, call)).await,
                 false => Some(call),
@@ -162,7 +163,7 @@ impl Sessions {
                 back.take(call, child_era).await;
             }
             drop(open);
-        };
+        });
         self.tasks.spawn(taking.in_current_span());
     }
 

@@ -16,7 +16,6 @@ const MAX_JOINED: usize = 256;
 
 /// What a line turned out to be.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly every line is a message")]
 pub enum Found {
     /// A message.
     Message(Message),

@@ -29,7 +29,7 @@ pub(crate) struct Exchange<'b> {
     pub(crate) client: Arc<Client>,
     pub(crate) clock: Clock,
     /// The record of a tool call.
-    pub(crate) record: Option<Box<CallRecord<'b>>>,
+    pub(crate) record: Option<CallRecord<'b>>,
 }
 
 /// Where an exchange stands after something was heard.
@@ -97,15 +97,15 @@ impl Exchange<'_> {
             false => answer,
         };
         match self.record.take() {
-            None => drop(self.answer_with(reply, &answer, None)),
+            None => drop(self.answer_with(reply, answer, None)),
             Some(record) => Box::pin(self.answer_recorded(record, reply, answer)).await,
         }
     }
 
-    async fn answer_recorded(self, mut record: Box<CallRecord<'_>>, reply: Reply, answer: Message) {
+    async fn answer_recorded(self, mut record: CallRecord<'_>, reply: Reply, answer: Message) {
         match record.complete(answer, self.lease.child().before.as_ref()).await {
             Ok((answer, receipt)) => {
-                let own = self.answer_with(reply, &answer, receipt);
+                let own = self.answer_with(reply, answer.clone(), receipt);
                 if own.is_some() {
                     // The end of a child would share the processors with the answer on its way out.
                     tokio::task::yield_now().await;
@@ -126,25 +126,18 @@ impl Exchange<'_> {
     }
 
     /// Answers, and gives the child back unless something else keeps it.
-    fn answer_with(
-        self,
-        reply: Reply,
-        answer: &Message,
-        receipt: Option<Receipt>,
-    ) -> Option<Lease> {
-        let method = self.request.method();
-        let translated = match (self.lease.era, self.client.era()) {
-            (Era::Legacy, Era::Modern) => Some(era::to_modern_answer(answer, &method)),
-            (Era::Modern, Era::Legacy) => Some(era::to_legacy_answer(answer)),
-            _ => None,
-        };
-        let lease = match translated {
-            Some(_) => Some(self.lease),
-            None => self.keep_for_later(answer),
+    fn answer_with(self, reply: Reply, answer: Message, receipt: Option<Receipt>) -> Option<Lease> {
+        let (lease, answer) = match (self.lease.era, self.client.era()) {
+            (Era::Legacy, Era::Modern) => {
+                let answer = era::to_modern_answer(answer, &self.request.method());
+                (Some(self.lease), answer)
+            }
+            (Era::Modern, Era::Legacy) => (Some(self.lease), era::to_legacy_answer(answer)),
+            _ => (self.keep_for_later(&answer), Rewrite::new(answer)),
         };
         // A kept child is free before its client hears, or its next call would find it busy.
         let lease = lease.filter(|lease| !matches!(lease, Lease::Kept(_)));
-        reply.answer_with(translated.as_ref().unwrap_or(answer), receipt);
+        reply.answer_with(answer, receipt);
         lease
     }
 

@@ -137,7 +137,7 @@ async fn relay(server: &Conversation, call: Call, stop: &CancellationToken) {
         };
         match heard {
             ServerEvent::Note(note) => reply.note(note),
-            ServerEvent::Answer(answer) => return reply.answer(&answer),
+            ServerEvent::Answer(answer) => return reply.answer(answer),
             ServerEvent::Log(_)
             | ServerEvent::Question(_)
             | ServerEvent::Resumed(_)

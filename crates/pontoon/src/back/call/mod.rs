@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::exchange::Exchange;
 use self::record::{CallEnd, CallRecord, finish};
+use self::run::Unsent;
 use super::Back;
 use super::keep::demand::{Demand, Use};
 use super::keep::lease::Lease;
@@ -44,7 +45,7 @@ impl Back {
             return Box::pin(self.take_subscription(call)).await;
         }
         let Some((call, suspended)) = self.find_suspended(call, child_era) else { return };
-        let Call { request, client, mut cancel, clock, reply } = call;
+        let Call { request, client, cancel, clock, reply } = call;
         let mut record = None;
         if request.method() == method::CALL_TOOL {
             match self.open_record(&request, &client, reply.id()) {
@@ -61,14 +62,25 @@ impl Back {
             },
         };
         let begun = self.exchange(lease, request, client, clock, record, reply).await;
-        let Some((exchange, mut reply)) = begun else { return };
+        let Some((exchange, reply)) = begun else { return };
         // A kept child or a spare may have died while it waited. If it never read the request,
         // another may try, once: a new one.
         let may_retry = exchange.lease.may_be_stale();
         let (client, request) = (Arc::clone(&exchange.client), exchange.request.clone());
-        let Some(unsent) = exchange.run(cancel, reply, may_retry).await else { return };
-        let (clock, record);
-        (cancel, clock, record, reply) = unsent;
+        if let Some(unsent) = exchange.run(cancel, reply, may_retry).await {
+            Box::pin(self.take_again(unsent, request, client, child_era)).await;
+        }
+    }
+
+    /// Takes a call to its end that a child never read: it is given to a new one.
+    async fn take_again(
+        &self,
+        unsent: Unsent<'_>,
+        request: Message,
+        client: Arc<Client>,
+        child_era: Era,
+    ) {
+        let (cancel, clock, record, reply) = unsent;
         match self.lease_unless(&cancel, &clock, Use::Again, &client, child_era).await {
             Some(Ok(lease)) => {
                 let begun = self.exchange(lease, request, client, clock, record, reply).await;
@@ -99,7 +111,7 @@ impl Back {
         request: Message,
         client: Arc<Client>,
         clock: Clock,
-        mut record: Option<Box<CallRecord<'b>>>,
+        mut record: Option<CallRecord<'b>>,
         reply: Reply,
     ) -> Option<(Exchange<'b>, Reply)> {
         let begun = match &mut record {
@@ -193,7 +205,7 @@ impl Drop for Running<'_> {
 }
 
 /// Refuses a call. That state was lost is for the model to know, so a tool answers with it.
-fn refuse(reply: Reply, error: CallError, record: Option<Box<CallRecord<'_>>>, client: Era) {
+fn refuse(reply: Reply, error: CallError, record: Option<CallRecord<'_>>, client: Era) {
     let is_tool = record.is_some();
     finish(record, &CallEnd::Failed(&error.to_string()));
     match error {

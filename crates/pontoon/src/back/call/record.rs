@@ -71,14 +71,13 @@ impl Back {
         request: &Message,
         client: &Arc<Client>,
         id: &Bytes,
-    ) -> Result<Box<CallRecord<'_>>, CallError> {
+    ) -> Result<CallRecord<'_>, CallError> {
         let slot = self.around.writer.slot().ok_or_else(|| {
             self.around.machine.metrics.refused(Limit::Records);
             let what = "busy: the disk does not keep up with the records of calls".to_owned();
             CallError::Busy { what, retry_after_seconds: 5 }
         })?;
-        // In a box, so that the call stays small: it is moved more than once.
-        Ok(Box::new(CallRecord {
+        Ok(CallRecord {
             back: self,
             request: request.clone(),
             client: Arc::clone(client),
@@ -88,7 +87,7 @@ impl Back {
             files: None,
             job: None,
             made: Vec::new(),
-        }))
+        })
     }
 }
 
@@ -308,7 +307,7 @@ impl CallRecord<'_> {
     }
 
     /// Writes how the call ended, behind the answer.
-    pub(crate) fn finish(mut self: Box<Self>, end: &CallEnd<'_>) {
+    pub(crate) fn finish(mut self, end: &CallEnd<'_>) {
         self.write(end);
     }
 
@@ -415,7 +414,7 @@ impl Drop for CallRecord<'_> {
 }
 
 /// Writes how a call ended, if it has a record.
-pub(crate) fn finish(record: Option<Box<CallRecord<'_>>>, end: &CallEnd<'_>) {
+pub(crate) fn finish(record: Option<CallRecord<'_>>, end: &CallEnd<'_>) {
     if let Some(record) = record {
         record.finish(end);
     }

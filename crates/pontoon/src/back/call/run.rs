@@ -11,7 +11,7 @@ use crate::call::{CallError, Reply};
 use crate::clock::Clock;
 
 /// What a call that its child never read goes on with.
-pub(crate) type Unsent<'b> = (CancellationToken, Clock, Option<Box<CallRecord<'b>>>, Reply);
+pub(crate) type Unsent<'b> = (CancellationToken, Clock, Option<CallRecord<'b>>, Reply);
 
 impl<'b> Exchange<'b> {
     /// Runs to the end; gives the way home back if the child never read the request and another
@@ -63,7 +63,7 @@ impl<'b> Exchange<'b> {
                     .await
                 }
                 ServerEvent::Resumed(answer) => {
-                    self.resume(answer, &mut asked, &mut waiting, cancel, reply).await
+                    Box::pin(self.resume(answer, &mut asked, &mut waiting, cancel, reply)).await
                 }
                 ServerEvent::Release => {
                     // Older clients have no way to come back, and modern ones neither.

@@ -98,8 +98,9 @@ pub fn accepts(headers: &HeaderMap, media: &str) -> bool {
     }
     let kind = media.split('/').next().unwrap_or_default();
     values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|range| {
-        let range = range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        range == media || range == "*/*" || range.strip_suffix("/*") == Some(kind)
+        let range = range.split(';').next().unwrap_or_default().trim();
+        let is_all_of = |range: &str| range == "*" || range.eq_ignore_ascii_case(kind);
+        range.eq_ignore_ascii_case(media) || range.strip_suffix("/*").is_some_and(is_all_of)
     })
 }
 

@@ -17,6 +17,7 @@ use super::line::{LogLine, Style};
 use super::queue::LineQueue;
 use crate::lock::unpoisoned;
 use crate::observe::redact::Redactor;
+use crate::observe::trace::TraceId;
 
 /// What must never be logged. It grows when the configuration changes.
 #[derive(Debug, Clone)]
@@ -37,7 +38,10 @@ pub(super) struct LogLayer {
 }
 
 /// The fields of a span, clean already.
-struct SpanFields(Map<String, Value>);
+struct SpanFields {
+    trace: Option<TraceId>,
+    others: Map<String, Value>,
+}
 
 impl LogLayer {
     /// Adds the fields that `record` records.
@@ -53,23 +57,29 @@ where
 {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        let mut fields = Map::new();
-        self.collect(&mut fields, |collect| attributes.record(collect));
-        span.extensions_mut().insert(SpanFields(fields));
+        let mut trace = TraceOf(None);
+        attributes.record(&mut trace);
+        let mut others = Map::new();
+        if trace.0.is_none() || attributes.fields().len() > 1 {
+            self.collect(&mut others, |collect| attributes.record(collect));
+        }
+        span.extensions_mut().insert(SpanFields { trace: trace.0, others });
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        if let Some(SpanFields(fields)) = span.extensions_mut().get_mut() {
-            self.collect(fields, |collect| values.record(collect));
+        if let Some(SpanFields { others, .. }) = span.extensions_mut().get_mut() {
+            self.collect(others, |collect| values.record(collect));
         }
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut fields = Map::new();
         for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
-            if let Some(SpanFields(more)) = span.extensions().get() {
-                fields.extend(more.clone());
+            if let Some(SpanFields { trace, others }) = span.extensions().get() {
+                fields
+                    .extend(trace.map(|trace| (TRACE_FIELD.to_owned(), trace.to_string().into())));
+                fields.extend(others.clone());
             }
         }
         // The message is apart, so that no field of a span can stand for it.
@@ -82,6 +92,22 @@ where
         let line = LogLine { time: SystemTime::now(), level, target, message, fields };
         self.queues.iter().for_each(|(style, queue)| queue.push(style.render(&line)));
     }
+}
+
+/// The field by which the lines of a request are found, a number until a line is written.
+const TRACE_FIELD: &str = "trace_id";
+
+/// Finds the trace in the fields of a span.
+struct TraceOf(Option<TraceId>);
+
+impl Visit for TraceOf {
+    fn record_u128(&mut self, field: &Field, value: u128) {
+        if field.name() == TRACE_FIELD {
+            self.0 = Some(TraceId(value));
+        }
+    }
+
+    fn record_debug(&mut self, _: &Field, _: &dyn Debug) {}
 }
 
 /// Collects fields, each cleaned. One that comes again takes the place of the old.
@@ -123,6 +149,13 @@ impl Visit for Collect<'_> {
             source = error.source();
         }
         self.text(field, text);
+    }
+
+    fn record_u128(&mut self, field: &Field, value: u128) {
+        match field.name() {
+            TRACE_FIELD => self.text(field, TraceId(value)),
+            _ => self.text(field, value),
+        }
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
