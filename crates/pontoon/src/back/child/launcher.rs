@@ -277,7 +277,8 @@ impl Launcher {
     ) -> Result<Unopened, StartError> {
         let no_workspace =
             |what: &str, error: std::io::Error| StartError::Workspace(format!("{what}: {error}"));
-        let temporary = Temporary::make(&self.machine.store, &self.machine.endings).await;
+        let (store, endings) = (&self.machine.store, &self.machine.endings);
+        let temporary = Temporary::for_child_in(&workspace, store, endings).await;
         let temporary = temporary.map_err(|error| no_workspace("no temporary files", error))?;
         let command = self.command(person, &workspace, temporary.directory())?;
         let given = workspace.hand_over(command.confinement.user, &temporary).await;

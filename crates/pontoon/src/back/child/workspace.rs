@@ -11,6 +11,7 @@ use rustix::process::{getegid, geteuid};
 use tokio_util::task::TaskTracker;
 
 use crate::jobs::{Bounds, Held, Job, JobError, Scratch, SessionWorkspace, Snapshot, Store};
+use crate::lock::Lock;
 
 /// Where a child works.
 #[derive(Debug, Clone)]
@@ -28,6 +29,8 @@ pub struct OwnJob {
     /// The job.
     pub job: Arc<Job>,
     is_recorded: AtomicBool,
+    /// Made with it, in one go: until a child takes it.
+    temporary: Lock<Option<Temporary>>,
     endings: TaskTracker,
 }
 
@@ -199,22 +202,36 @@ impl OwnJob {
         // Made whole on that thread, so that it goes again if its caller is gone by then.
         blocking(move || {
             let (job, is_recorded) = (Arc::new(store.new_job()?), AtomicBool::new(false));
-            Ok(Self { job, is_recorded, endings })
+            // One that cannot be made is tried again for the child, which then says why.
+            let temporary = Lock::new(Temporary::make(&store, &endings).ok());
+            Ok(Self { job, is_recorded, temporary, endings })
         })
         .await
     }
 }
 
 impl Temporary {
-    /// A folder for the temporary files of a child.
-    pub(crate) async fn make(store: &Store, endings: &TaskTracker) -> std::io::Result<Self> {
+    /// A folder for the temporary files of a child that works here.
+    pub(crate) async fn for_child_in(
+        workspace: &Workspace,
+        store: &Store,
+        endings: &TaskTracker,
+    ) -> std::io::Result<Self> {
+        if let Workspace::Job(own) = workspace
+            && let Some(made) = own.temporary.lock().take()
+        {
+            return Ok(made);
+        }
         let (store, endings) = (store.clone(), endings.clone());
-        let made = tokio::task::spawn_blocking(move || {
-            let scratch = store.new_scratch()?;
-            let directory = scratch.path().to_owned();
-            Ok(Self { scratch: Some(Arc::new(scratch)), endings, directory })
-        });
+        let made = tokio::task::spawn_blocking(move || Self::make(&store, &endings));
         made.await.unwrap_or_else(|panic| Err(std::io::Error::other(panic)))
+    }
+
+    /// Makes the folder, which may wait for the disk.
+    fn make(store: &Store, endings: &TaskTracker) -> std::io::Result<Self> {
+        let scratch = store.new_scratch()?;
+        let directory = scratch.path().to_owned();
+        Ok(Self { scratch: Some(Arc::new(scratch)), endings: endings.clone(), directory })
     }
 }
 
@@ -253,7 +270,7 @@ mod tests {
         let recorded = OwnJob::make(&store, &endings).await.unwrap();
         recorded.keep();
         let kept = Arc::clone(&recorded.job);
-        let temporary = Temporary::make(&store, &endings).await.unwrap();
+        let temporary = Temporary::make(&store, &endings).unwrap();
         let paths = [
             unused.job.files().to_owned(),
             temporary.directory().to_owned(),
