@@ -33,6 +33,7 @@ mod metrics;
 mod model;
 mod odd_files;
 mod questions;
+mod receipts;
 mod refusals;
 mod reload;
 mod restart;

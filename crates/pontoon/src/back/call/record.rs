@@ -12,19 +12,21 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use pontoon_wire::{Message, Rewrite, Slot, Text};
 use tokio::sync::OwnedSemaphorePermit;
+use uuid::Uuid;
 
 use super::answer::{self, Offer};
 use super::mentions::with_mentions;
 use crate::back::Back;
 use crate::back::child::workspace::{OwnJob, Workspace, blocking};
 use crate::back::keep::lease::Lease;
-use crate::call::{CallError, Receipt};
+use crate::call::{CallError, Receipt, Reply};
 use crate::client::{Client, Principal};
 use crate::config::{FileLinks, Mode};
 use crate::jobs::{
     Adopted, Bounds, EndedCall, Finished, Job, JobError, Made, NewFiles, Snapshot, WorkspaceCall,
 };
 use crate::observe::metrics::Limit;
+use crate::outbox::OutcomeForm;
 
 /// At most this many files of one call are named in its answer; the others are in its job all the same.
 const MAX_OFFERS: usize = 50;
@@ -129,32 +131,38 @@ impl CallRecord<'_> {
         self.job = Some(job);
     }
 
+    /// The job in which the call is recorded, if it has one.
+    pub(crate) fn job_id(&self) -> Option<Uuid> {
+        self.job.as_ref().map(|job| job.id())
+    }
+
     /// Where the call is recorded, if it has a job.
     pub(crate) fn receipt(&self) -> Option<Receipt> {
-        self.job.as_ref().map(|job| Receipt { job: job.id(), files: Vec::new() })
+        self.job_id().map(|job| Receipt { job, files: Vec::new() })
     }
 
     /// The job, made now if the call had none.
-    async fn job_made(&mut self) -> Result<Arc<Job>, CallError> {
+    pub(super) async fn job_made(&mut self) -> Result<Arc<Job>, CallError> {
         if let Some(job) = &self.job {
             return Ok(Arc::clone(job));
         }
-        let job = self
-            .back
-            .around
-            .machine
-            .new_job()
-            .await
-            .map_err(|error| self.back.around.machine.not_kept(&error))?;
+        let job = self.back.around.machine.new_job().await;
+        let job = job.map_err(|error| self.not_kept(&error))?;
         self.set_job(Arc::clone(&job));
         Ok(job)
     }
 
-    /// Finds what the call made, and names it in the answer.
+    /// What the client hears when something of its call cannot be kept.
+    pub(super) fn not_kept(&self, error: &JobError) -> CallError {
+        self.back.around.machine.not_kept(error)
+    }
+
+    /// Finds what the call made, and names it in the answer, which goes out by this reply.
     pub(crate) async fn complete(
         &mut self,
         answer: Message,
         before: Option<&Snapshot>,
+        reply: &Reply,
     ) -> Result<(Message, Option<Receipt>), CallError> {
         if self.back.server.files == FileLinks::Off {
             return Ok((answer, self.receipt()));
@@ -162,6 +170,11 @@ impl CallRecord<'_> {
         let (Adopted { mut made, too_large }, found) = self.find_made(before, &answer).await?;
         let in_workspace = made.len();
         made.extend(self.embedded(&answer).await?);
+        let form = reply.settle();
+        let (answer, spilled) = match (self.back.server.files, form) {
+            (FileLinks::Append, OutcomeForm::Event) => self.spill(answer).await,
+            _ => (answer, None),
+        };
         // Nothing can fail from here on. Else they are told to the next call.
         if let Some(found) = found {
             found.delivered();
@@ -173,25 +186,27 @@ impl CallRecord<'_> {
         let Some(job) = self.job.clone() else { return Ok((answer, None)) };
         let (now, client) = (SystemTime::now(), Arc::clone(&self.client));
         let client = &*client;
-        let told = made.iter().take(MAX_OFFERS).enumerate();
-        let offers: Vec<_> = told
-            .map(|(index, made)| {
-                let newest = || self.newest(&made.path, client, now);
-                let newest = (index < in_workspace).then(newest).flatten();
-                Offer { newest, ..self.offer(&job, made, client, now) }
-            })
-            .collect();
-        let more = made.len() - offers.len();
+        let of_workspace = made.iter().enumerate().map(|(index, made)| {
+            let newest = || self.newest(&made.path, client, now);
+            let newest = (index < in_workspace).then(newest).flatten();
+            Offer { newest, ..self.offer(&job, made, client, now) }
+        });
+        let of_result = spilled.iter().map(|made| self.offer(&job, made, client, now));
+        let offers: Vec<_> = of_result.chain(of_workspace).take(MAX_OFFERS).collect();
+        let more = made.len() + spilled.iter().len() - offers.len();
         let files = offers.iter().map(|offer| (offer.name.clone(), offer.url.clone())).collect();
         let receipt = Receipt { job: job.id(), files };
-        let answer = match self.back.server.files {
-            FileLinks::Append => {
+        let has_head = form == OutcomeForm::Whole;
+        let answer = match (self.back.server.files, has_head) {
+            // The head of a stream that has begun is gone, and links in it would be lost.
+            (FileLinks::Append, _) | (FileLinks::Header, false) => {
                 let expires = now + self.back.around.file_expiry;
                 let expires = humantime::format_rfc3339_seconds(expires).to_string();
                 answer::with_files(answer, &offers, more, &too_large, &expires, client.revision)
             }
-            FileLinks::Header | FileLinks::Off => answer,
+            (FileLinks::Header | FileLinks::Off, _) => answer,
         };
+        made.extend(spilled);
         self.made = made;
         Ok((answer, Some(receipt)))
     }
@@ -237,8 +252,7 @@ impl CallRecord<'_> {
                         }
                     }
                 });
-                let made =
-                    found.await.map_err(|error| self.back.around.machine.not_kept(&error))?;
+                let made = found.await.map_err(|error| self.not_kept(&error))?;
                 Ok((Adopted { made, ..Adopted::default() }, None))
             }
             Some(CallFiles::Workspace(call)) => {
@@ -248,7 +262,7 @@ impl CallRecord<'_> {
                 let call = Arc::clone(call);
                 let (store, looking) = (self.back.around.machine.store.clone(), Arc::clone(&call));
                 let found = blocking(move || store.new_files(&looking, &hints)).await;
-                let found = found.map_err(|error| self.back.around.machine.not_kept(&error))?;
+                let found = found.map_err(|error| self.not_kept(&error))?;
                 let adopted = match found.made.is_empty() {
                     true => Adopted::default(),
                     false => self.adopt(call, found.made.clone()).await?,
@@ -266,7 +280,7 @@ impl CallRecord<'_> {
     ) -> Result<Adopted, CallError> {
         let job = self.job_made().await?;
         let adopted = blocking(move || job.adopt(call.workspace(), &found)).await;
-        adopted.map_err(|error| self.back.around.machine.not_kept(&error))
+        adopted.map_err(|error| self.not_kept(&error))
     }
 
     /// What arguments and answer say of where files are, as paths inside the workspace.
@@ -304,7 +318,7 @@ impl CallRecord<'_> {
             }
             Ok(made)
         });
-        put.await.map_err(|error| self.back.around.machine.not_kept(&error))
+        put.await.map_err(|error| self.not_kept(&error))
     }
 
     /// Writes how the call ended, behind the answer.
@@ -360,7 +374,7 @@ impl CallRecord<'_> {
             took: self.began.elapsed().unwrap_or_default(),
             error,
             is_error,
-            job: self.job.as_ref().map(|job| job.id()),
+            job: self.job_id(),
             trace: self.trace(),
         };
         let around = &self.back.around;
