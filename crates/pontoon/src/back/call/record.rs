@@ -26,6 +26,7 @@ use crate::jobs::{
     Adopted, Bounds, EndedCall, Finished, Job, JobError, Made, NewFiles, Snapshot, WorkspaceCall,
 };
 use crate::observe::metrics::Limit;
+use crate::observe::trace::note_job;
 use crate::outbox::OutcomeForm;
 
 /// At most this many files of one call are named in its answer; the others are in its job all the same.
@@ -128,6 +129,7 @@ impl CallRecord<'_> {
 
     fn set_job(&mut self, job: Arc<Job>) {
         self.back.around.machine.metrics.jobs.bump();
+        note_job(job.id());
         self.job = Some(job);
     }
 
