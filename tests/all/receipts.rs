@@ -1,8 +1,10 @@
 //! What a response tells of its job and its files: in its head where that can still be said, else in the answer; and a
 //! result that is too large for an event.
 
+use std::time::Duration;
+
 use pontoon_tests::client::{Legacy, Modern, Request, Response, Speaker};
-use pontoon_tests::rig::Rig;
+use pontoon_tests::rig::{Rig, wait_until};
 use serde_json::{Value, json};
 
 use crate::{rig, shell};
@@ -180,6 +182,62 @@ fn where_links_are_not_added_a_large_result_stays_as_it_is() {
         for response in ask(&rig, &params("large", &json!({}), true)) {
             assert!(response.head.is_stream() && response.body.len() > 1_200_000, "{files}");
         }
+        rig.stop();
+    }
+}
+
+/// A server that says `first` to `sixty` on its standard error in each call, and the number of the call; then it writes
+/// a file.
+const TALKER: &str = r#"
+    calls=0
+    echo 'it starts' >&2
+    while IFS= read -r line; do
+        id=${line#*\"id\":}
+        id=${id%%,*}
+        case $line in
+        *'"initialize"'*)
+            printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25",' "$id"
+            printf '"capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}\n' ;;
+        *'"tools/list"'*)
+            printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":[' "$id"
+            printf '{"name":"talk","inputSchema":{"type":"object"}}]}}\n' ;;
+        *'"tools/call"'*)
+            calls=$((calls + 1))
+            number=1
+            while [ $number -le 60 ]; do
+                echo "line $number of call $calls" >&2
+                number=$((number + 1))
+            done
+            echo made > made-$calls.txt
+            printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}\n' "$id" ;;
+        *'"id":'*)
+            printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}\n' "$id" ;;
+        esac
+    done"#;
+
+#[test]
+fn all_that_a_server_said_during_a_call_is_in_the_log_of_its_job() {
+    let lines = |call: usize| (1..=60).map(move |line| format!("line {line} of call {call}"));
+    for (mode, workspace) in
+        [("stateless", "job"), ("stateless", "session"), ("stateful", "session")]
+    {
+        let rig = rig([shell(TALKER, mode).with("workspace", workspace)]);
+        let mut session = Legacy::open(&rig.endpoint("shell"));
+        for call in 1..=2 {
+            let response = session.call(call, "talk", json!({}));
+            let job = response.head.header("x-mcpo-job-id").expect("a job").to_owned();
+            let log = rig.directory().join("jobs").join(job).join("server.log");
+            wait_until("it is written", Duration::from_secs(10), || log.exists());
+            let said = std::fs::read_to_string(&log).unwrap();
+            let said: Vec<_> = said.lines().collect();
+            // A process for each call is in its first, and what it says at its start is part of that.
+            let expected: Vec<_> = match mode {
+                "stateless" => std::iter::once("it starts".to_owned()).chain(lines(1)).collect(),
+                _ => lines(call).collect(),
+            };
+            assert_eq!(said, expected, "{mode} {workspace}");
+        }
+        session.end();
         rig.stop();
     }
 }

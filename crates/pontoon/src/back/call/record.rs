@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use pontoon_supervise::Complaints;
 use pontoon_wire::{Message, Rewrite, Slot, Text};
 use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
@@ -54,6 +55,9 @@ pub(crate) struct CallRecord<'b> {
     files: Option<CallFiles>,
     job: Option<Arc<Job>>,
     made: Vec<Made>,
+    /// What the child complains of, and how many lines of that came before the call. `None` where its end puts all of it
+    /// into the job.
+    complaints: Option<(Complaints, u64)>,
 }
 
 /// How a call ended.
@@ -91,6 +95,7 @@ impl Back {
             files: None,
             job: None,
             made: Vec::new(),
+            complaints: None,
         }))
     }
 }
@@ -106,6 +111,12 @@ impl CallRecord<'_> {
                 self.files = Some(CallFiles::Job(own));
             }
             Some(Workspace::Session(workspace)) => {
+                let complaints = lease.child().words.complaints.clone();
+                let before = match self.back.server.mode {
+                    Mode::Stateless => 0,
+                    Mode::Stateful { .. } => complaints.count(),
+                };
+                self.complaints = Some((complaints, before));
                 if matches!(self.back.server.mode, Mode::Stateless) {
                     let job = self.back.around.machine.new_job().await;
                     self.set_job(
@@ -404,8 +415,13 @@ impl CallRecord<'_> {
         let response = answer
             .map(|answer| Rewrite::new(answer.clone()).replace(Slot::Id, self.id.clone()).finish());
         let bytes = request.text().len() + response.as_ref().map_or(0, Text::len);
+        let said =
+            self.complaints.take().map(|(complaints, before)| complaints.lines_after(before));
         self.back.around.writer.write(bytes, move || {
             let _slot = slot;
+            if let Some(lines) = said.filter(|lines| !lines.is_empty()) {
+                job.write_log(&lines);
+            }
             let pieces: Option<Vec<&[u8]>> =
                 response.as_ref().map(|text| text.pieces().iter().map(Bytes::as_ref).collect());
             job.finish(&Finished {
