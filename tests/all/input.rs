@@ -182,7 +182,6 @@ fn a_request_in_the_wrong_clothes_is_refused() {
                 -32001,
                 "session",
             ),
-            status("no session", good.clone().without("Mcp-Session-Id"), 400),
             status("two sessions", good.clone().header("Mcp-Session-Id", "other"), 400),
             status(
                 "same session twice",

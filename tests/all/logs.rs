@@ -107,6 +107,34 @@ fn every_line_about_a_request_has_its_trace() {
 }
 
 #[test]
+fn every_line_about_a_call_names_its_job_which_names_its_trace() {
+    for workspace in ["job", "session"] {
+        let server = fixture("stateless").with("workspace", workspace);
+        let rig = at_level("DEBUG", [server.with("tool_timeouts", json!({"wait": 1}))]).start();
+        let mut client = Modern::new(&rig.endpoint("fixture"));
+        for (tool, line) in [("crash", "a child ended early"), ("wait", "a call timed out")] {
+            let response = client.call(1, tool, json!({"ms": 60_000}));
+            let (trace, job) =
+                (trace_of(&response), response.head.header("x-mcpo-job-id").unwrap());
+            for message in [line, "request answered"] {
+                let found = check(&rig, &json!({"message": message, "trace_id": trace}));
+                assert_eq!(found["job_id"], job, "{workspace}: {found}");
+            }
+            let metadata = rig.directory().join("jobs").join(job).join("metadata.json");
+            wait_until("the call is recorded", SOON, || metadata.exists());
+            let metadata: Value = serde_json::from_slice(&fs::read(metadata).unwrap()).unwrap();
+            assert_eq!((&metadata["job_id"], &metadata["trace_id"]), (&json!(job), &json!(trace)));
+        }
+        // What belongs to no call has none, and what has none says nothing of it.
+        assert!(check(&rig, &json!({"message": "server ready"}))["job_id"].is_null());
+        let lists = client.ask(2, "tools/list", json!({}));
+        let line = json!({"message": "request answered", "trace_id": trace_of(&lists)});
+        assert!(check(&rig, &line)["job_id"].is_null());
+        rig.stop();
+    }
+}
+
+#[test]
 fn calls_at_once_do_not_mix_their_traces() {
     let rig = at_level("DEBUG", [fixture("stateless").with("timeout", 2)]).start();
     let answers: Vec<_> = std::thread::scope(|scope| {

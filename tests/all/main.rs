@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say so by failing")]
 
 mod access;
+mod bare;
 mod children;
 mod claude;
 mod cli;
@@ -32,6 +33,7 @@ mod metrics;
 mod model;
 mod odd_files;
 mod questions;
+mod receipts;
 mod refusals;
 mod reload;
 mod restart;

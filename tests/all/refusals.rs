@@ -75,6 +75,7 @@ fn every_refusal_on_an_mcp_path_is_an_error_that_says_what_to_do() {
         ("/mcp/fixture", "/sse/fixture", r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
     let large = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":{:?}}}", "x".repeat(2000));
     let messages = "/sse/fixture/messages?session=0";
+    let answer = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
     let session = ("Mcp-Session-Id", "0");
     let wrong = ("Authorization", "Bearer no-key-of-anyone");
     let cases: &[(u16, &str, Request)] = &[
@@ -115,7 +116,7 @@ fn every_refusal_on_an_mcp_path_is_an_error_that_says_what_to_do() {
             "Content-Encoding",
             request("POST", mcp, &[JSON, BOTH, KEY, ("Content-Encoding", "gzip")], ping),
         ),
-        (400, "Mcp-Session-Id", request("POST", mcp, &[JSON, BOTH, KEY], ping)),
+        (400, "Mcp-Session-Id", request("POST", mcp, &[JSON, BOTH, KEY], answer)),
         (400, "JSON", request("POST", mcp, &[JSON, BOTH, KEY], "{")),
         (
             400,

@@ -93,6 +93,19 @@ fn text(answer: &Value) -> &str {
 }
 
 #[test]
+fn an_old_client_finds_links_in_its_answers_because_they_have_no_head() {
+    for files in ["append", "header", "off"] {
+        let rig = rig([fixture("stateless").with("files", files)]);
+        let mut client = Sse::open(&rig, "fixture");
+        let params = json!({"name": "write_file", "arguments": {"name": "a.txt", "text": "x"}});
+        let answer = client.ask(1, "tools/call", &params);
+        assert_eq!(answer.to_string().contains("/a.txt"), files != "off", "{files}: {answer}");
+        drop(client);
+        rig.stop();
+    }
+}
+
+#[test]
 fn an_old_client_lists_and_calls_tools() {
     for mode in ["stateless", "stateful"] {
         let rig = rig([fixture(mode)]);

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use pontoon_wire::Text;
+use uuid::Uuid;
 
 use crate::call::Outcome;
 
@@ -41,6 +42,20 @@ pub enum Next {
     End(Option<Outcome>),
 }
 
+/// How the outcome reaches the client.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OutcomeForm {
+    /// That is not decided: what comes first decides.
+    #[default]
+    Open,
+    /// As an event of a stream that has begun for this call, whose head is gone.
+    Event,
+    /// As an event of the one stream that a client of the older transport has for everything.
+    Shared,
+    /// By itself, with a head of its own.
+    Whole,
+}
+
 /// The queue.
 #[derive(Debug, Default)]
 pub struct Outbox {
@@ -53,10 +68,53 @@ struct OutboxState {
     note_bytes: usize,
     outcome: Option<Option<Outcome>>,
     is_finished: bool,
+    form: OutcomeForm,
+    job: Option<Uuid>,
     waker: Option<Waker>,
 }
 
 impl Outbox {
+    /// Says that the outcome is taken by itself, whatever comes before it.
+    pub fn take_whole(&self) {
+        self.lock().form = OutcomeForm::Whole;
+    }
+
+    /// Says that the outcome goes to a stream that its client has for everything.
+    pub fn share_stream(&self) {
+        self.lock().form = OutcomeForm::Shared;
+    }
+
+    /// Begins a stream of events. False if the outcome goes out by itself: then nothing else does.
+    pub fn begin_events(&self) -> bool {
+        let mut state = self.lock();
+        if state.form == OutcomeForm::Open {
+            state.form = OutcomeForm::Event;
+        }
+        state.form == OutcomeForm::Event
+    }
+
+    /// Settles how the outcome will go out, now that it is known. If by itself, no stream begins any more.
+    pub fn settle(&self) -> OutcomeForm {
+        let mut state = self.lock();
+        if state.form == OutcomeForm::Open {
+            state.form = match state.items.is_empty() {
+                true => OutcomeForm::Whole,
+                false => OutcomeForm::Event,
+            };
+        }
+        state.form
+    }
+
+    /// Says which job records the call.
+    pub fn set_job(&self, job: Option<Uuid>) {
+        self.lock().job = job;
+    }
+
+    /// The job that records the call, if one does and that is known.
+    pub fn job(&self) -> Option<Uuid> {
+        self.lock().job
+    }
+
     /// Adds an item, if the end has not come yet.
     pub fn push(&self, item: Item) {
         let mut state = self.lock();
@@ -96,6 +154,9 @@ impl Outbox {
     pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Next> {
         let mut state = self.lock();
         if let Some(item) = state.items.pop_front() {
+            if state.form == OutcomeForm::Open {
+                state.form = OutcomeForm::Event;
+            }
             let text = match item {
                 Item::Note(text) | Item::Log(text) => {
                     state.note_bytes -= text.len();
@@ -123,10 +184,7 @@ impl Outbox {
             state.waker = Some(context.waker().clone());
             return Poll::Pending;
         }
-        let outcome = match &state.outcome {
-            Some(Some(Outcome::Answer(text, ..))) => text.len(),
-            _ => 0,
-        };
+        let outcome = state.outcome.iter().flatten().map(Outcome::answer_bytes).sum::<usize>();
         Poll::Ready(state.items.iter().map(Item::len).sum::<usize>() + outcome)
     }
 
@@ -206,6 +264,28 @@ mod tests {
         outbox.push(Item::Note(text("late")));
         outbox.finish(None);
         assert_eq!(all(&outbox).await, ["a", "b", "end true"]);
+    }
+
+    #[tokio::test]
+    async fn what_comes_first_decides_how_the_outcome_goes_out() {
+        // Before the outcome is known, and once it is.
+        let check = |prepare: &dyn Fn(&Outbox), is_event: bool| {
+            let outbox = Outbox::default();
+            prepare(&outbox);
+            assert_eq!(outbox.settle() == OutcomeForm::Event, is_event);
+            assert_eq!(outbox.begin_events(), is_event, "it is settled");
+        };
+        let note = |outbox: &Outbox| outbox.push(Item::Note(text("a")));
+        check(&|_| {}, false);
+        check(&note, true);
+        check(&|outbox| assert!(outbox.begin_events()), true);
+        check(&|outbox| (outbox.take_whole(), note(outbox)).1, false);
+        let outbox = Outbox::default();
+        note(&outbox);
+        outbox.next().await;
+        assert_eq!(outbox.settle(), OutcomeForm::Event, "the note was taken");
+        outbox.share_stream();
+        assert_eq!(outbox.settle(), OutcomeForm::Shared);
     }
 
     #[tokio::test]

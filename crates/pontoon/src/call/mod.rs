@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::clock::Clock;
 
 pub use error::CallError;
-pub use outcome::{Outcome, Receipt};
+pub use outcome::{MAX_EVENT, Outcome, Receipt};
 pub use questions::{Answerer, Feed, Questions};
 pub use reply::Reply;
 

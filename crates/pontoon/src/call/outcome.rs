@@ -5,6 +5,10 @@ use uuid::Uuid;
 
 use super::error::CallError;
 
+/// The longest answer that is sent as an event where that can be helped, in bytes: some clients refuse events over
+/// 1 MiB, and links to files may be added.
+pub const MAX_EVENT: usize = 1_000_000;
+
 /// How a call ended, for the front to turn into bytes.
 #[derive(Debug)]
 pub enum Outcome {
@@ -19,6 +23,14 @@ impl Outcome {
     pub fn receipt(&self) -> Option<Box<Receipt>> {
         match self {
             Self::Answer(_, _, receipt) | Self::Failed(_, receipt) => receipt.clone(),
+        }
+    }
+
+    /// The length of the answer in bytes, if there is one.
+    pub fn answer_bytes(&self) -> usize {
+        match self {
+            Self::Answer(text, ..) => text.len(),
+            Self::Failed(..) => 0,
         }
     }
 

@@ -10,6 +10,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use pontoon_wire::error::ErrorObject;
 use pontoon_wire::{Message, Rewrite, Slot, Text, envelope};
+use uuid::Uuid;
 
 use super::error::CallError;
 use super::outcome::{Outcome, Receipt};
@@ -18,7 +19,7 @@ use crate::client::Client;
 use crate::held_bytes::HeldBytes;
 use crate::observe::metrics::{CallEnding, RequestKind, ServerMetrics};
 use crate::observe::refusals::RefusalNote;
-use crate::outbox::{Item, Outbox};
+use crate::outbox::{Item, Outbox, OutcomeForm};
 use crate::permits::{Permit, Permits};
 
 /// The way home of one call.
@@ -121,6 +122,16 @@ impl Reply {
     /// Sends a log line ahead of the answer. Dropped first when the client is slow.
     pub fn log(&self, note: Text) {
         self.outbox.push(Item::Log(note));
+    }
+
+    /// Says which job records the call, for the head of the response.
+    pub fn set_job(&self, job: Option<Uuid>) {
+        self.outbox.set_job(job);
+    }
+
+    /// Settles how the answer goes out, now that it is known.
+    pub fn settle(&self) -> OutcomeForm {
+        self.outbox.settle()
     }
 
     /// Lets the client hang up and come back for the answer.

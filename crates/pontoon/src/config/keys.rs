@@ -206,8 +206,9 @@ pub(super) const KEYS: &[ServerKey] = &[
         also: &[],
         default: "\"append\"",
         doc: "How clients learn of the files that a call made. `\"append\"`: links are added to \
-              its answer, and are in its headers. `\"header\"`: in its headers only. `\"off\"`: \
-              not at all.",
+              its answer, and are in its headers; a result of over 1 MB that comes on a stream which \
+              has begun becomes a file, too. `\"header\"`: in its headers only, or in its answer \
+              where a stream has begun and the headers are gone. `\"off\"`: not at all.",
         read: |draft, node, reader, _| {
             let words = [
                 ("append", FileLinks::Append),

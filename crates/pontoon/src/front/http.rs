@@ -31,6 +31,9 @@ use crate::observe::health::Sight;
 use crate::observe::trace::{TRACEPARENT, Trace};
 use crate::session::entry::Entry;
 
+/// How large the head of a request may be, in bytes.
+const MAX_HEAD: usize = 64 * 1024;
+
 /// How long the head of a request may take.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 
@@ -86,7 +89,8 @@ async fn serve_connection(stream: TcpStream, peer: SocketAddr, site: Arc<HttpSit
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
-        .max_buf_size(64 * 1024)
+        .max_buf_size(MAX_HEAD)
+        .max_header_size(MAX_HEAD)
         .max_headers(64)
         .serve_connection(TokioIo::new(Framed::new(stream)), service);
     let mut connection = Repoll::new(connection);

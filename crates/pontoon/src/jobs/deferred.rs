@@ -34,7 +34,7 @@ impl Deferred {
         if waiting.len() >= MAX_WAITING
             && let Some(record) = waiting.pop_front()
         {
-            warn!(job = record.job_id, "the end of a job is given up, too many wait for room");
+            warn!(job_id = record.job_id, "the end of a job is given up, too many wait for room");
         }
         waiting.push_back(record.clone());
     }
@@ -53,7 +53,7 @@ impl Deferred {
                 }
                 // Collected meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => warn!(job = record.job_id, %error, "the end of a job is given up"),
+                Err(error) => warn!(job_id = record.job_id, %error, "the end of a job is given up"),
             }
         }
         if written > 0 {

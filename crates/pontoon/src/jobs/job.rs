@@ -253,8 +253,8 @@ impl Job {
                     Copied::Here(made) => adopted.made.push(made),
                     Copied::Gone => {}
                     Copied::TooLarge(made) => {
-                        let (job, size) = (self.id, made.size);
-                        warn!(%job, file = made.path, size, "a file is too large to be kept");
+                        let (job_id, size) = (self.id, made.size);
+                        warn!(%job_id, file = made.path, size, "a file is too large to be kept");
                         adopted.too_large.push(made);
                     }
                 }
@@ -318,7 +318,7 @@ impl Job {
     fn tell(&self, done: io::Result<()>, what: &'static str) {
         if let Err(error) = done {
             let is_full = is_full(&error);
-            warn!(job = %self.id, error = &error as &dyn std::error::Error, is_full, "{what}");
+            warn!(job_id = %self.id, error = &error as &dyn std::error::Error, is_full, "{what}");
         }
     }
 

@@ -36,11 +36,11 @@ pub(super) fn recover(store: &SharedStore, now: SystemTime) -> usize {
         match recover_job(store, name, alone, now) {
             Ok(false) => {}
             Ok(true) => {
-                info!(job = name, "a job that was under way is recorded as failed");
+                info!(job_id = name, "a job that was under way is recorded as failed");
                 recovered += 1;
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => warn!(job = name, %error, "a job that was under way is not recorded"),
+            Err(error) => warn!(job_id = name, %error, "a job that was under way is not recorded"),
         }
     }
     recovered

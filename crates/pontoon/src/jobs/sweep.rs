@@ -95,7 +95,7 @@ pub(super) fn sweep(
         match (take_away(store, *kind, name, *age), kind) {
             (Ok(false), _) => {}
             (Ok(true), SweptKind::Job) => {
-                info!(job = name, "an expired job is removed");
+                info!(job_id = name, "an expired job is removed");
                 swept.removed_jobs += 1;
                 tell(Removed::Job(name));
             }

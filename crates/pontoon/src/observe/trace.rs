@@ -5,6 +5,8 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use uuid::Uuid;
+
 /// The header, in requests and in responses.
 pub const TRACEPARENT: &str = "traceparent";
 
@@ -60,11 +62,12 @@ impl Trace {
         TraceId(self.trace_id)
     }
 
-    /// The span in which a request is handled: every line of the log in it has the trace id.
+    /// The span in which a request is handled: every line of the log in it has the trace id, and that of the job once
+    /// its call has one.
     pub fn span(&self) -> tracing::Span {
         // At the highest level, so that it is there for warnings too when less is logged.
         // As a number: most requests log nothing, and then it is never written out.
-        tracing::error_span!("request", trace_id = self.trace_id)
+        tracing::error_span!("request", trace_id = self.trace_id, job_id = tracing::field::Empty)
     }
 }
 
@@ -76,6 +79,11 @@ impl fmt::Display for TraceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
     }
+}
+
+/// Says which job records the call that is being made, for the lines of the log from now on.
+pub fn note_job(job: Uuid) {
+    tracing::Span::current().record("job_id", tracing::field::display(job));
 }
 
 impl fmt::Display for Trace {

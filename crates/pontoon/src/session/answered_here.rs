@@ -37,6 +37,22 @@ pub(super) fn legacy(
     None
 }
 
+/// Answers what a legacy client without a session may hear from us; gives the call back if it must go to a child.
+pub(super) fn bare(catalog: &Catalog, entry: &Entry, call: Call) -> Option<Call> {
+    let method = call.request.method();
+    match method.as_ref() {
+        method::PING => call.reply.result("{}"),
+        method::SET_LEVEL | method::SUBSCRIBE | method::UNSUBSCRIBE => {
+            let text = format!(
+                "`{method}` needs a session: send `initialize` first and repeat the id it gives"
+            );
+            call.reply.error(&ErrorObject::new(code::INVALID_REQUEST, text));
+        }
+        _ => return listed(catalog, entry, call),
+    }
+    None
+}
+
 fn set_level(catalog: &Catalog, entry: &Entry, session: &Session, call: Call) {
     if !answers::offers(catalog, Era::Legacy, "logging") {
         return call.reply.error(&answers::no_such_method(method::SET_LEVEL));

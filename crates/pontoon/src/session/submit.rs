@@ -25,19 +25,22 @@ pub enum Arrival<'h> {
     InSession(Arc<Session>),
     /// By itself, as those of modern clients do, with these headers.
     Alone(Vec<(&'h str, &'h [u8])>),
+    /// From a legacy client that opened no session.
+    Bare,
 }
 
 /// The same, with the call noted as open where it is one of a session.
 enum Arrived<'h> {
     InSession(OpenCall),
     Alone(Vec<(&'h str, &'h [u8])>),
+    Bare,
 }
 
 impl Arrived<'_> {
     fn into_open(self) -> Option<OpenCall> {
         match self {
             Self::InSession(open) => Some(open),
-            Self::Alone(_) => None,
+            Self::Alone(_) | Self::Bare => None,
         }
     }
 }
@@ -56,6 +59,7 @@ impl Sessions {
         let began = Instant::now();
         let arrived = match arrival {
             Arrival::Alone(headers) => Some(Arrived::Alone(headers)),
+            Arrival::Bare => Some(Arrived::Bare),
             Arrival::InSession(session) => {
                 let open = session.begin(call.reply.id().clone(), call.cancel.clone());
                 open.map(Arrived::InSession)
@@ -121,6 +125,7 @@ impl Sessions {
         let call = match &arrived {
             Arrived::InSession(open) => answered_here::legacy(catalog, entry, open.session(), call),
             Arrived::Alone(headers) => answered_here::modern(catalog, entry, headers, call),
+            Arrived::Bare => answered_here::bare(catalog, entry, call),
         };
         let Some(mut call) = call else { return };
         if let Some(refusal) = answered_here::disabled(entry, &call.request) {

@@ -103,7 +103,7 @@ impl Exchange<'_> {
     }
 
     async fn answer_recorded(self, mut record: CallRecord<'_>, reply: Reply, answer: Message) {
-        match record.complete(answer, self.lease.child().before.as_ref()).await {
+        match record.complete(answer, self.lease.child().before.as_ref(), &reply).await {
             Ok((answer, receipt)) => {
                 let own = self.answer_with(reply, answer.clone(), receipt);
                 if own.is_some() {

@@ -13,6 +13,7 @@ pub(crate) mod mentions;
 pub(crate) mod questions;
 pub(crate) mod record;
 pub(crate) mod run;
+mod spill;
 pub(crate) mod waiting;
 
 use std::sync::Arc;
@@ -119,7 +120,10 @@ impl Back {
             None => Some(Ok(())),
         };
         match begun.unwrap_or_else(|| Err(clock.timed_out(self.server.name.as_str()))) {
-            Ok(()) => Some((Exchange { back: self, lease, request, client, clock, record }, reply)),
+            Ok(()) => {
+                reply.set_job(record.as_ref().and_then(|record| record.job_id()));
+                Some((Exchange { back: self, lease, request, client, clock, record }, reply))
+            }
             Err(error) => {
                 finish(record, &CallEnd::Failed(&error.to_string()));
                 reply.fail(error);

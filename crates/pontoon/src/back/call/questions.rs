@@ -203,6 +203,7 @@ impl Exchange<'_> {
             questions.retain(|(key, question)| !self.respond(&request, key, question));
             if questions.is_empty() {
                 self.clock.follow(&clock);
+                next.set_job(self.record.as_ref().and_then(|record| record.job_id()));
                 return Some((cancel, next));
             }
             // A response is missing, so the question is put once more.

@@ -10,21 +10,25 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use pontoon_supervise::Complaints;
 use pontoon_wire::{Message, Rewrite, Slot, Text};
 use tokio::sync::OwnedSemaphorePermit;
+use uuid::Uuid;
 
 use super::answer::{self, Offer};
 use super::mentions::with_mentions;
 use crate::back::Back;
 use crate::back::child::workspace::{OwnJob, Workspace, blocking};
 use crate::back::keep::lease::Lease;
-use crate::call::{CallError, Receipt};
+use crate::call::{CallError, Receipt, Reply};
 use crate::client::{Client, Principal};
 use crate::config::{FileLinks, Mode};
 use crate::jobs::{
     Adopted, Bounds, EndedCall, Finished, Job, JobError, Made, NewFiles, Snapshot, WorkspaceCall,
 };
 use crate::observe::metrics::Limit;
+use crate::observe::trace::note_job;
+use crate::outbox::OutcomeForm;
 
 /// At most this many files of one call are named in its answer; the others are in its job all the same.
 const MAX_OFFERS: usize = 50;
@@ -51,6 +55,9 @@ pub(crate) struct CallRecord<'b> {
     files: Option<CallFiles>,
     job: Option<Arc<Job>>,
     made: Vec<Made>,
+    /// What the child complains of, and how many lines of that came before the call. `None` where its end puts all of it
+    /// into the job.
+    complaints: Option<(Complaints, u64)>,
 }
 
 /// How a call ended.
@@ -87,6 +94,7 @@ impl Back {
             files: None,
             job: None,
             made: Vec::new(),
+            complaints: None,
         })
     }
 }
@@ -102,6 +110,12 @@ impl CallRecord<'_> {
                 self.files = Some(CallFiles::Job(own));
             }
             Some(Workspace::Session(workspace)) => {
+                let complaints = lease.child().words.complaints.clone();
+                let before = match self.back.server.mode {
+                    Mode::Stateless => 0,
+                    Mode::Stateful { .. } => complaints.count(),
+                };
+                self.complaints = Some((complaints, before));
                 if matches!(self.back.server.mode, Mode::Stateless) {
                     let job = self.back.around.machine.new_job().await;
                     self.set_job(
@@ -125,35 +139,42 @@ impl CallRecord<'_> {
 
     fn set_job(&mut self, job: Arc<Job>) {
         self.back.around.machine.metrics.jobs.bump();
+        note_job(job.id());
         self.job = Some(job);
+    }
+
+    /// The job in which the call is recorded, if it has one.
+    pub(crate) fn job_id(&self) -> Option<Uuid> {
+        self.job.as_ref().map(|job| job.id())
     }
 
     /// Where the call is recorded, if it has a job.
     pub(crate) fn receipt(&self) -> Option<Receipt> {
-        self.job.as_ref().map(|job| Receipt { job: job.id(), files: Vec::new() })
+        self.job_id().map(|job| Receipt { job, files: Vec::new() })
     }
 
     /// The job, made now if the call had none.
-    async fn job_made(&mut self) -> Result<Arc<Job>, CallError> {
+    pub(super) async fn job_made(&mut self) -> Result<Arc<Job>, CallError> {
         if let Some(job) = &self.job {
             return Ok(Arc::clone(job));
         }
-        let job = self
-            .back
-            .around
-            .machine
-            .new_job()
-            .await
-            .map_err(|error| self.back.around.machine.not_kept(&error))?;
+        let job = self.back.around.machine.new_job().await;
+        let job = job.map_err(|error| self.not_kept(&error))?;
         self.set_job(Arc::clone(&job));
         Ok(job)
     }
 
-    /// Finds what the call made, and names it in the answer.
+    /// What the client hears when something of its call cannot be kept.
+    pub(super) fn not_kept(&self, error: &JobError) -> CallError {
+        self.back.around.machine.not_kept(error)
+    }
+
+    /// Finds what the call made, and names it in the answer, which goes out by this reply.
     pub(crate) async fn complete(
         &mut self,
         answer: Message,
         before: Option<&Snapshot>,
+        reply: &Reply,
     ) -> Result<(Message, Option<Receipt>), CallError> {
         if self.back.server.files == FileLinks::Off {
             return Ok((answer, self.receipt()));
@@ -161,6 +182,11 @@ impl CallRecord<'_> {
         let (Adopted { mut made, too_large }, found) = self.find_made(before, &answer).await?;
         let in_workspace = made.len();
         made.extend(self.embedded(&answer).await?);
+        let form = reply.settle();
+        let (answer, spilled) = match (self.back.server.files, form) {
+            (FileLinks::Append, OutcomeForm::Event) => self.spill(answer).await,
+            _ => (answer, None),
+        };
         // Nothing can fail from here on. Else they are told to the next call.
         if let Some(found) = found {
             found.delivered();
@@ -172,25 +198,27 @@ impl CallRecord<'_> {
         let Some(job) = self.job.clone() else { return Ok((answer, None)) };
         let (now, client) = (SystemTime::now(), Arc::clone(&self.client));
         let client = &*client;
-        let told = made.iter().take(MAX_OFFERS).enumerate();
-        let offers: Vec<_> = told
-            .map(|(index, made)| {
-                let newest = || self.newest(&made.path, client, now);
-                let newest = (index < in_workspace).then(newest).flatten();
-                Offer { newest, ..self.offer(&job, made, client, now) }
-            })
-            .collect();
-        let more = made.len() - offers.len();
+        let of_workspace = made.iter().enumerate().map(|(index, made)| {
+            let newest = || self.newest(&made.path, client, now);
+            let newest = (index < in_workspace).then(newest).flatten();
+            Offer { newest, ..self.offer(&job, made, client, now) }
+        });
+        let of_result = spilled.iter().map(|made| self.offer(&job, made, client, now));
+        let offers: Vec<_> = of_result.chain(of_workspace).take(MAX_OFFERS).collect();
+        let more = made.len() + spilled.iter().len() - offers.len();
         let files = offers.iter().map(|offer| (offer.name.clone(), offer.url.clone())).collect();
         let receipt = Receipt { job: job.id(), files };
-        let answer = match self.back.server.files {
-            FileLinks::Append => {
+        let has_head = form == OutcomeForm::Whole;
+        let answer = match (self.back.server.files, has_head) {
+            // The head of a stream that has begun is gone, and links in it would be lost.
+            (FileLinks::Append, _) | (FileLinks::Header, false) => {
                 let expires = now + self.back.around.file_expiry;
                 let expires = humantime::format_rfc3339_seconds(expires).to_string();
                 answer::with_files(answer, &offers, more, &too_large, &expires, client.revision)
             }
-            FileLinks::Header | FileLinks::Off => answer,
+            (FileLinks::Header | FileLinks::Off, _) => answer,
         };
+        made.extend(spilled);
         self.made = made;
         Ok((answer, Some(receipt)))
     }
@@ -236,8 +264,7 @@ impl CallRecord<'_> {
                         }
                     }
                 });
-                let made =
-                    found.await.map_err(|error| self.back.around.machine.not_kept(&error))?;
+                let made = found.await.map_err(|error| self.not_kept(&error))?;
                 Ok((Adopted { made, ..Adopted::default() }, None))
             }
             Some(CallFiles::Workspace(call)) => {
@@ -247,7 +274,7 @@ impl CallRecord<'_> {
                 let call = Arc::clone(call);
                 let (store, looking) = (self.back.around.machine.store.clone(), Arc::clone(&call));
                 let found = blocking(move || store.new_files(&looking, &hints)).await;
-                let found = found.map_err(|error| self.back.around.machine.not_kept(&error))?;
+                let found = found.map_err(|error| self.not_kept(&error))?;
                 let adopted = match found.made.is_empty() {
                     true => Adopted::default(),
                     false => self.adopt(call, found.made.clone()).await?,
@@ -265,7 +292,7 @@ impl CallRecord<'_> {
     ) -> Result<Adopted, CallError> {
         let job = self.job_made().await?;
         let adopted = blocking(move || job.adopt(call.workspace(), &found)).await;
-        adopted.map_err(|error| self.back.around.machine.not_kept(&error))
+        adopted.map_err(|error| self.not_kept(&error))
     }
 
     /// What arguments and answer say of where files are, as paths inside the workspace.
@@ -303,7 +330,7 @@ impl CallRecord<'_> {
             }
             Ok(made)
         });
-        put.await.map_err(|error| self.back.around.machine.not_kept(&error))
+        put.await.map_err(|error| self.not_kept(&error))
     }
 
     /// Writes how the call ended, behind the answer.
@@ -359,7 +386,7 @@ impl CallRecord<'_> {
             took: self.began.elapsed().unwrap_or_default(),
             error,
             is_error,
-            job: self.job.as_ref().map(|job| job.id()),
+            job: self.job_id(),
             trace: self.trace(),
         };
         let around = &self.back.around;
@@ -387,8 +414,13 @@ impl CallRecord<'_> {
         let response = answer
             .map(|answer| Rewrite::new(answer.clone()).replace(Slot::Id, self.id.clone()).finish());
         let bytes = request.text().len() + response.as_ref().map_or(0, Text::len);
+        let said =
+            self.complaints.take().map(|(complaints, before)| complaints.lines_after(before));
         self.back.around.writer.write(bytes, move || {
             let _slot = slot;
+            if let Some(lines) = said.filter(|lines| !lines.is_empty()) {
+                job.write_log(&lines);
+            }
             let pieces: Option<Vec<&[u8]>> =
                 response.as_ref().map(|text| text.pieces().iter().map(Bytes::as_ref).collect());
             job.finish(&Finished {

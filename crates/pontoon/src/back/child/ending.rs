@@ -1,5 +1,5 @@
-//! How a child goes: its input is closed already, the ladder is climbed down, and its last words are put beside
-//! its files.
+//! How a child goes: its input is closed already, the ladder is climbed down, and what it complained of is put
+//! beside its files.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,8 +33,8 @@ pub(crate) struct Remains {
     pub(crate) leaving: Leaving,
 }
 
-/// Stops a child, notes if its input's end was not enough (H27), and puts its last words beside its
-/// files.
+/// Stops a child, notes if its input's end was not enough (H27), and puts what it complained of beside
+/// its files.
 pub(crate) async fn stop(process: Process, mut remains: Remains) {
     if let Some(state) = remains.state.take() {
         // It blocks on the disk. Once the child is gone, nothing says any more that it has state.
@@ -55,7 +55,7 @@ pub(crate) async fn stop(process: Process, mut remains: Remains) {
     }
     let was_killed = remains.has_hung && matches!(exit, Exit::Signal(_));
     population.metrics.child_exited(remains.is_abnormal || was_killed);
-    let (lines, how) = (remains.complaints.last_lines(), exit.to_string());
+    let (lines, how) = (remains.complaints.lines_after(0), exit.to_string());
     let is_orderly = exit == Exit::Code(0);
     let written = match &remains.workspace {
         Some(Workspace::Job(own)) if own.is_kept() => {

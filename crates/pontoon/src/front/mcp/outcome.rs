@@ -33,6 +33,16 @@ pub fn modern_json(outcome: Outcome, id: &Bytes, is_probe: bool) -> HttpResponse
     whole(status, seconds, outcome, id)
 }
 
+/// The response to a request without a session whose outcome comes by itself. The client has no session that an HTTP
+/// status could end, so it gets the one of a failure; what the server answered, errors too, is 200.
+pub fn bare_json(outcome: Outcome, id: &Bytes) -> HttpResponse {
+    let (status, seconds) = match &outcome {
+        Outcome::Answer(..) => (200, None),
+        Outcome::Failed(why, _) => (why.status(), why.retry_after_seconds()),
+    };
+    whole(status, seconds, outcome, id)
+}
+
 /// The status that goes with an answer of a modern server.
 fn modern_status(error_code: Option<i64>) -> u16 {
     match error_code {
@@ -73,12 +83,19 @@ fn add_receipt(response: &mut HttpResponse, receipt: &Receipt) {
     }
 }
 
-/// A stream of events, beginning with what was taken from it already.
+/// A stream of events, beginning with what was taken from it already. Its head tells what is known by now: the job,
+/// and of an outcome that came first the files too.
 pub fn events(stream: &Arc<Stream>, first: Option<Next>, options: EventOptions) -> HttpResponse {
+    let receipt = match &first {
+        Some(Next::End(Some(outcome))) => outcome.receipt().map(|receipt| *receipt),
+        _ => stream.outbox.job().map(|job| Receipt { job, files: Vec::new() }),
+    };
     match stream.connect(None) {
         Ok(mut connection) => {
             let first = first.map(|first| connection.take(first));
-            event_stream(EventBody::new(connection, first, options))
+            let mut response = event_stream(EventBody::new(connection, first, options));
+            receipt.iter().for_each(|receipt| add_receipt(&mut response, receipt));
+            response
         }
         Err(_) => empty(500),
     }

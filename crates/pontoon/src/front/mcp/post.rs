@@ -22,6 +22,10 @@ pub const VERSION: &str = "mcp-protocol-version";
 /// The header of a client that comes back to a stream.
 pub const LAST_EVENT: &str = "last-event-id";
 
+/// A message, and a stream of them.
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+
 /// The longest thing a request may say of its client, in bytes: a child may be kept under it.
 const MAX_META: usize = 64 * 1024;
 
@@ -69,25 +73,48 @@ pub fn request_id(message: &Message) -> Option<Bytes> {
 pub fn check_content(headers: &HeaderMap) -> Result<(), Refusal> {
     let content = only_text(headers, CONTENT_TYPE.as_str())?.unwrap_or_default();
     let essence = content.split(';').next().unwrap_or_default().trim();
-    if !essence.eq_ignore_ascii_case("application/json") {
+    if !essence.eq_ignore_ascii_case(JSON) {
         let text = "the body must be application/json: say so in Content-Type";
         return Err(Refusal::invalid(415, text));
     }
     Ok(())
 }
 
-/// Whether the media types of a POST are right.
+const BOTH: &str = "Accept must list both application/json and text/event-stream";
+
+/// Whether the media types of a POST are right, whatever it posts.
 ///
 /// # Errors
 ///
-/// 415 for a body that is not JSON, 406 for a client that does not take both JSON and events.
+/// 415 for a body that is not JSON, 406 for a client that does not take JSON.
 pub fn check_media(headers: &HeaderMap) -> Result<(), Refusal> {
     check_content(headers)?;
-    if !accepts(headers, "application/json") || !accepts(headers, "text/event-stream") {
-        let text = "Accept must list both application/json and text/event-stream";
-        return Err(Refusal::invalid(406, text));
+    match accepts(headers, JSON) {
+        true => Ok(()),
+        false => Err(Refusal::invalid(406, BOTH)),
     }
-    Ok(())
+}
+
+/// Whether the client takes events, as every client that speaks MCP does.
+///
+/// # Errors
+///
+/// 406 for one that does not.
+pub fn check_events(headers: &HeaderMap) -> Result<(), Refusal> {
+    match accepts(headers, EVENTS) {
+        true => Ok(()),
+        false => Err(Refusal::invalid(406, BOTH)),
+    }
+}
+
+/// Whether the client names events among what it takes. One that only says nothing, or `*/*`, may not know them.
+pub fn names_events(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut ranges = values.flat_map(|value| value.split(','));
+    ranges.any(|range| {
+        let range = range.split(';').next().unwrap_or_default().trim();
+        range.eq_ignore_ascii_case(EVENTS)
+    })
 }
 
 /// Whether the client takes a media type; one that says nothing takes everything.
@@ -108,7 +135,7 @@ pub fn accepts(headers: &HeaderMap, media: &str) -> bool {
 pub fn prefers_events(headers: &HeaderMap) -> bool {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let first = accept.split([',', ';']).next().unwrap_or_default().trim();
-    first.eq_ignore_ascii_case("text/event-stream")
+    first.eq_ignore_ascii_case(EVENTS)
 }
 
 /// The era of a message: its body decides, and a header only where the body is silent.
@@ -191,7 +218,9 @@ mod tests {
 
     #[track_caller]
     fn check_media_is(pairs: &[(&'static str, &'static str)], expected: u16) {
-        let found = check_media(&headers(pairs)).map_or_else(|refusal| refusal.status(), |()| 200);
+        let headers = headers(pairs);
+        let checked = check_media(&headers).and_then(|()| check_events(&headers));
+        let found = checked.map_or_else(|refusal| refusal.status(), |()| 200);
         assert_eq!(found, expected, "{pairs:?}");
     }
 
@@ -205,6 +234,14 @@ mod tests {
         check_media_is(&[json, ("accept", "application/json")], 406);
         check_media_is(&[("content-type", "text/plain")], 415);
         check_media_is(&[], 415);
+    }
+
+    #[test]
+    fn only_a_client_that_names_events_knows_them() {
+        let named = |value| names_events(&headers(&[("accept", value)]));
+        assert!(named("application/json, Text/Event-Stream;q=0.5"));
+        assert!(!named("*/*") && !named("text/*") && !named("application/json"));
+        assert!(!names_events(&headers(&[])));
     }
 
     #[track_caller]

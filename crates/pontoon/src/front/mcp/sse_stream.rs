@@ -160,6 +160,7 @@ impl SseStream {
             return Err(CallError::Busy { what, retry_after_seconds: 1 });
         }
         let outbox = Arc::<Outbox>::default();
+        outbox.share_stream();
         state.calls.push_back(OwedAnswer { request_id, outbox: Arc::clone(&outbox) });
         wake(state);
         Ok(outbox)

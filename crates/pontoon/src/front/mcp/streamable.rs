@@ -23,11 +23,12 @@ use super::super::response::{HttpResponse, accepted, empty, json};
 use super::super::site::HttpSite;
 use super::super::who::caller::Caller;
 use super::event_body::{EventBody, EventOptions, KEEP_ALIVE, OnEnd};
-use super::outcome::{event_stream, events, legacy_json, modern_json};
+use super::outcome::{bare_json, event_stream, events, legacy_json, modern_json};
 use super::post::{
-    self, LAST_EVENT, SESSION, VERSION, accepts, check_media, header_list, read_message,
+    self, LAST_EVENT, SESSION, VERSION, accepts, check_events, check_media, header_list,
+    read_message,
 };
-use crate::call::{Call, Reply};
+use crate::call::{Call, MAX_EVENT, Reply};
 use crate::client::Client;
 use crate::ids::EventPlace;
 use crate::outbox::Next;
@@ -92,6 +93,8 @@ enum ResponseWanted {
     Legacy { session: Arc<Session>, prefers_events: bool },
     /// That of a modern client, who cancels its call by going away.
     Modern { cancel: DropGuard, is_probe: bool },
+    /// That of a legacy client without a session, who cancels its call by going away, too: it cannot come back.
+    Bare { cancel: DropGuard },
 }
 
 /// Takes a message that was posted. This is no `async fn`: the message is not moved into a future.
@@ -106,6 +109,22 @@ fn take<'a>(
     let with_id = |refusal: Refusal| refusal.with_id(id.clone());
     let version = only_text(headers, VERSION).map_err(with_id)?;
     let era = post::era(&message, version);
+    if era == Era::Legacy && !headers.contains_key(SESSION) && !is_handshake(&message) {
+        let revision = bare_revision(version, &message).map_err(with_id)?;
+        if message.kind() != Kind::Request {
+            return Ok(Taken::Done(accepted()));
+        }
+        let stream = Stream::new(0, id.unwrap_or_default(), Vec::new());
+        if !post::names_events(headers) {
+            stream.outbox.take_whole();
+        }
+        let client = caller.bare_client(entry, revision);
+        let (call, cancel) = call(entry, message, client, &stream, None);
+        let submitted = site.sessions.submit(entry, Arrival::Bare, call);
+        let asked = ResponseWanted::Bare { cancel: cancel.drop_guard() };
+        return Ok(Taken::Submitted(submitted, stream, asked));
+    }
+    check_events(headers).map_err(with_id)?;
     if (era, message.kind()) == (Era::Modern, Kind::Request) {
         let headers = header_list(headers);
         post::check_modern(&headers, &message).map_err(with_id)?;
@@ -120,7 +139,7 @@ fn take<'a>(
     if era == Era::Modern {
         return Ok(Taken::Done(accepted()));
     }
-    if message.kind() == Kind::Request && message.method() == method::INITIALIZE {
+    if is_handshake(&message) {
         return Ok(Taken::Opening(Box::pin(initialize(site, entry, message, caller))));
     }
     let session = find_session(site, entry, headers, caller).map_err(with_id)?;
@@ -135,6 +154,31 @@ fn take<'a>(
     let (call, _) = call(entry, message, client, &stream, Some(&session));
     let submitted = site.sessions.submit(entry, Arrival::InSession(Arc::clone(&session)), call);
     Ok(Taken::Submitted(submitted, stream, ResponseWanted::Legacy { session, prefers_events }))
+}
+
+fn is_handshake(message: &Message) -> bool {
+    message.kind() == Kind::Request && message.method() == method::INITIALIZE
+}
+
+/// The revision in which a message without a session is answered: the one its header names, else the newest, for a client
+/// that sent no `initialize` and names none is a script that reads what it gets.
+fn bare_revision(header: Option<&str>, message: &Message) -> Result<Revision, Refusal> {
+    if message.kind() == Kind::Answer {
+        let text =
+            "the header Mcp-Session-Id is missing: an answer belongs to a question of a session";
+        return Err(Refusal::invalid(400, text));
+    }
+    match header.map(|version| (version, Revision::parse(version))) {
+        None => Ok(Revision::NEWEST_LEGACY),
+        // A notification, which this revision has no use for.
+        Some((_, Some(revision))) if revision.era() == Era::Modern => Ok(Revision::NEWEST_LEGACY),
+        Some((_, Some(revision))) => Ok(revision),
+        Some((version, None)) => Err(unknown_version(version)),
+    }
+}
+
+fn unknown_version(version: &str) -> Refusal {
+    Refusal::invalid(400, format!("the protocol version {version:?} is not spoken here"))
 }
 
 /// A call whose outcome comes on this stream, and what cancels it.
@@ -154,18 +198,28 @@ fn call(
 /// The response to a request: JSON if its outcome comes first, else the events of its stream.
 async fn outcome(stream: &Arc<Stream>, asked: ResponseWanted) -> HttpResponse {
     let prefers_events = matches!(asked, ResponseWanted::Legacy { prefers_events: true, .. });
-    let first = match tokio::time::timeout(KEEP_ALIVE, stream.outbox.next()).await {
-        Ok(Next::End(Some(outcome))) if !prefers_events => {
-            return match asked {
-                ResponseWanted::Legacy { .. } => legacy_json(outcome, &stream.request_id),
-                ResponseWanted::Modern { cancel, is_probe } => {
-                    cancel.disarm();
-                    modern_json(outcome, &stream.request_id, is_probe)
-                }
-            };
+    let first = loop {
+        match tokio::time::timeout(KEEP_ALIVE, stream.outbox.next()).await {
+            Ok(Next::End(Some(outcome)))
+                if !prefers_events || outcome.answer_bytes() > MAX_EVENT =>
+            {
+                return match asked {
+                    ResponseWanted::Legacy { .. } => legacy_json(outcome, &stream.request_id),
+                    ResponseWanted::Modern { cancel, is_probe } => {
+                        cancel.disarm();
+                        modern_json(outcome, &stream.request_id, is_probe)
+                    }
+                    ResponseWanted::Bare { cancel } => {
+                        cancel.disarm();
+                        bare_json(outcome, &stream.request_id)
+                    }
+                };
+            }
+            Ok(end @ Next::End(_)) => break Some(end),
+            // What comes before an outcome that is to go out by itself is dropped.
+            next if stream.outbox.begin_events() => break next.ok(),
+            _ => {}
         }
-        Ok(next) => Some(next),
-        Err(_) => None,
     };
     let options = match asked {
         ResponseWanted::Legacy { session, .. } => {
@@ -177,7 +231,7 @@ async fn outcome(stream: &Arc<Stream>, asked: ResponseWanted) -> HttpResponse {
                 on_end: None,
             }
         }
-        ResponseWanted::Modern { cancel, .. } => {
+        ResponseWanted::Modern { cancel, .. } | ResponseWanted::Bare { cancel } => {
             let cancel = Some(cancel.disarm());
             EventOptions { ids: None, is_primed: false, cancel, on_end: None }
         }
@@ -216,8 +270,7 @@ fn find_session(
     if let Some(version) = only_text(headers, VERSION)?
         && Revision::parse(version).is_none()
     {
-        let text = format!("the protocol version {version:?} is not spoken here");
-        return Err(Refusal::invalid(400, text));
+        return Err(unknown_version(version));
     }
     let session = site.sessions.find(entry, id, &caller.person, SystemTime::now());
     session.map_err(|why| match &why {
@@ -307,4 +360,68 @@ fn refuse_modern(headers: &HeaderMap) -> Result<(), Refusal> {
         return Err(Refusal::not_allowed(text, "POST"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::CONTENT_TYPE;
+
+    use super::*;
+    use crate::call::Outcome;
+    use crate::outbox::{Item, OutcomeForm};
+
+    /// A response to a request of a modern client: JSON or events, and the job that its head names.
+    async fn respond(stream: &Arc<Stream>) -> (bool, Option<String>) {
+        let cancel = CancellationToken::new().drop_guard();
+        let asked = ResponseWanted::Modern { cancel, is_probe: false };
+        let response = outcome(stream, asked).await;
+        let header = |name: &str| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
+        let is_stream = header(CONTENT_TYPE.as_str()).as_deref() == Some("text/event-stream");
+        (is_stream, header("x-mcpo-job-id"))
+    }
+
+    fn stream() -> Arc<Stream> {
+        Stream::new(0, Bytes::from_static(b"7"), Vec::new())
+    }
+
+    fn text() -> pontoon_wire::Text {
+        Bytes::from_static(b"{}").into()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_silence_begins_a_stream_which_names_its_job() {
+        let (stream, job) = (stream(), uuid::Uuid::new_v4());
+        assert_eq!(respond(&stream).await, (true, None));
+        stream.outbox.set_job(Some(job));
+        assert_eq!(respond(&stream).await, (true, Some(job.to_string())));
+        assert_eq!(stream.outbox.settle(), OutcomeForm::Event);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_stream_begins_while_an_answer_is_made_that_goes_out_by_itself() {
+        let stream = stream();
+        let answering = Arc::clone(&stream);
+        tokio::spawn(async move {
+            tokio::time::sleep(KEEP_ALIVE / 2).await;
+            assert_eq!(answering.outbox.settle(), OutcomeForm::Whole);
+            // Its files are looked for.
+            tokio::time::sleep(3 * KEEP_ALIVE).await;
+            answering.outbox.finish(Some(Outcome::Answer(text(), None, None)));
+        });
+        assert_eq!(respond(&stream).await, (false, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_before_an_outcome_that_is_taken_whole_is_dropped() {
+        let stream = stream();
+        stream.outbox.take_whole();
+        stream.outbox.push(Item::Note(text()));
+        let answering = Arc::clone(&stream);
+        tokio::spawn(async move {
+            tokio::time::sleep(2 * KEEP_ALIVE).await;
+            answering.outbox.push(Item::Note(text()));
+            answering.outbox.finish(Some(Outcome::Answer(text(), None, None)));
+        });
+        assert_eq!(respond(&stream).await, (false, None));
+    }
 }

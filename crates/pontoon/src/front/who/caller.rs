@@ -122,6 +122,21 @@ impl Caller {
         session.client(key, Arc::clone(&self.person))
     }
 
+    /// The client of a legacy request without a session: it said nothing of itself, cannot be asked, and hears nothing
+    /// besides its answers.
+    pub fn bare_client(&self, entry: &Entry, revision: Revision) -> Arc<Client> {
+        Arc::new(Client {
+            revision,
+            capabilities: Bytes::from_static(b"{}"),
+            info: own_info(),
+            log_level: None,
+            key: self.key(None, &entry.back.server),
+            person: Arc::clone(&self.person),
+            feed: None,
+            subscriptions: Vec::new(),
+        })
+    }
+
     /// The client of a modern request, which says of itself what a server needs to know.
     pub fn modern_client(&self, entry: &Entry, request: &Message) -> Arc<Client> {
         // Copied, because a child that is kept for this client remembers them longer than the request.

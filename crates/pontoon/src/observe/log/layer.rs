@@ -57,13 +57,13 @@ where
 {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        let mut trace = TraceOf(None);
-        attributes.record(&mut trace);
+        let mut found = TraceOf::default();
+        attributes.record(&mut found);
         let mut others = Map::new();
-        if trace.0.is_none() || attributes.fields().len() > 1 {
+        if found.has_others {
             self.collect(&mut others, |collect| attributes.record(collect));
         }
-        span.extensions_mut().insert(SpanFields { trace: trace.0, others });
+        span.extensions_mut().insert(SpanFields { trace: found.trace, others });
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
@@ -97,17 +97,24 @@ where
 /// The field by which the lines of a request are found, a number until a line is written.
 const TRACE_FIELD: &str = "trace_id";
 
-/// Finds the trace in the fields of a span.
-struct TraceOf(Option<TraceId>);
+/// Finds the trace in the fields of a span, and whether there is more.
+#[derive(Default)]
+struct TraceOf {
+    trace: Option<TraceId>,
+    has_others: bool,
+}
 
 impl Visit for TraceOf {
     fn record_u128(&mut self, field: &Field, value: u128) {
-        if field.name() == TRACE_FIELD {
-            self.0 = Some(TraceId(value));
+        match field.name() {
+            TRACE_FIELD => self.trace = Some(TraceId(value)),
+            _ => self.has_others = true,
         }
     }
 
-    fn record_debug(&mut self, _: &Field, _: &dyn Debug) {}
+    fn record_debug(&mut self, _: &Field, _: &dyn Debug) {
+        self.has_others = true;
+    }
 }
 
 /// Collects fields, each cleaned. One that comes again takes the place of the old.
