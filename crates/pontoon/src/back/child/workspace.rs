@@ -1,5 +1,5 @@
-//! Workspaces: where a child works, in a job made for one request, or in the workspace of its conversation, and
-//! with temporary files of its own elsewhere.
+//! Workspaces: where a child works, in a job made for one request, in the workspace of its conversation, or in a folder
+//! that goes with it, and with temporary files of its own elsewhere.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,8 @@ pub enum Workspace {
     Job(Arc<OwnJob>),
     /// Where its conversation keeps its files.
     Session(Arc<SessionWorkspace>),
+    /// In a folder that is no call's and no conversation's, and goes with it.
+    Temporary(Arc<Temporary>),
 }
 
 /// A job that a child works in. Unless a call is recorded in it, it goes with the child, or with the
@@ -71,6 +73,10 @@ impl Temporary {
     /// The folder they are in.
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    fn give_to(&self, user: User) -> std::io::Result<()> {
+        self.scratch.as_ref().map_or(Ok(()), |scratch| scratch.give_to(user.uid, user.gid))
     }
 }
 
@@ -133,14 +139,24 @@ impl Workspace {
         match self {
             Self::Job(own) => own.job.files(),
             Self::Session(space) => space.files(),
+            Self::Temporary(folder) => folder.directory(),
         }
     }
 
-    /// What `${MCPO_JOB_ID}` is.
+    /// What `${MCPO_WORKDIR}` is; `None` where nothing that is written there is found again.
+    pub fn told_directory(&self) -> Option<&Path> {
+        match self {
+            Self::Job(_) | Self::Session(_) => Some(self.directory()),
+            Self::Temporary(_) => None,
+        }
+    }
+
+    /// What `${MCPO_JOB_ID}` is; empty where there is none.
     pub fn name(&self) -> String {
         match self {
             Self::Job(own) => own.job.id().to_string(),
             Self::Session(space) => space.name().to_owned(),
+            Self::Temporary(_) => String::new(),
         }
     }
 
@@ -148,7 +164,7 @@ impl Workspace {
     fn next_owner(&self, user: Option<User>) -> Option<User> {
         let ours = || User { uid: geteuid().as_raw(), gid: getegid().as_raw() };
         match self {
-            Self::Job(_) => user,
+            Self::Job(_) | Self::Temporary(_) => user,
             // A child before may have been another user. A confined one of ours has no rights to
             // what is not its own, not even if we are root.
             Self::Session(_) => user.or_else(|| geteuid().is_root().then(ours)),
@@ -160,6 +176,7 @@ impl Workspace {
         match self {
             Self::Job(own) => own.job.give_to(user.uid, user.gid),
             Self::Session(space) => space.give_to(user.uid, user.gid),
+            Self::Temporary(folder) => folder.give_to(user),
         }
     }
 
