@@ -315,6 +315,7 @@ fn a_modern_server_asks_with_its_answer_which_is_its_clients() {
     let answer = ada.ask(2, "tools/call", call(more));
     assert_eq!(answer.tool_text().as_deref(), Some("accept:yes"), "{}", answer.text());
     rig.wait_for_children(1);
+    drop((ada, ben));
     rig.stop();
 }
 
@@ -348,6 +349,7 @@ fn the_key_without_a_name_is_served() {
     assert_eq!(pid(&mut modern), pid(&mut legacy));
     assert_eq!(rig.health().get("note").filter(|note| !note.is_null()), None);
     legacy.end();
+    drop(modern);
     rig.stop();
 }
 
@@ -364,6 +366,7 @@ fn another_configuration_has_another_process_and_open_calls_finish_with_theirs()
     assert_eq!(finish(open).status(), 200);
     wait_until("the old one goes", LADDER, || is_gone(before));
     rig.wait_for_children(1);
+    drop(ada);
     rig.stop();
 }
 
@@ -389,6 +392,7 @@ fn it_works_in_a_folder_of_its_own_that_goes_with_it_and_its_calls_have_no_job()
         !environment.contains("MCPO_WORKDIR") && !environment.contains("MCPO_JOB_ID"),
         "{environment}"
     );
+    drop(ada);
     rig.stop();
     assert!(!cwd.exists());
 }
@@ -419,6 +423,7 @@ fn one_that_does_not_start_is_not_tried_for_each_call() {
     wait_until("it is well again", 3 * SOON, || {
         ada.call(1, "pid", json!({})).tool_text().is_some()
     });
+    drop(ada);
     rig.stop();
 }
 
