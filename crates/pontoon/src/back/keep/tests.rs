@@ -6,7 +6,7 @@ use std::time::Duration;
 use pontoon_wire::{Era, Message, Revision, Slot, method, quoted};
 
 use crate::back::child::in_memory::{InMemoryServers, ServerEnd};
-use crate::back::pair::{MadeCall, Pair, STATEFUL, client, naming, result, serve_legacy};
+use crate::back::pair::{MadeCall, Pair, client, naming, result, serve_legacy};
 use crate::call::CallError;
 use crate::client::Client;
 use crate::config::{FileLinks, Mode, Server};
@@ -273,7 +273,7 @@ async fn it_is_started_ahead_and_let_go_of_when_all_left_it_alone() {
     }
     tokio::time::advance(IDLE).await;
     pair.back.stop_idle();
-    pair.until_ended().await;
+    assert!(pair.back.kept_children().is_empty());
     assert!(pair.call_tool(&legacy("ada"), "x").await.contains("x by 2"));
 }
 
@@ -292,16 +292,19 @@ async fn a_head_start_is_everybodys_and_there_is_one() {
 
 #[tokio::test(start_paused = true)]
 async fn it_takes_no_place_of_a_conversation_and_gives_none_up() {
-    let stateful = Pair::new(naming(), |server| server.mode = STATEFUL);
+    let stateful = Pair::new(naming(), |server| {
+        server.mode = Mode::Stateful { idle: IDLE, per_address: 1, per_client: 100 };
+    });
     let other = stateful.another(shared);
     other.call_tool(&legacy("ada"), "x").await;
     let pid = other.back.kept_children()[0].1.id();
     assert_eq!(stateful.around.keep.table.used().0, 0);
-    // More conversations than there are places: each takes that of the oldest.
+    // More conversations than there are places: each takes that of the oldest, and Ada's call was before all.
     for chat in 0..20 {
         tokio::time::advance(Duration::from_secs(1)).await;
         stateful.call_tool(&legacy(&format!("chat {chat}")), "x").await;
     }
+    assert_eq!(stateful.back.kept_children().len(), stateful.around.keep.table.used().1);
     assert_eq!(other.back.kept_children()[0].1.id(), pid);
     assert!(other.call_tool(&legacy("ben"), "x").await.contains(&format!("x by {pid}")));
 }
