@@ -182,8 +182,8 @@ fn over_max_in_flight_a_call_is_refused_with_when_to_come_back() {
     for era in ERAS {
         let mut eve = user(&rig, era, "eve");
         let answer = eve.call(3, "echo", json!({"text": "x"}));
-        let text = "busy: all 2 calls that may run at once at this server, whose process all clients share \
-                    (max_in_flight) are running";
+        let text = "busy: all 2 calls that may run at once are running (max_in_flight of a server whose one process all \
+                    clients share)";
         check(&answer, era, 3, &Refusal { status: 429, code: -31429, retry_after: Some(5), text });
         eve.end();
     }

@@ -127,25 +127,21 @@ impl Admission {
 
     fn busy(&self, permits: &Arc<Permits>) -> CallError {
         let limit = permits.limit();
-        let (limit_reached, key) = if Arc::ptr_eq(permits, &self.processes) {
+        let (reached, which) = if Arc::ptr_eq(permits, &self.processes) {
             (Limit::Concurrent, "")
         } else if Arc::ptr_eq(permits, &self.calls) {
             (Limit::KeptCalls, "")
         } else {
-            (Limit::InFlight, " at this server, whose process all clients share (max_in_flight)")
+            (Limit::InFlight, " (max_in_flight of a server whose one process all clients share)")
         };
         let (counted, what) = match permits.in_use() < limit {
             true => (
                 Limit::Share,
-                format!(
-                    "busy: this client has as many calls under way as one may, of {limit} in all{key}"
-                ),
+                format!("this client has as many calls under way as one may, of {limit} in all"),
             ),
-            false => (
-                limit_reached,
-                format!("busy: all {limit} calls that may run at once{key} are running"),
-            ),
+            false => (reached, format!("all {limit} calls that may run at once are running")),
         };
+        let what = format!("busy: {what}{which}");
         self.metrics.refused(counted);
         CallError::Busy { what, retry_after_seconds: 5 }
     }
