@@ -54,6 +54,8 @@ pub struct KeepLimits {
 #[derive(Debug)]
 pub(crate) struct Keep {
     launcher: Arc<Launcher>,
+    /// Whom a process is started for that serves every client.
+    everyone: Client,
     pub(crate) kept: KeptChildren,
     pub(crate) spares: Arc<Spares>,
     pub(crate) head_starts: Arc<HeadStarts>,
@@ -68,6 +70,7 @@ impl Keep {
         let starts = Arc::clone(&limits.spare_starts);
         let (ids, name) = (Arc::clone(&limits.ids), launcher.server.name.clone());
         Self {
+            everyone: Client::everyone(),
             kept: KeptChildren::new(
                 Arc::clone(&launcher),
                 Arc::clone(&head_starts),
@@ -86,7 +89,7 @@ impl Keep {
         match self.launcher.server.mode {
             Mode::Shared { .. } => {
                 // It hears nothing of the one whose call comes first.
-                let demand = Demand { client: &Client::everyone(), ..*demand };
+                let demand = Demand { client: &self.everyone, ..*demand };
                 self.kept.lease(&demand).await.map(Lease::Kept)
             }
             Mode::Stateful { .. } if demand.client.key.can_return() => {
@@ -125,9 +128,8 @@ impl Keep {
 
     /// Starts the child that everybody will use, so that the first call finds it.
     pub(crate) async fn start_shared(&self, child_era: Era) {
-        let (client, clock) = (Client::everyone(), Clock::new(self.launcher.server.timeout, now()));
-        let wanted_for = Use::Listen;
-        let demand = Demand { wanted_for, client: &client, child_era, clock: &clock };
+        let (client, clock) = (&self.everyone, &Clock::new(self.launcher.server.timeout, now()));
+        let demand = Demand { wanted_for: Use::Listen, client, child_era, clock };
         // Why there is none is in the log, and the first call tries again.
         drop(clock.bound(self.lease(&demand)).await);
     }
