@@ -38,6 +38,7 @@ mod refusals;
 mod reload;
 mod restart;
 mod sessions;
+mod shared;
 mod shutdown;
 mod soak;
 mod spares;

@@ -263,7 +263,7 @@ impl App {
         drop(tokio::time::timeout(LINGER, proxied.wait()).await);
     }
 
-    /// Keeps the catalogue and the spares of a server for as long as it is served.
+    /// Keeps the catalogue of a server, and processes ready for its calls, for as long as it is served.
     fn keep(&self, entry: &Arc<Entry>) {
         let stop = entry.back.stop.clone();
         let learning = Arc::clone(entry).keep(Arc::clone(&self.turns));
@@ -272,7 +272,7 @@ impl App {
         self.keepers.spawn(until(stop, async move {
             if let Some(catalog) = entry.ready().await {
                 let era = catalog.child_era(pontoon_wire::Era::Modern);
-                entry.back.keep_spares(era).await;
+                entry.back.keep_ready(era).await;
             }
         }));
     }

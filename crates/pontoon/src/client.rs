@@ -35,6 +35,20 @@ pub struct Client {
 }
 
 impl Client {
+    /// All clients together, as a process hears of them that serves every one: that none can be asked anything.
+    pub fn everyone() -> Self {
+        Self {
+            revision: Revision::NEWEST_MODERN,
+            capabilities: Bytes::from_static(b"{}"),
+            info: Bytes::from_static(b"{}"),
+            log_level: None,
+            key: Key::Everyone,
+            person: Person::local(),
+            feed: None,
+            subscriptions: Vec::new(),
+        }
+    }
+
     /// The era of its revision.
     pub fn era(&self) -> Era {
         self.revision.era()
@@ -224,12 +238,14 @@ pub enum Key {
     Unnamed,
     /// Nobody that could be recognised: shares nothing with anyone.
     Once(Uuid),
+    /// All clients, of a server with one process for everybody.
+    Everyone,
 }
 
 impl Key {
     /// Whether several clients that do not know of each other may have it.
     pub fn is_shared(&self) -> bool {
-        matches!(self, Self::Address(_) | Self::Credential(_))
+        matches!(self, Self::Address(_) | Self::Credential(_) | Self::Everyone)
     }
 
     /// Whether it is worth keeping a workspace under: whether it can ever come back.
@@ -252,6 +268,7 @@ impl fmt::Display for Key {
             Self::Address(address) => write!(f, "address {address}"),
             Self::Unnamed => f.write_str("unnamed"),
             Self::Once(id) => write!(f, "once {id}"),
+            Self::Everyone => f.write_str("everyone"),
         }
     }
 }
@@ -284,6 +301,8 @@ mod tests {
             Key::Named(user(Some("k"), "a"), "b".into()),
             Key::Named(user(None, "k\", \"a"), "b".into()),
             Key::Named(Principal::Credential("a".into()), "b".into()),
+            Key::Unnamed,
+            Key::Everyone,
         ];
         let mut names: Vec<_> = keys.iter().map(ToString::to_string).collect();
         names.sort();

@@ -33,6 +33,7 @@ use crate::config::Server;
 use crate::jobs::{Links, Writer};
 use crate::observe::heals::HealLog;
 use crate::observe::metrics::ServerMetrics;
+use crate::permits::Permits;
 
 /// How long is waited for clients that are about to be served.
 const QUIET: Duration = Duration::from_secs(5);
@@ -63,6 +64,8 @@ pub struct Back {
     pub metrics: Arc<ServerMetrics>,
     /// Fires when the server is no longer served so: subscriptions end then, calls do not.
     pub stop: CancellationToken,
+    /// The calls that a process may have at once which is everybody's, with a fair share for each client.
+    pub shared_calls: Arc<Permits>,
     /// Fires when the bridge stops: calls that wait for a person end then.
     closing: CancellationToken,
     launcher: Arc<Launcher>,
@@ -83,6 +86,7 @@ impl Back {
             heals: Arc::clone(&launcher.heals),
             metrics: Arc::clone(&launcher.metrics),
             keep: Keep::new(Arc::clone(&launcher), &around.keep),
+            shared_calls: Permits::new(server.max_in_flight),
             launcher,
             server,
             around,
@@ -160,6 +164,7 @@ impl Back {
 
     /// Starts a child for a client that waits until the server is known.
     pub fn start_ahead(&self, key: &Key, person: &Arc<Person>) {
+        let key = if self.server.mode.is_shared() { &Key::Everyone } else { key };
         self.keep.head_starts.start(key, person);
     }
 
@@ -188,9 +193,13 @@ impl Back {
         drop(tokio::time::timeout(QUIET, quiet).await);
     }
 
-    /// Keeps spares ready until the server is no longer served so. `era` is the one that most calls will want.
-    pub async fn keep_spares(&self, era: Era) {
-        Arc::clone(&self.keep.spares).keep_ready(era, self.stop.clone()).await;
+    /// Starts what calls will need: the process that is everybody's, or spares, which are kept ready until the server is
+    /// no longer served so. `era` is the one that most calls will want.
+    pub async fn keep_ready(&self, era: Era) {
+        match self.server.mode.is_shared() {
+            true => self.keep.start_shared(era).await,
+            false => Arc::clone(&self.keep.spares).keep_ready(era, self.stop.clone()).await,
+        }
     }
 
     /// The child kept for this client, if it runs.

@@ -26,6 +26,7 @@ fn describe(config: &Config) {
         let mode = match server.mode {
             Mode::Stateless => "stateless".to_owned(),
             Mode::Stateful { idle, .. } => format!("stateful, idle {} s", idle.as_secs()),
+            Mode::Shared { idle } => format!("shared by all clients, idle {} s", idle.as_secs()),
         };
         let program = match &server.program {
             Ok(program) => program.display().to_string(),

@@ -85,6 +85,7 @@ fn greet(config: &Config, app: &App) {
         let mode = match server.mode {
             Mode::Stateless => "a process for each request",
             Mode::Stateful { .. } => "a process for each session",
+            Mode::Shared { .. } => "one process for everybody",
         };
         tell(&format!(
             "  {:<16} http://{address}/mcp/{}  ({mode}{})",

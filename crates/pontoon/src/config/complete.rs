@@ -7,13 +7,14 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::document::{DocumentReader, Member};
-use super::draft::{Draft, FileContext};
+use super::draft::{Draft, FileContext, WrittenMode};
 use super::isolation::{self, Isolation};
 use super::keys::KEYS;
-use super::lifetime::{SessionKey, WorkspaceScope};
+use super::lifetime::{FileLinks, SessionKey, WorkspaceScope};
 use super::program::Search;
 use super::remarks::Weight;
 use super::server::Server;
+use super::template::Template;
 
 /// The keys of one server as they were written.
 pub(super) struct WrittenKeys<'a> {
@@ -34,12 +35,17 @@ impl WrittenKeys<'_> {
 impl Draft {
     /// The server this makes, or `None` after telling why it makes none.
     pub(super) fn finish(
-        self,
+        mut self,
         written: &WrittenKeys<'_>,
         reader: &mut DocumentReader<'_>,
         around: &FileContext<'_>,
     ) -> Option<Server> {
         self.compare_with_mode(written, reader);
+        if self.mode == WrittenMode::Shared {
+            self.compare_with_shared(written, reader);
+            // No folder is a call's.
+            self.server.files = FileLinks::Off;
+        }
         self.compare_with_warm(written, reader);
         self.compare_with_session_key(written, reader);
         self.compare_with_level(written, reader);
@@ -61,13 +67,62 @@ impl Draft {
     }
 
     fn compare_with_mode(&self, written: &WrittenKeys<'_>, reader: &mut DocumentReader<'_>) {
-        if self.is_stateful {
+        if self.mode != WrittenMode::Stateless {
             return;
         }
-        let keys =
-            ["idle_timeout", "max_processes_per_ip", "max_processes_per_client", "max_in_flight"];
-        for key in keys.iter().filter_map(|key| written.key(key)) {
-            let message = "is ignored: it has a meaning only with `\"mode\": \"stateful\"`";
+        for (name, modes) in [
+            ("idle_timeout", "`\"stateful\"` or `\"shared\"`"),
+            ("max_processes_per_ip", "`\"stateful\"`"),
+            ("max_processes_per_client", "`\"stateful\"`"),
+            ("max_in_flight", "`\"stateful\"` or `\"shared\"`"),
+        ] {
+            let Some(key) = written.key(name) else { continue };
+            let message = format!("is ignored: it has a meaning only with the `mode` {modes}");
+            reader.about_name(Weight::Warning, key, message);
+        }
+    }
+
+    /// A process that serves everybody is nobody's: nothing of it may depend on who calls, or on the call.
+    fn compare_with_shared(&self, written: &WrittenKeys<'_>, reader: &mut DocumentReader<'_>) {
+        const STATELESS: &str = "use `\"mode\": \"stateless\"`";
+        let mut refuse = |name: &str, message: String| {
+            if let Some(key) = written.key(name) {
+                reader.about_name(Weight::Mistake, key, message);
+            }
+        };
+        for name in ["session_key", "max_processes_per_ip", "max_processes_per_client"] {
+            let message = "all clients of a shared server have one process: leave it out, or use \
+                           `\"mode\": \"stateful\"`";
+            refuse(name, message.to_owned());
+        }
+        let message =
+            "a shared process works in a folder of its own, which is no call's and goes with it";
+        refuse("workspace", format!("{message}: leave it out, or {STATELESS}"));
+        if self.server.files != FileLinks::Off {
+            let message = "it cannot be said which call of a shared process made a file";
+            refuse("files", format!("{message}: leave it out, or {STATELESS}"));
+        }
+        if self.server.isolation.level == isolation::Level::User {
+            let message = "a shared process cannot be a user of the system for each session: write \
+                           `\"confined\"`, or use `\"mode\": \"stateful\"`";
+            refuse("isolation", message.to_owned());
+        }
+        let values: Vec<_> = self.server.env.iter().map(|(_, value)| value).collect();
+        let args: Vec<_> = self.server.args.iter().collect();
+        for (name, texts) in [("args", args), ("env", values)] {
+            if texts.iter().copied().any(Template::needs_person) {
+                let message = "a shared process is started for nobody, so there is nothing for ${user:..} \
+                               and ${header:..}: leave them out, or";
+                refuse(name, format!("{message} {STATELESS}"));
+            }
+            if texts.iter().copied().any(Template::needs_workspace) {
+                let message = "a shared process has neither workspace nor job, so there is nothing for \
+                               ${MCPO_WORKDIR} and ${MCPO_JOB_ID}: write a folder, or";
+                refuse(name, format!("{message} {STATELESS}"));
+            }
+        }
+        if let Some(key) = written.key("file_path_fields") {
+            let message = "is ignored: a shared server offers no files";
             reader.about_name(Weight::Warning, key, message);
         }
     }
@@ -75,10 +130,15 @@ impl Draft {
     /// A spare is started before there is a call, so nothing of it may depend on the call.
     fn compare_with_warm(&self, written: &WrittenKeys<'_>, reader: &mut DocumentReader<'_>) {
         let Some(key) = written.key("warm").filter(|_| !self.server.warm.is_none()) else { return };
-        // Only what is written: after a slip, `is_stateful` is a guess.
-        let is_stateful = written.key("mode").is_some_and(|mode| mode.node.is_text("stateful"));
         let reasons = [
-            (is_stateful, "a stateful process is kept for its session anyway"),
+            (
+                self.mode == WrittenMode::Stateful,
+                "a stateful process is kept for its session anyway",
+            ),
+            (
+                self.mode == WrittenMode::Shared,
+                "the process of a shared server is started with the bridge anyway",
+            ),
             (
                 self.server.workspace == WorkspaceScope::Session,
                 "it is not known yet in whose workspace, `\"workspace\": \"session\"`",
@@ -106,7 +166,7 @@ impl Draft {
             SessionKey::Credential => "show one API key",
             SessionKey::Ip => "come from one address",
         };
-        if self.is_stateful && self.server.is_personal() {
+        if self.mode == WrittenMode::Stateful && self.server.is_personal() {
             let message = format!(
                 "all who {who} would share a process, but `args` or `env` have ${{user:..}} or \
                  ${{header:..}}"
@@ -171,4 +231,88 @@ fn is_path_of(text: &str, folder: &Path) -> bool {
     let is_there = |path: &Path| path.is_file() || (text.contains('/') && path.is_dir());
     let is_here = matches!(text, "" | "." | "./" | "..");
     path.is_relative() && !is_here && (is_there(&folder.join(path)) || is_there(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::super::environment::Environment;
+    use super::super::file;
+    use super::super::lifetime::Mode;
+    use super::super::remarks::Remarks;
+    use super::super::settings::BridgeSettings;
+    use super::*;
+
+    /// Reads a server with these keys besides its command, and compares what is told of which of them.
+    fn check(keys: &str, told: &[(Weight, &str, &str)]) -> Arc<Server> {
+        let text = format!(r#"{{"mcpServers": {{"a": {{"command": "/bin/sh", {keys}}}}}}}"#);
+        let (environment, settings) = (Environment::default(), BridgeSettings::unset());
+        let folder = Path::new("/tmp");
+        let around = FileContext { folder, environment: &environment, settings: &settings };
+        let mut remarks = Remarks::default();
+        let servers = file::read(Path::new("mcp-servers.json"), &text, &around, &mut remarks);
+        let found: Vec<_> = remarks
+            .iter()
+            .map(|it| (it.weight, it.key.trim_start_matches("mcpServers.a."), &*it.message))
+            .collect();
+        assert_eq!(found, told, "{keys}");
+        Arc::clone(&servers[0])
+    }
+
+    #[test]
+    fn a_process_that_all_share_depends_on_nobody_and_on_no_call() {
+        let stateless = "use `\"mode\": \"stateless\"`";
+        let one = "all clients of a shared server have one process: leave it out, or use `\"mode\": \"stateful\"`";
+        let folder = format!(
+            "a shared process works in a folder of its own, which is no call's and goes with it: leave it out, or {stateless}"
+        );
+        let made = format!(
+            "it cannot be said which call of a shared process made a file: leave it out, or {stateless}"
+        );
+        let user = "a shared process cannot be a user of the system for each session: write `\"confined\"`, or \
+                    use `\"mode\": \"stateful\"`";
+        let person = format!(
+            "a shared process is started for nobody, so there is nothing for ${{user:..}} and ${{header:..}}: leave \
+             them out, or {stateless}"
+        );
+        let job = format!(
+            "a shared process has neither workspace nor job, so there is nothing for ${{MCPO_WORKDIR}} and \
+             ${{MCPO_JOB_ID}}: write a folder, or {stateless}"
+        );
+        let warm = "no process can be kept ready: the process of a shared server is started with the bridge anyway";
+        for (key, value, told) in [
+            ("session_key", "\"auto\"", one),
+            ("max_processes_per_ip", "2", one),
+            ("max_processes_per_chat", "2", one),
+            ("max_processes_per_client", "2", one),
+            ("workspace", "\"session\"", &folder),
+            ("workspace", "\"job\"", &folder),
+            ("files", "\"append\"", &made),
+            ("files", "\"header\"", &made),
+            ("isolation", "\"user\"", user),
+            ("args", "[\"--for=${user:id}\"]", &person),
+            ("env", "{\"TEAM\": \"${header:X-Team}\"}", &person),
+            ("args", "[\"${MCPO_WORKDIR}\"]", &job),
+            ("env", "{\"JOB\": \"${MCPO_JOB_ID}\"}", &job),
+            ("warm", "1", warm),
+            ("warm", "\"auto\"", warm),
+        ] {
+            let keys = format!("\"{key}\": {value}, \"mode\": \"shared\"");
+            check(&keys, &[(Weight::Mistake, key, told)]);
+        }
+        let told = "is ignored: a shared server offers no files";
+        let keys = "\"file_path_fields\": [\"path\"], \"mode\": \"shared\"";
+        check(keys, &[(Weight::Warning, "file_path_fields", told)]);
+        let fine = "\"mode\": \"shared\", \"idle_timeout\": 60, \"max_in_flight\": 4, \"files\": \"off\", \"warm\": 0, \
+                    \"isolation\": \"confined\"";
+        let server = check(fine, &[]);
+        assert_eq!(server.mode, Mode::Shared { idle: Duration::from_secs(60) });
+        assert_eq!(server.max_in_flight, 4);
+        assert!(!server.has_sessions(), "nothing of it is a person's");
+        let plain = check("\"mode\": \"shared\"", &[]);
+        assert_eq!((plain.files, plain.max_in_flight), (FileLinks::Off, 64));
+        assert_eq!(plain.mode.idle(), Some(BridgeSettings::unset().idle));
+    }
 }

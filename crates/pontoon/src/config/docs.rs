@@ -43,6 +43,32 @@ The name of a server (`excel`) is part of its URL, `/mcp/excel`: 1 to 64 letters
 and `-`, beginning with a letter or digit. `mcp-servers.example.json` shows every key.
 ";
 
+const SHARED: &str = "
+## One process for everybody
+
+`\"mode\": \"shared\"` is for servers that keep nothing: time, fetch, search, a calculator. All clients, known or not, use one
+process (two if clients of both protocol eras call a server that speaks both). Each still gets its own answers, progress and
+cancellation.
+
+It is safe if a call means the same whoever makes it and whatever was called before. It is **not** safe for a server
+that keeps a document, a cursor, a page or a login open, that remembers what it was told, that writes files for people, that has
+tasks, or that works with a person's account: people would meet in it. Such a server is `\"stateful\"`, or `\"stateless\"`.
+
+- The process is started with the bridge, and again with the next call when it has ended or was idle for `idle_timeout`. Calls that were open when
+  it died fail with what happened; the next one goes to a new process, and hears of nothing lost. One that answers neither
+  a call nor a ping is replaced. One that does not start is tried again after 1 s, 2 s and so on up to 60 s; calls meanwhile hear why.
+- `max_in_flight` (64) bounds the calls at once, of all clients together; each client has its share of them as of `MCPO_MAX_CONCURRENT`, which does not
+  count them. Over it a call is refused with 429 and `Retry-After`, at once or after `MCPO_QUEUE_WAIT`. `MCPO_STATEFUL_MAX_TOTAL_PROCESSES`
+  does not count the process.
+- It works in a folder of its own that goes with it, so there is no `workspace`, no job and no link to a file; a call is a line of the journal. A time
+  to live (`run_time` of `isolation`) is that of the process.
+- A legacy server hears that its client can answer nothing, and what it asks nevertheless is refused. A modern one asks with its answer, which is its
+  call's. A log line goes to the client whose call is the only one open, if it is within its level; else to none. There are no `resources/subscribe`
+  and no `resources/updated`.
+- `workspace`, `session_key`, `max_processes_per_*`, `files` other than `\"off\"`, `warm`, `\"isolation\": \"user\"` and the placeholders of a person, a workspace
+  or a job are mistakes beside it.
+";
+
 const PLACEHOLDERS: &str = "
 ## Placeholders
 
@@ -96,6 +122,7 @@ fn page() -> String {
          other versions or bridges and are refused: "
         .to_owned());
     add(format!("{}.\n", listed(REFUSED_KEYS)));
+    add(SHARED.to_owned());
     add(PLACEHOLDERS.to_owned());
     add("\n## Isolation\n\nThe keys of the object `isolation`; an unknown one is a mistake.\n\n\
          | key | default | meaning |\n|---|---|---|\n"

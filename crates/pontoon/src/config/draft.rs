@@ -20,12 +20,22 @@ pub(super) struct FileContext<'a> {
     pub(super) settings: &'a BridgeSettings,
 }
 
+/// The `mode` as it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WrittenMode {
+    Stateless,
+    Stateful,
+    Shared,
+    /// A slip, which was told: keys beside it may well be right.
+    Unknown,
+}
+
 /// What was written for one server and could be understood.
 pub(super) struct Draft {
     /// The server, but for its program, its mode and its fingerprint.
     pub(super) server: Server,
     pub(super) command: Option<String>,
-    pub(super) is_stateful: bool,
+    pub(super) mode: WrittenMode,
     pub(super) idle: Option<Duration>,
     pub(super) per_address: Option<usize>,
     pub(super) per_client: Option<usize>,
@@ -40,7 +50,7 @@ impl Draft {
         Self {
             server: Server { timeout: settings.timeout, ..server },
             command: None,
-            is_stateful: false,
+            mode: WrittenMode::Stateless,
             idle: None,
             per_address: None,
             per_client: None,
@@ -49,13 +59,15 @@ impl Draft {
 
     /// How long its processes live; what is not written holds for all servers.
     pub(super) fn mode(&self, settings: &BridgeSettings) -> Mode {
-        if !self.is_stateful {
-            return Mode::Stateless;
-        }
-        Mode::Stateful {
-            idle: self.idle.unwrap_or(settings.idle),
-            per_address: self.per_address.unwrap_or(settings.per_address),
-            per_client: self.per_client.unwrap_or(settings.per_client),
+        let idle = self.idle.unwrap_or(settings.idle);
+        match self.mode {
+            WrittenMode::Stateless => Mode::Stateless,
+            WrittenMode::Shared => Mode::Shared { idle },
+            WrittenMode::Stateful | WrittenMode::Unknown => Mode::Stateful {
+                idle,
+                per_address: self.per_address.unwrap_or(settings.per_address),
+                per_client: self.per_client.unwrap_or(settings.per_client),
+            },
         }
     }
 }

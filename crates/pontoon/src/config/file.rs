@@ -249,7 +249,7 @@ mod tests {
         let at = "2:9: mcpServers.a.";
         check_keys(
             "\"mode\": 5",
-            &[&format!("{at}mode: expected \"stateless\" or \"stateful\", found 5")],
+            &[&format!("{at}mode: expected \"stateless\" or \"stateful\" or \"shared\", found 5")],
         );
         check_keys(
             "\"heal\": \"\"",
@@ -302,13 +302,17 @@ mod tests {
             "max_in_flight",
         ] {
             check_keys(&format!("\"mode\": \"stateful\", \"{key}\": 5"), &[]);
-            let told = "is ignored: it has a meaning only with `\"mode\": \"stateful\"`";
+            let modes = match key {
+                "idle_timeout" | "max_in_flight" => "`\"stateful\"` or `\"shared\"`",
+                _ => "`\"stateful\"`",
+            };
+            let told = format!("is ignored: it has a meaning only with the `mode` {modes}");
             let told = format!("2:1: mcpServers.a.{key}: {told}");
             check_keys(&format!("\"{key}\": 5"), &[&told]);
             let text = format!(r#"{{"mcpServers": {{"a": {{"command": "sh", "{key}": 5}}}}}}"#);
             assert_eq!(servers(&text).1.heaviest(), Some(Weight::Warning), "{key} stops nothing");
         }
-        let told = "2:9: mcpServers.a.mode: expected \"stateless\" or \"stateful\", found \"full\"";
+        let told = "2:9: mcpServers.a.mode: expected \"stateless\" or \"stateful\" or \"shared\", found \"full\"";
         check_keys("\"mode\": \"full\", \"idle_timeout\": \"1h\"", &[told]);
     }
 
@@ -335,7 +339,7 @@ mod tests {
             check_keys(&format!("\"warm\": 0, {keys}"), &[]);
         }
         check_keys("\"warm\": 3, \"env\": {\"DIR\": \"${MCPO_WORKDIR}\"}", &[]);
-        let told = "2:9: mcpServers.a.mode: expected \"stateless\" or \"stateful\", found \"full\"";
+        let told = "2:9: mcpServers.a.mode: expected \"stateless\" or \"stateful\" or \"shared\", found \"full\"";
         check_keys("\"mode\": \"full\", \"warm\": 1", &[told]);
     }
 

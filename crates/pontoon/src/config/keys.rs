@@ -7,7 +7,7 @@
 use pontoon_wire::heal::HealMode;
 
 use super::document::{DocumentNode, DocumentReader};
-use super::draft::{Draft, FileContext};
+use super::draft::{Draft, FileContext, WrittenMode};
 use super::isolation;
 use super::lifetime::{FileLinks, SessionKey, Warm, WorkspaceScope};
 use super::remarks::Weight;
@@ -112,20 +112,24 @@ pub(super) const KEYS: &[ServerKey] = &[
         also: &[],
         default: "\"stateless\"",
         doc: "`\"stateless\"`: one process for each request. `\"stateful\"`: one process for each \
-              session, for servers that keep their state in memory.",
+              session, for servers that keep their state in memory. `\"shared\"`: one process for \
+              everybody, for servers that keep nothing (below).",
         read: |draft, node, reader, _| {
-            let words = [("stateless", false), ("stateful", true)];
-            // A slip here is told once: an idle time beside it may well be right.
-            draft.is_stateful = reader.word(node, &words).unwrap_or(true);
+            let words = [
+                ("stateless", WrittenMode::Stateless),
+                ("stateful", WrittenMode::Stateful),
+                ("shared", WrittenMode::Shared),
+            ];
+            draft.mode = reader.word(node, &words).unwrap_or(WrittenMode::Unknown);
         },
     },
     ServerKey {
         name: "idle_timeout",
         also: &[],
         default: "1800",
-        doc: "How long a process of a `\"stateful\"` server is kept without a request: seconds, \
-              or text such as `\"30m\"`. An MCP session lives no shorter. A `\"stateless\"` server \
-              ignores it and the next three, with a warning. Without it, `MCPO_STATEFUL_DEFAULT_IDLE_TIMEOUT` holds.",
+        doc: "How long a process of a `\"stateful\"` or `\"shared\"` server is kept without a \
+              request: seconds, or text such as `\"30m\"`. An MCP session with a `\"stateful\"` server \
+              lives no shorter. A `\"stateless\"` server ignores it and the next three, with a warning. Without it, `MCPO_STATEFUL_DEFAULT_IDLE_TIMEOUT` holds.",
         read: |draft, node, reader, _| draft.idle = reader.measure(node, units::duration),
     },
     ServerKey {
@@ -151,7 +155,8 @@ pub(super) const KEYS: &[ServerKey] = &[
         name: "max_in_flight",
         also: &[],
         default: "64",
-        doc: "How many calls one process of a `\"stateful\"` server works on at the same time.",
+        doc: "How many calls one process of a `\"stateful\"` server, or a `\"shared\"` server in all, \
+              works on at the same time.",
         read: |draft, node, reader, _| {
             set(&mut draft.server.max_in_flight, reader.measure(node, units::count))
         },

@@ -17,6 +17,31 @@ pub enum Mode {
         /// How many processes one user has, or one address where no user is known.
         per_client: usize,
     },
+    /// One process for everybody, which keeps nothing for anybody.
+    Shared {
+        /// Stopped after this long without a request.
+        idle: Duration,
+    },
+}
+
+impl Mode {
+    /// True if a process keeps the state of a session.
+    pub fn is_stateful(self) -> bool {
+        matches!(self, Self::Stateful { .. })
+    }
+
+    /// True if one process is everybody's.
+    pub fn is_shared(self) -> bool {
+        matches!(self, Self::Shared { .. })
+    }
+
+    /// How long a process is kept without a request, where one is kept.
+    pub fn idle(self) -> Option<Duration> {
+        match self {
+            Self::Stateless => None,
+            Self::Stateful { idle, .. } | Self::Shared { idle } => Some(idle),
+        }
+    }
 }
 
 /// Which folder a process works in.

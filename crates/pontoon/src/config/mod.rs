@@ -244,7 +244,7 @@ fn servers(
 /// Makes every server stateless, as `MCPO_STATEFUL_ENABLED` wants it.
 fn make_stateless(servers: &mut [Arc<Server>], remarks: &mut Remarks) {
     let mut names = Vec::new();
-    for server in servers.iter_mut().filter(|server| server.mode != Mode::Stateless) {
+    for server in servers.iter_mut().filter(|server| server.mode.is_stateful()) {
         let server = Arc::make_mut(server);
         server.mode = Mode::Stateless;
         names.push(format!("`{}`", server.name));

@@ -145,7 +145,7 @@ impl Server {
 
     /// True if a session finds again what it left: a process, or a folder.
     pub fn has_sessions(&self) -> bool {
-        self.mode != Mode::Stateless || self.workspace == WorkspaceScope::Session
+        self.mode.is_stateful() || self.workspace == WorkspaceScope::Session
     }
 
     /// True if its processes differ by who calls: then one is never used for another person.

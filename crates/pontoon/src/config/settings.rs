@@ -318,7 +318,7 @@ pub(super) const VARIABLES: &[Variable] = &[
     Variable {
         name: "MCPO_STATEFUL_ENABLED",
         unset: Unset::Value("true"),
-        doc: "`false`: every server runs `stateless`, whatever its `mode`.",
+        doc: "`false`: every `stateful` server runs `stateless`.",
         read: |settings, text| values::switch(text).map(|value| settings.stateful_enabled = value),
     },
     Variable {

@@ -80,6 +80,11 @@ impl Template {
             .any(|part| matches!(part, TemplatePart::User(_) | TemplatePart::Header(_)))
     }
 
+    /// True if the text depends on where a child works, or for which call.
+    pub(super) fn needs_workspace(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, TemplatePart::Workdir | TemplatePart::JobId))
+    }
+
     /// The headers of a request that it holds, in lower case.
     pub fn headers(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {

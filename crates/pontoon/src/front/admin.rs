@@ -66,8 +66,9 @@ fn respond((status, body): (u16, Value)) -> HttpResponse {
 /// How everything is now, but for the disk, which may be slow.
 fn status(site: &HttpSite) -> BridgeStatus {
     let sessions = &site.sessions;
+    let entries = sessions.entries();
     let mut servers: Vec<_> =
-        sessions.entries().iter().map(|(name, entry)| server(site, name, entry)).collect();
+        entries.iter().map(|(name, entry)| server(site, name, entry)).collect();
     servers.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     let (permits, kept_calls) = sessions.admission.usage();
     BridgeStatus {
@@ -81,7 +82,10 @@ fn status(site: &HttpSite) -> BridgeStatus {
             let (used, limit) = site.held.used();
             LimitUse { used, limit }
         },
-        waiting_calls: sessions.admission.waiting(),
+        waiting_calls: {
+            let shared = entries.values().map(|entry| entry.back.shared_calls.waiting());
+            sessions.admission.waiting() + shared.sum::<usize>()
+        },
         sessions: sessions.count(),
         disk: None,
         jobs_fault: None,
@@ -175,6 +179,7 @@ fn server(site: &HttpSite, name: &str, entry: &Entry) -> ServerStatus {
         mode: match entry.back.server.mode {
             Mode::Stateless => "stateless",
             Mode::Stateful { .. } => "stateful",
+            Mode::Shared { .. } => "shared",
         },
         children: children(site, entry),
         living: entry.back.living(),

@@ -47,7 +47,7 @@ pub struct ServerStatus {
     pub state: ServerState,
     /// Calls under way.
     pub running: usize,
-    /// `stateless` or `stateful`.
+    /// `stateless`, `stateful` or `shared`.
     pub mode: &'static str,
     /// Its children that are kept for clients.
     pub children: Vec<ChildStatus>,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::back::Back;
 use crate::call::CallError;
 use crate::client::{Client, Principal};
 use crate::config::Mode;
@@ -49,8 +50,8 @@ impl Admission {
     /// # Errors
     ///
     /// [`CallError::Busy`] when the limit is reached and nobody is to wait.
-    pub fn admit(&self, mode: Mode, client: &Client) -> Result<Option<Permit>, CallError> {
-        let permits = self.permits(mode, client);
+    pub fn admit(&self, back: &Back, client: &Client) -> Result<Option<Permit>, CallError> {
+        let permits = self.permits(back, client);
         let who = &client.person.principal;
         match permits.try_take(who, Instant::now()) {
             Some(permit) => Ok(Some(permit)),
@@ -80,8 +81,8 @@ impl Admission {
     /// # Errors
     ///
     /// [`CallError::Busy`] when it did not come.
-    pub async fn wait(&self, mode: Mode, client: &Client) -> Result<Permit, CallError> {
-        let permits = self.permits(mode, client);
+    pub async fn wait(&self, back: &Back, client: &Client) -> Result<Permit, CallError> {
+        let permits = self.permits(back, client);
         let who = &client.person.principal;
         let permit = tokio::time::timeout(self.queue_wait, permits.take(who)).await;
         permit.ok().flatten().ok_or_else(|| self.busy(permits))
@@ -111,13 +112,14 @@ impl Admission {
         (usage(&self.processes), usage(&self.calls))
     }
 
-    /// Calls that wait for their turn.
+    /// Calls that wait for their turn, but for those at a process that is everybody's.
     pub fn waiting(&self) -> usize {
         self.processes.waiting() + self.calls.waiting()
     }
 
-    fn permits(&self, mode: Mode, client: &Client) -> &Arc<Permits> {
-        match mode {
+    fn permits<'p>(&'p self, back: &'p Back, client: &Client) -> &'p Arc<Permits> {
+        match back.server.mode {
+            Mode::Shared { .. } => &back.shared_calls,
             Mode::Stateful { .. } if client.key.can_return() => &self.calls,
             Mode::Stateless | Mode::Stateful { .. } => &self.processes,
         }
@@ -125,18 +127,21 @@ impl Admission {
 
     fn busy(&self, permits: &Arc<Permits>) -> CallError {
         let limit = permits.limit();
-        let (counted, what) = if permits.in_use() < limit {
-            let what = format!(
-                "busy: this client has as many calls under way as one may, of {limit} in all"
-            );
-            (Limit::Share, what)
+        let (reached, which) = if Arc::ptr_eq(permits, &self.processes) {
+            (Limit::Concurrent, "")
+        } else if Arc::ptr_eq(permits, &self.calls) {
+            (Limit::KeptCalls, "")
         } else {
-            let counted = match Arc::ptr_eq(permits, &self.processes) {
-                true => Limit::Concurrent,
-                false => Limit::KeptCalls,
-            };
-            (counted, format!("busy: all {limit} calls that may run at once are running"))
+            (Limit::InFlight, " (max_in_flight of a server whose one process all clients share)")
         };
+        let (counted, what) = match permits.in_use() < limit {
+            true => (
+                Limit::Share,
+                format!("this client has as many calls under way as one may, of {limit} in all"),
+            ),
+            false => (reached, format!("all {limit} calls that may run at once are running")),
+        };
+        let what = format!("busy: {what}{which}");
         self.metrics.refused(counted);
         CallError::Busy { what, retry_after_seconds: 5 }
     }

@@ -13,7 +13,6 @@ use super::catalog::Catalog;
 use super::entry::Entry;
 use super::legacy::Session;
 use crate::call::{Call, CallError};
-use crate::config::Mode;
 
 /// Answers what a legacy client may hear from us; gives the call back if it must go to a child.
 pub(super) fn legacy(
@@ -70,8 +69,8 @@ fn set_level(catalog: &Catalog, entry: &Entry, session: &Session, call: Call) {
 
 /// A subscription goes to a legacy child as it is; a modern child is listened to anew, and is started if none runs.
 fn subscribe(catalog: &Catalog, entry: &Entry, session: &Session, mut call: Call) -> Option<Call> {
-    if entry.back.server.mode == Mode::Stateless {
-        let text = "a server with a process for each request has no subscriptions";
+    if !entry.back.server.mode.is_stateful() {
+        let text = "a server that keeps no process for a session has no subscriptions";
         call.reply.error(&ErrorObject::new(code::METHOD_NOT_FOUND, text));
         return None;
     }

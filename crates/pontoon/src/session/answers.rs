@@ -54,12 +54,12 @@ fn member(name: &str, value: Option<&str>) -> String {
     value.map(|value| format!(",\"{name}\":{value}")).unwrap_or_default()
 }
 
-/// The capabilities the bridge can keep: with a process for each request nobody is left to notice
+/// The capabilities the bridge can keep: where no process is the client's own, none is there to tell it
 /// that a resource changed. `broken` are the members that would promise it.
 fn capabilities(facts: &Facts, mode: Mode, broken: &[&str]) -> String {
     let text = facts.capabilities.get();
     let whole = text.as_bytes();
-    if mode != Mode::Stateless || whole.first() != Some(&b'{') {
+    if mode.is_stateful() || whole.first() != Some(&b'{') {
         return text.to_owned();
     }
     let raw = |part: &[u8]| String::from_utf8_lossy(part).into_owned();

@@ -14,7 +14,7 @@ const SESSION_LIFE: Duration = Duration::from_secs(1800);
 pub(super) fn life(mode: Option<Mode>) -> Duration {
     match mode {
         Some(Mode::Stateful { idle, .. }) => SESSION_LIFE.max(idle),
-        Some(Mode::Stateless) | None => SESSION_LIFE,
+        Some(Mode::Stateless | Mode::Shared { .. }) | None => SESSION_LIFE,
     }
 }
 

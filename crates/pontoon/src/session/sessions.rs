@@ -14,7 +14,6 @@ use super::memory::Memory;
 use super::personal::PersonalCatalogs;
 use crate::call::CallError;
 use crate::client::{Person, Principal};
-use crate::config::Mode;
 use crate::held_bytes::HeldBytes;
 use crate::ids::Ids;
 use crate::observe::metrics::Limit;
@@ -194,15 +193,15 @@ impl Sessions {
         self.end(session);
     }
 
-    /// Lets go of a session that its client has not used for long, or that has to make room. With a
-    /// process for each request the client loses nothing, so it may go on when it is back. Else
-    /// the process that kept its state goes with it, and it has to open another.
+    /// Lets go of a session that its client has not used for long, or that has to make room. Where no
+    /// process keeps its state the client loses nothing, so it may go on when it is back. Else
+    /// that process goes with it, and it has to open another.
     ///
     /// To be called before it leaves the table; then it is to be ended.
     fn let_go(&self, session: &Session) {
         let entries = self.entries();
         let entry = entries.get(session.server.as_str());
-        if entry.is_none_or(|entry| entry.back.server.mode != Mode::Stateless) {
+        if entry.is_none_or(|entry| entry.back.server.mode.is_stateful()) {
             self.bury(session);
         }
     }

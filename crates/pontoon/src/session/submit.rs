@@ -12,10 +12,10 @@ use super::catalog::Catalog;
 use super::entry::Entry;
 use super::legacy::{OpenCall, Session};
 use super::sessions::{NoSession, Sessions};
+use crate::back::Back;
 use crate::call::{Call, CallError};
 use crate::client::{Client, Key};
 use crate::clock::Stage;
-use crate::config::{Mode, Server};
 use crate::observe::metrics::{Limit, RequestKind};
 
 /// How a request came.
@@ -140,7 +140,7 @@ impl Sessions {
             }
         }
         let is_unnamed = call.client.key == Key::Unnamed;
-        if is_listen && (is_unnamed || entry.back.server.mode == Mode::Stateless) {
+        if is_listen && (is_unnamed || !entry.back.server.mode.is_stateful()) {
             let (entry, catalog) = (Arc::clone(entry), Arc::clone(catalog));
             self.tasks.spawn(Arc::clone(self).listen_to_catalog(entry, catalog, call));
             return;
@@ -150,7 +150,7 @@ impl Sessions {
         }
         let mut must_wait = false;
         if !is_listen {
-            match self.admission.admit(entry.back.server.mode, &call.client) {
+            match self.admission.admit(&entry.back, &call.client) {
                 Ok(Some(permit)) => call.reply.hold(permit),
                 Ok(None) => must_wait = true,
                 Err(busy) => return call.reply.fail(busy),
@@ -161,7 +161,7 @@ impl Sessions {
         // In a box, or all of it would be moved at each step on its way to its task.
         let taking = Box::pin(async move {
             let call = match must_wait {
-                true => Box::pin(sessions.wait_for_turn(&back.server, call)).await,
+                true => Box::pin(sessions.wait_for_turn(&back, call)).await,
                 false => Some(call),
             };
             if let Some(call) = call {
@@ -184,12 +184,12 @@ impl Sessions {
     }
 
     /// Waits until a call may run. `None` if it was cancelled, or its turn did not come.
-    async fn wait_for_turn(&self, server: &Server, mut call: Call) -> Option<Call> {
-        let (mode, server) = (server.mode, server.name.as_str());
+    async fn wait_for_turn(&self, back: &Back, mut call: Call) -> Option<Call> {
+        let server = back.server.name.as_str();
         call.clock.enter(Stage::Turn);
         let permit = tokio::select! {
             () = call.cancel.cancelled() => None,
-            permit = call.clock.bound(self.admission.wait(mode, &call.client)) => Some(permit),
+            permit = call.clock.bound(self.admission.wait(back, &call.client)) => Some(permit),
         };
         match permit {
             Some(Some(Ok(permit))) => {

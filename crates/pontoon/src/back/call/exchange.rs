@@ -80,7 +80,7 @@ impl Exchange<'_> {
                 era::to_modern_request(request, &client)
             }
             (Era::Modern, Era::Legacy) => {
-                if let Some(level) = &self.client.log_level {
+                if let Some(level) = self.client.log_level.as_ref().filter(|_| !self.is_shared()) {
                     self.lease.set_log_level(level);
                 }
                 era::to_legacy_request(request)
@@ -164,12 +164,19 @@ impl Exchange<'_> {
         }
     }
 
-    /// A modern client hears log lines only if it asked for them, and none below its level.
+    /// Whether its child is everybody's, so that nothing may be changed there for this client.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.back.server.mode.is_shared()
+    }
+
+    /// A modern client hears log lines only if it asked for them, and none below its level. A legacy server was told
+    /// the level of a legacy client, unless it is everybody's.
     pub(crate) fn log(&self, reply: &Reply, line: Message) {
         let is_wanted = match (self.client.era(), &self.client.log_level) {
-            (Era::Legacy, _) => true,
+            (Era::Legacy, None) => true,
+            (Era::Legacy, Some(_)) if !self.is_shared() => true,
             (Era::Modern, None) => false,
-            (Era::Modern, Some(level)) => {
+            (Era::Legacy | Era::Modern, Some(level)) => {
                 let of_line = line.string(Slot::Level).unwrap_or_default();
                 let wanted = pontoon_wire::string_value(level).unwrap_or_default();
                 severity(&of_line) >= severity(&wanted)

@@ -31,6 +31,9 @@ const MAX_GATHERED: usize = 16;
 
 pub(crate) const NOT_OFFERED: &str = "the client did not offer to answer this";
 
+const SHARED: &str =
+    "this process serves all clients (`mode` is `shared`), so none of them can be asked anything";
+
 /// How often a modern server may ask again before it answers a legacy client.
 const MAX_ROUNDS: usize = 32;
 
@@ -47,6 +50,10 @@ impl Exchange<'_> {
     ) -> NextStep {
         if self.lease.era == Era::Modern {
             self.refuse_question(&question, "servers of this revision ask no questions");
+            return NextStep::GoOn(cancel, reply);
+        }
+        if self.is_shared() {
+            self.refuse_question(&question, SHARED);
             return NextStep::GoOn(cancel, reply);
         }
         if !self.can_answer(&question) {

@@ -103,7 +103,8 @@ impl CallRecord<'_> {
     /// Says that this child has the call, and makes the job that a stateless call has.
     pub(crate) async fn begin_at(&mut self, lease: &Lease) -> Result<(), CallError> {
         match lease.child().workspace.clone() {
-            None => {}
+            // What lies there is no call's.
+            None | Some(Workspace::Temporary(_)) => {}
             Some(Workspace::Job(own)) => {
                 own.keep();
                 self.set_job(Arc::clone(&own.job));
@@ -113,7 +114,7 @@ impl CallRecord<'_> {
                 let complaints = lease.child().words.complaints.clone();
                 let before = match self.back.server.mode {
                     Mode::Stateless => 0,
-                    Mode::Stateful { .. } => complaints.count(),
+                    Mode::Stateful { .. } | Mode::Shared { .. } => complaints.count(),
                 };
                 self.complaints = Some((complaints, before));
                 if matches!(self.back.server.mode, Mode::Stateless) {

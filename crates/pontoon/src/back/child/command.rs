@@ -24,7 +24,7 @@ impl Launcher {
         let directory = workspace.directory();
         let name = workspace.name();
         let start = Start {
-            workdir: &directory.to_string_lossy(),
+            workdir: &workspace.told_directory().unwrap_or(Path::new("")).to_string_lossy(),
             job_id: &name,
             tmpdir: &tmpdir.to_string_lossy(),
             base_url: &self.machine.base_url,

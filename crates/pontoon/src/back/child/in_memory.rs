@@ -130,6 +130,15 @@ impl InMemoryProcess {
         self.killed.cancel();
     }
 
+    /// A task hears no signal, so it has all of this time.
+    pub(super) fn end_within(&self, patience: Duration) {
+        let killed = self.killed.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(patience).await;
+            killed.cancel();
+        });
+    }
+
     pub(super) fn limit_life(&self, life: Duration) {
         let (killed, has_outlived) = (self.killed.clone(), Arc::clone(&self.has_outlived));
         tokio::spawn(async move {

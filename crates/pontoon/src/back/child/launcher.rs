@@ -191,7 +191,13 @@ impl Launcher {
 
     /// A workspace for a child that belongs to no conversation.
     pub(crate) async fn own_workspace(&self) -> Result<Workspace, JobError> {
-        let made = OwnJob::make(&self.machine.store, &self.machine.endings).await?;
+        let Machine { store, endings, .. } = &self.machine;
+        if self.server.mode.is_shared() {
+            let made = Temporary::make(store, endings).await;
+            let made = made.map_err(|source| JobError::Io { what: "make a folder", source })?;
+            return Ok(Workspace::Temporary(Arc::new(made)));
+        }
+        let made = OwnJob::make(store, endings).await?;
         Ok(Workspace::Job(Arc::new(made)))
     }
 
@@ -250,7 +256,11 @@ impl Launcher {
 
     /// Whether only one client will use a child that serves this conversation.
     pub(crate) fn is_of_one_client(&self, key: &Key) -> bool {
-        !key.is_shared() || self.server.mode == Mode::Stateless
+        match self.server.mode {
+            Mode::Stateless => true,
+            Mode::Stateful { .. } => !key.is_shared(),
+            Mode::Shared { .. } => false,
+        }
     }
 
     /// Counts a start that began then.
@@ -288,7 +298,7 @@ impl Launcher {
         // What a child of one call says is about that call; of others it cannot be known.
         let span = match self.server.mode {
             Mode::Stateless => Span::current(),
-            Mode::Stateful { .. } => Span::none(),
+            Mode::Stateful { .. } | Mode::Shared { .. } => Span::none(),
         };
         self.log_complaints(&process, &span);
         let (input, output) = process.take_streams().expect("a new child still has its streams");

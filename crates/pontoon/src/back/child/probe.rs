@@ -31,7 +31,11 @@ impl Launcher {
         child: &mut ReadyChild,
         patience: Duration,
     ) -> Result<(), StartError> {
-        let capabilities = Bytes::from_static(b"{\"elicitation\":{},\"sampling\":{},\"roots\":{}}");
+        // A server may offer more to a client that can be asked. One that all share asks none.
+        let capabilities = Bytes::from_static(match self.server.mode.is_shared() {
+            true => b"{}",
+            false => b"{\"elicitation\":{},\"sampling\":{},\"roots\":{}}",
+        });
         let (revision, info) = (Revision::NEWEST_LEGACY, own_info());
         let deadline = now() + patience.min(self.server.timeout);
         let shaken =

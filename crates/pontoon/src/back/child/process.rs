@@ -108,7 +108,7 @@ impl Process {
         match self {
             Self::Spawned(child) => child.end_within(patience),
             #[cfg(test)]
-            Self::InMemory(process) => process.kill(),
+            Self::InMemory(process) => process.end_within(patience),
         }
     }
 

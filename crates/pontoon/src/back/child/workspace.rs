@@ -1,5 +1,5 @@
-//! Workspaces: where a child works, in a job made for one request, or in the workspace of its conversation, and
-//! with temporary files of its own elsewhere.
+//! Workspaces: where a child works, in a job made for one request, in the workspace of its conversation, or in a folder
+//! that goes with it, and with temporary files of its own elsewhere.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,8 @@ pub enum Workspace {
     Job(Arc<OwnJob>),
     /// Where its conversation keeps its files.
     Session(Arc<SessionWorkspace>),
+    /// In a folder that is no call's and no conversation's, and goes with it.
+    Temporary(Arc<Temporary>),
 }
 
 /// A job that a child works in. Unless a call is recorded in it, it goes with the child, or with the
@@ -74,6 +76,10 @@ impl Temporary {
     /// The folder they are in.
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    fn give_to(&self, user: User) -> std::io::Result<()> {
+        self.scratch.as_ref().map_or(Ok(()), |scratch| scratch.give_to(user.uid, user.gid))
     }
 }
 
@@ -136,14 +142,24 @@ impl Workspace {
         match self {
             Self::Job(own) => own.job.files(),
             Self::Session(space) => space.files(),
+            Self::Temporary(folder) => folder.directory(),
         }
     }
 
-    /// What `${MCPO_JOB_ID}` is.
+    /// What `${MCPO_WORKDIR}` is; `None` where nothing that is written there is found again.
+    pub fn told_directory(&self) -> Option<&Path> {
+        match self {
+            Self::Job(_) | Self::Session(_) => Some(self.directory()),
+            Self::Temporary(_) => None,
+        }
+    }
+
+    /// What `${MCPO_JOB_ID}` is; empty where there is none.
     pub fn name(&self) -> String {
         match self {
             Self::Job(own) => own.job.id().to_string(),
             Self::Session(space) => space.name().to_owned(),
+            Self::Temporary(_) => String::new(),
         }
     }
 
@@ -151,7 +167,7 @@ impl Workspace {
     fn next_owner(&self, user: Option<User>) -> Option<User> {
         let ours = || User { uid: geteuid().as_raw(), gid: getegid().as_raw() };
         match self {
-            Self::Job(_) => user,
+            Self::Job(_) | Self::Temporary(_) => user,
             // A child before may have been another user. A confined one of ours has no rights to
             // what is not its own, not even if we are root.
             Self::Session(_) => user.or_else(|| geteuid().is_root().then(ours)),
@@ -163,6 +179,7 @@ impl Workspace {
         match self {
             Self::Job(own) => own.job.give_to(user.uid, user.gid),
             Self::Session(space) => space.give_to(user.uid, user.gid),
+            Self::Temporary(folder) => folder.give_to(user),
         }
     }
 
@@ -203,7 +220,7 @@ impl OwnJob {
         blocking(move || {
             let (job, is_recorded) = (Arc::new(store.new_job()?), AtomicBool::new(false));
             // One that cannot be made is tried again for the child, which then says why.
-            let temporary = Lock::new(Temporary::make(&store, &endings).ok());
+            let temporary = Lock::new(Temporary::make_here(&store, &endings).ok());
             Ok(Self { job, is_recorded, temporary, endings })
         })
         .await
@@ -217,18 +234,25 @@ impl Temporary {
         store: &Store,
         endings: &TaskTracker,
     ) -> std::io::Result<Self> {
-        if let Workspace::Job(own) = workspace
-            && let Some(made) = own.temporary.lock().take()
-        {
-            return Ok(made);
+        let made = match workspace {
+            Workspace::Job(own) => own.temporary.lock().take(),
+            Workspace::Session(_) | Workspace::Temporary(_) => None,
+        };
+        match made {
+            Some(made) => Ok(made),
+            None => Self::make(store, endings).await,
         }
+    }
+
+    /// A folder for temporary files. It is made where that may wait for the disk.
+    pub(crate) async fn make(store: &Store, endings: &TaskTracker) -> std::io::Result<Self> {
         let (store, endings) = (store.clone(), endings.clone());
-        let made = tokio::task::spawn_blocking(move || Self::make(&store, &endings));
+        let made = tokio::task::spawn_blocking(move || Self::make_here(&store, &endings));
         made.await.unwrap_or_else(|panic| Err(std::io::Error::other(panic)))
     }
 
-    /// Makes the folder, which may wait for the disk.
-    fn make(store: &Store, endings: &TaskTracker) -> std::io::Result<Self> {
+    /// The same on this thread, which may wait for the disk.
+    fn make_here(store: &Store, endings: &TaskTracker) -> std::io::Result<Self> {
         let scratch = store.new_scratch()?;
         let directory = scratch.path().to_owned();
         Ok(Self { scratch: Some(Arc::new(scratch)), endings: endings.clone(), directory })
@@ -270,7 +294,7 @@ mod tests {
         let recorded = OwnJob::make(&store, &endings).await.unwrap();
         recorded.keep();
         let kept = Arc::clone(&recorded.job);
-        let temporary = Temporary::make(&store, &endings).unwrap();
+        let temporary = Temporary::make_here(&store, &endings).unwrap();
         let paths = [
             unused.job.files().to_owned(),
             temporary.directory().to_owned(),

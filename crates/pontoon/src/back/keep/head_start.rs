@@ -15,7 +15,6 @@ use crate::back::child::workspace::{DirectoryId, Workspace};
 use crate::back::conversation::handshake::Opening;
 use crate::client::{Client, Key, Person};
 use crate::clock::{Clock, now};
-use crate::config::Mode;
 use crate::errors::chain;
 use crate::jobs::SessionWorkspace;
 
@@ -62,7 +61,7 @@ pub(crate) struct HeadStart {
     unopened: Unopened,
     /// The directory it works in, as it was when it started.
     directory: Option<DirectoryId>,
-    /// The conversation in whose folder it works; `None` if it works in a job of its own.
+    /// The conversation in whose folder it works; `None` if any that comes may have it.
     key: Option<Key>,
     /// A hash of what it got from its person.
     person: Option<[u8; 32]>,
@@ -102,12 +101,12 @@ impl HeadStarts {
         if all.is_over || all.ready.len() + all.starting.len() >= MOST {
             return;
         }
-        // A conversation has one folder, in which only one of them may work.
+        // A conversation has one folder, in which only one of them may work, and all clients have one process.
         let has_one = || {
             let ready = all.ready.iter().filter_map(|it| it.key.as_ref());
             ready.chain(all.starting.iter().map(|it| &it.key)).any(|known| known == key)
         };
-        if self.launcher.keeps_files_of(key) && has_one() {
+        if self.is_for_one(key) && has_one() {
             return;
         }
         let hash = self.launcher.person_hash(person);
@@ -128,7 +127,7 @@ impl HeadStarts {
         let mut all = self.lock();
         let Some(at) = all.starting.iter().position(|it| it.key == key) else { return };
         let start = all.starting.swap_remove(at);
-        let key = Some(key).filter(|key| self.launcher.keeps_files_of(key));
+        let key = Some(key).filter(|key| self.is_for_one(key));
         match started {
             Ok((unopened, directory)) if !all.is_over && !start.is_too_late => {
                 // A person's own catalogue is learnt whether or not the server is known.
@@ -162,7 +161,7 @@ impl HeadStarts {
             true => {
                 let space = launcher.session_of(key, person).await;
                 let space = space.map_err(|error| chain(&error))?;
-                let is_kept = launcher.server.mode != Mode::Stateless;
+                let is_kept = launcher.server.mode.is_stateful();
                 // Another replica may have its process, or its loss is still to be told.
                 if is_kept && !is_free(&space).await {
                     return Err("the conversation has state elsewhere".to_owned());
@@ -231,7 +230,7 @@ impl HeadStarts {
         if self.is_idle() {
             return None;
         }
-        let key = Some(&client.key).filter(|key| self.launcher.keeps_files_of(key));
+        let key = Some(&client.key).filter(|key| self.is_for_one(key));
         let found = self.take_fit(key, self.launcher.person_hash(&client.person))?;
         let is_in_place = found.is_in_place().await;
         if !is_in_place {
@@ -268,6 +267,11 @@ impl HeadStarts {
         child.has_waited = true;
         self.launcher.begin(&child, client);
         Some(child)
+    }
+
+    /// Whether there is only one for those who have this key.
+    fn is_for_one(&self, key: &Key) -> bool {
+        self.launcher.keeps_files_of(key) || *key == Key::Everyone
     }
 
     fn lock(&self) -> MutexGuard<'_, AllHeadStarts> {

@@ -1,4 +1,4 @@
-//! The children of one server that are kept for conversations: which of them takes a call.
+//! The children of one server that are kept, for conversations or for everybody: which of them takes a call.
 //!
 //! An anonymous address may have several, as `max_processes_per_ip` says. A client that begins too
 //! many conversations loses the one it left alone longest; one whose are all at work has to wait.
@@ -11,8 +11,9 @@ use pontoon_wire::heal::Heal;
 
 use super::demand::{Demand, Use};
 use super::head_start::HeadStarts;
-use super::kept_child::KeptChild;
+use super::kept_child::{KeptChild, KeptFor};
 use super::kept_key::{KeptKey, ServerNumber};
+use super::start_pauses::StartPauses;
 use super::table::{KeptTable, Slot, SlotInUse};
 use crate::back::child::launcher::Launcher;
 use crate::back::child::ready::ReadyChild;
@@ -26,7 +27,6 @@ use crate::clock::{Stage, now};
 use crate::config::Mode;
 use crate::jobs::{Claim, Held, JobError};
 use crate::observe::metrics::Limit;
-use crate::permits::Permit;
 
 /// A conversation that comes back sooner has not been at another replica.
 const LEFT_ALONE: Duration = Duration::from_millis(50);
@@ -43,6 +43,8 @@ pub struct KeptChildren {
     table: Arc<KeptTable>,
     number: ServerNumber,
     queue_wait: Duration,
+    /// Of a process that is everybody's.
+    pauses: StartPauses,
 }
 
 /// A kept child in use.
@@ -67,7 +69,8 @@ impl KeptLease {
     /// found: one that hangs gets none of them.
     pub(crate) async fn end_if_it_hangs(&self) {
         let _others_wait = self.slot.children.lock().await;
-        if !self.child.is_responsive().await {
+        // Several of its calls may have timed out together.
+        if !self.child.is_ending() && !self.child.is_responsive().await {
             self.child.end();
         }
     }
@@ -147,7 +150,7 @@ impl KeptChildren {
         queue_wait: Duration,
     ) -> Self {
         let number = table.add_server();
-        Self { launcher, head_starts, table, number, queue_wait }
+        Self { launcher, head_starts, table, number, queue_wait, pauses: StartPauses::default() }
     }
 
     /// A kept child for this client, started if need be.
@@ -177,8 +180,11 @@ impl KeptChildren {
     ) -> Result<Arc<KeptChild>, CallError> {
         let Demand { wanted_for, client, clock, .. } = *demand;
         let max_in_flight = match wanted_for {
-            Use::Call | Use::Again => self.launcher.server.max_in_flight,
-            Use::Listen => usize::MAX,
+            Use::Call | Use::Again if !self.launcher.server.mode.is_shared() => {
+                self.launcher.server.max_in_flight
+            }
+            // Those that all share were counted when they were admitted, for each client.
+            Use::Call | Use::Again | Use::Listen => usize::MAX,
         };
         let give_up = now() + self.queue_wait;
         loop {
@@ -206,9 +212,13 @@ impl KeptChildren {
                     }
                     Choice::Start => {
                         self.launcher.check_stopping()?;
-                        let place = self.place(&client.person.principal)?;
-                        let started = Box::pin(self.start(demand, slot)).await?;
-                        let child = Arc::new(KeptChild::new(started, place));
+                        let kept_for = self.kept_for(&client.person.principal)?;
+                        let starting = Box::pin(self.start(demand, slot));
+                        let started = match &kept_for {
+                            KeptFor::Conversation(_) => starting.await?,
+                            KeptFor::Everyone => self.pauses.start(starting).await?,
+                        };
+                        let child = Arc::new(KeptChild::new(started, kept_for));
                         children.push(Arc::clone(&child));
                         Some(child)
                     }
@@ -328,9 +338,12 @@ impl KeptChildren {
     }
 
     /// Room for one more kept child of this client.
-    fn place(&self, owner: &Principal) -> Result<Permit, CallError> {
+    fn kept_for(&self, owner: &Principal) -> Result<KeptFor, CallError> {
+        if self.launcher.server.mode.is_shared() {
+            return Ok(KeptFor::Everyone);
+        }
         if let Some(place) = self.table.take_place(owner) {
-            return Ok(place);
+            return Ok(KeptFor::Conversation(place));
         }
         self.launcher.machine.metrics.refused(Limit::TotalProcesses);
         let (used, limit) = self.table.used();
@@ -364,7 +377,7 @@ impl KeptChildren {
         let server = &self.launcher.server;
         let per_client = match server.mode {
             Mode::Stateful { per_client, .. } => per_client,
-            Mode::Stateless => usize::MAX,
+            Mode::Stateless | Mode::Shared { .. } => usize::MAX,
         };
         if let Some(slot) = self.table.enter(key, owner, &server.name, per_client) {
             return Ok(slot);
@@ -385,8 +398,11 @@ impl KeptChildren {
         Err(CallError::Busy { what, retry_after_seconds: 5 })
     }
 
-    /// The child kept for this client, if it runs.
+    /// The child kept for this client, if it runs. One that is everybody's is not this client's to command.
     pub(crate) fn find(&self, client: &Client, child_era: Era) -> Option<Arc<KeptChild>> {
+        if !self.launcher.server.mode.is_stateful() {
+            return None;
+        }
         let slot = self.table.find(&self.key(client, child_era))?;
         let children = slot.children.try_lock().ok()?;
         children.iter().find(|child| child.is_fit()).cloned()
@@ -400,7 +416,7 @@ impl KeptChildren {
 
     /// Stops the children that were idle for too long.
     pub(crate) fn stop_idle(&self) {
-        let Mode::Stateful { idle, .. } = self.launcher.server.mode else { return };
+        let Some(idle) = self.launcher.server.mode.idle() else { return };
         let now = now();
         let stopped = self.table.let_go(self.number, |_, slot| {
             !slot.is_in_use() && now.saturating_duration_since(slot.last_used()) >= idle

@@ -1,4 +1,4 @@
-//! A child that is kept for a conversation: what it has to do, since when, and the state it may have.
+//! A child that is kept for a conversation, or for everybody: what it has to do, since when, and the state it may have.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -10,19 +10,30 @@ use crate::back::child::ready::ReadyChild;
 use crate::clock::now;
 use crate::permits::Permit;
 
-/// A child that is kept for a conversation.
+/// For whom a child is kept.
+#[derive(Debug)]
+pub(crate) enum KeptFor {
+    /// A conversation, with this place among those that may be kept in all.
+    Conversation(Permit),
+    /// Everybody. There are no more of these than servers and eras, and what they have in memory is no client's.
+    Everyone,
+}
+
+/// A child that is kept.
 #[derive(Debug)]
 pub struct KeptChild {
     child: ReadyChild,
     created: Instant,
     in_flight: AtomicUsize,
     taken: AtomicU64,
-    /// Whether it has answered a call: from then on it may keep state that a client relies on.
+    /// Whether it can have state that a client relies on.
+    keeps_state: bool,
+    /// Whether it has answered a call: from then on it may keep that.
     has_answered: AtomicBool,
     /// Whether its client knows that it has ended.
     is_loss_told: AtomicBool,
     last_used: Mutex<Instant>,
-    /// Its place among those that may be kept in all.
+    /// Its place among those that may be kept in all, if it needs one.
     place: Mutex<Option<Permit>>,
 }
 
@@ -35,19 +46,24 @@ impl std::ops::Deref for KeptChild {
 }
 
 impl KeptChild {
-    /// Keeps a child, which holds this place for as long as it is kept.
-    pub(crate) fn new(child: ReadyChild, place: Permit) -> Self {
+    /// Keeps a child, which holds its place for as long as it is kept.
+    pub(crate) fn new(child: ReadyChild, kept_for: KeptFor) -> Self {
         let now = now();
+        let place = match kept_for {
+            KeptFor::Conversation(place) => Some(place),
+            KeptFor::Everyone => None,
+        };
         let (in_flight, taken, has_answered, is_loss_told) = Default::default();
         Self {
             child,
             created: now,
             in_flight,
             taken,
+            keeps_state: place.is_some(),
             has_answered,
             is_loss_told,
             last_used: Mutex::new(now),
-            place: Mutex::new(Some(place)),
+            place: Mutex::new(place),
         }
     }
 
@@ -68,9 +84,9 @@ impl KeptChild {
         self.in_flight.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Says that it has answered a call.
+    /// Says that it has answered a call, and may have state from now on.
     pub(crate) fn note_answer(&self) {
-        self.has_answered.store(true, Ordering::Release);
+        self.has_answered.store(self.keeps_state, Ordering::Release);
     }
 
     pub(crate) fn has_answered(&self) -> bool {

@@ -25,8 +25,8 @@ pub(crate) struct KeptKey {
 
 impl KeptKey {
     /// Whether it is one of the conversations whose number is limited for a client. Others of an address
-    /// are one, with several children.
+    /// are one, with several children, and what is everybody's is nobody's.
     pub(crate) fn is_conversation(&self) -> bool {
-        !matches!(self.key, Key::Address(_)) || self.person.is_some()
+        !matches!(self.key, Key::Address(_) | Key::Everyone) || self.person.is_some()
     }
 }

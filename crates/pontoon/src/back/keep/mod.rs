@@ -1,4 +1,4 @@
-//! Who gets which child next: those kept for conversations, spares, head starts and suspended calls.
+//! Who gets which child next: those kept for conversations or for everybody, spares, head starts and suspended calls.
 //!
 //! A [`Demand`] comes in, a [`Lease`] goes out. Nothing here speaks to a server.
 
@@ -10,12 +10,14 @@ pub(crate) mod kept_key;
 pub mod lease;
 pub(crate) mod shares;
 pub mod spares;
+pub(crate) mod start_pauses;
 pub mod suspended;
 pub mod table;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use pontoon_wire::Era;
 use tokio::sync::Semaphore;
 
 use self::demand::{Demand, Use};
@@ -28,6 +30,8 @@ use self::table::KeptTable;
 use super::child::launcher::Launcher;
 use super::conversation::handshake::Opening;
 use crate::call::CallError;
+use crate::client::Client;
+use crate::clock::{Clock, now};
 use crate::config::Mode;
 use crate::ids::Ids;
 
@@ -50,6 +54,8 @@ pub struct KeepLimits {
 #[derive(Debug)]
 pub(crate) struct Keep {
     launcher: Arc<Launcher>,
+    /// Whom a process is started for that serves every client.
+    everyone: Client,
     pub(crate) kept: KeptChildren,
     pub(crate) spares: Arc<Spares>,
     pub(crate) head_starts: Arc<HeadStarts>,
@@ -64,6 +70,7 @@ impl Keep {
         let starts = Arc::clone(&limits.spare_starts);
         let (ids, name) = (Arc::clone(&limits.ids), launcher.server.name.clone());
         Self {
+            everyone: Client::everyone(),
             kept: KeptChildren::new(
                 Arc::clone(&launcher),
                 Arc::clone(&head_starts),
@@ -80,6 +87,11 @@ impl Keep {
     /// A child for this client, started if need be.
     pub(crate) async fn lease(&self, demand: &Demand<'_>) -> Result<Lease, CallError> {
         match self.launcher.server.mode {
+            Mode::Shared { .. } => {
+                // It hears nothing of the one whose call comes first.
+                let demand = Demand { client: &self.everyone, ..*demand };
+                self.kept.lease(&demand).await.map(Lease::Kept)
+            }
             Mode::Stateful { .. } if demand.client.key.can_return() => {
                 self.kept.lease(demand).await.map(Lease::Kept)
             }
@@ -114,6 +126,14 @@ impl Keep {
         Ok(Lease::Own(Box::new(child)))
     }
 
+    /// Starts the child that everybody will use, so that the first call finds it.
+    pub(crate) async fn start_shared(&self, child_era: Era) {
+        let (client, clock) = (&self.everyone, &Clock::new(self.launcher.server.timeout, now()));
+        let demand = Demand { wanted_for: Use::Listen, client, child_era, clock };
+        // Why there is none is in the log, and the first call tries again.
+        drop(clock.bound(self.lease(&demand)).await);
+    }
+
     /// Lets go of what waited too long for a person, and of the places of what has ended.
     pub(crate) fn sweep(&self) {
         self.suspended.sweep();
@@ -129,3 +149,6 @@ impl Keep {
         self.kept.end_all();
     }
 }
+
+#[cfg(test)]
+mod tests;

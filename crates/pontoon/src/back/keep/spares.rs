@@ -15,6 +15,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::start_pauses::pause_after;
 use crate::back::child::launcher::{Audience, HANDSHAKE, Launcher};
 use crate::back::child::ready::ReadyChild;
 use crate::back::conversation::handshake::Opening;
@@ -26,9 +27,6 @@ use crate::errors::chain;
 
 /// A class nobody asked for in this time gets no more spares.
 const FORGET_CLASS: Duration = Duration::from_secs(600);
-
-/// The pauses after starts that failed grow up to this.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A spare that dies sooner tells against its server; one that lived so long shows that it is well.
 const PROBATION: Duration = Duration::from_secs(60);
@@ -280,11 +278,6 @@ impl Spares {
     fn lock(&self) -> MutexGuard<'_, SpareState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The pause after so many failures in a row.
-fn pause_after(failures: u32) -> Duration {
-    (Duration::from_secs(1) * 2u32.pow(failures.clamp(1, 7) - 1)).min(LONGEST_PAUSE)
 }
 
 impl SpareState {

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::kept_child::KeptChild;
 use super::kept_key::{KeptKey, ServerNumber};
 use super::shares::above_their_share;
-use crate::client::Principal;
+use crate::client::{Key, Principal};
 use crate::clock::now;
 use crate::config::ServerName;
 use crate::permits::{Permit, Permits};
@@ -222,7 +222,9 @@ impl KeptTable {
     fn evict(&self, may_go: impl Fn(&Principal) -> bool, hears: Hears) -> bool {
         // Held until it is noted, so that no call of its client comes between.
         let mut slots = self.lock();
-        let Some((key, slot)) = take_oldest_idle(&mut slots, |_, owner| may_go(owner)) else {
+        // What is everybody's has no place that another could get.
+        let may_go = |key: &KeptKey, owner: &Principal| key.key != Key::Everyone && may_go(owner);
+        let Some((key, slot)) = take_oldest_idle(&mut slots, may_go) else {
             return false;
         };
         if hears == Hears::OfLoss && slot.has_state() {
