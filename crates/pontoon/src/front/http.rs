@@ -10,6 +10,7 @@ use hyper::header::{CONNECTION, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -74,11 +75,20 @@ async fn accept(
 }
 
 async fn serve_connection(stream: TcpStream, peer: SocketAddr, site: Arc<HttpSite>) {
-    let is_proxy = site.entrance.identities.is_proxy(peer.ip());
-    let _proxied = is_proxy.then(|| site.proxied.token());
     // Answers are small and awaited: they must not wait for company.
     drop(stream.set_nodelay(true));
     limit_silence(&stream);
+    serve_stream(stream, peer, site).await;
+}
+
+/// Serves one connection, whatever carries it.
+pub(crate) async fn serve_stream(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    peer: SocketAddr,
+    site: Arc<HttpSite>,
+) {
+    let is_proxy = site.entrance.identities.is_proxy(peer.ip());
+    let _proxied = is_proxy.then(|| site.proxied.token());
     let service = service_fn(|request| {
         let site = Arc::clone(&site);
         async move { Ok::<_, Infallible>(traced(&site, request, peer.ip(), is_proxy).await) }
