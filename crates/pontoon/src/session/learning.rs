@@ -15,7 +15,7 @@ use super::learn::{Findings, Learnt, PROBE, learn};
 use super::relearn::Relearning;
 use super::turns::{Awaited, Turn, Turns};
 use crate::client::Person;
-use crate::clock::now;
+use crate::clock::{now, since};
 use crate::errors::chain;
 
 /// The pauses between tries grow up to this.
@@ -244,7 +244,7 @@ impl Entry {
                 () = &mut wanted, if is_unknown && has_turn => {
                     share = Share::Awaited { _awaited: turns.count_awaited() };
                     let is_other = !self.wanted.borrow().has(first) && !is_half;
-                    if is_other && began.elapsed() < YOUNG {
+                    if is_other && since(began) < YOUNG {
                         return false;
                     }
                 }

@@ -1,7 +1,7 @@
 //! Subscriptions where no process is kept: what can change is the catalogue, and they hear of that.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pontoon_wire::{Era, Message, method};
 
@@ -12,6 +12,7 @@ use super::sessions::Sessions;
 use crate::back::call::listen::{Filter, end};
 use crate::call::{Call, plain_notification};
 use crate::client::Person;
+use crate::clock::now;
 
 /// How long a subscription waits that may start no process to learn with.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -91,7 +92,7 @@ impl Sessions {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };
-            let tried = self.personal.begin(name, entry.back.changed().last(), Instant::now());
+            let tried = self.personal.begin(name, entry.back.changed().last(), now());
             if let Ok(tried) = tried {
                 self.learn_for_person(tried, permit, entry, person);
             }

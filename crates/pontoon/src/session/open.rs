@@ -1,7 +1,7 @@
 //! How a legacy client opens a session.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use pontoon_wire::{Era, Message, method};
 
@@ -12,6 +12,7 @@ use super::legacy::{self, Session};
 use super::sessions::Sessions;
 use crate::call::CallError;
 use crate::client::{Key, Person};
+use crate::clock::{now, since};
 use crate::observe::metrics::{CallEnding, RequestKind};
 
 impl Sessions {
@@ -28,12 +29,12 @@ impl Sessions {
         person: &Arc<Person>,
         key_of: impl FnOnce(&Arc<str>) -> Key,
     ) -> Result<(Arc<Session>, String), CallError> {
-        let began = Instant::now();
+        let began = now();
         let opened = self.try_open(entry, initialize, person, key_of).await;
         let ending = opened
             .as_ref()
             .map_or_else(|error| CallEnding::of_status(error.status()), |_| CallEnding::Answered);
-        entry.back.metrics.call_ended(RequestKind::Handshake, ending, began.elapsed());
+        entry.back.metrics.call_ended(RequestKind::Handshake, ending, since(began));
         opened
     }
 

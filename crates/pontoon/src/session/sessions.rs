@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use tokio_util::task::TaskTracker;
 
@@ -14,6 +14,7 @@ use super::memory::Memory;
 use super::personal::PersonalCatalogs;
 use crate::call::CallError;
 use crate::client::{Person, Principal};
+use crate::clock::now;
 use crate::config::Mode;
 use crate::held_bytes::HeldBytes;
 use crate::ids::Ids;
@@ -182,7 +183,7 @@ impl Sessions {
             stale
         };
         stale.iter().for_each(|session| self.end(session));
-        self.memory.sweep(Instant::now());
+        self.memory.sweep(now());
         self.entries().values().for_each(|entry| entry.back.sweep());
     }
 

@@ -14,7 +14,7 @@ use super::legacy::{OpenCall, Session};
 use super::sessions::{NoSession, Sessions};
 use crate::call::{Call, CallError};
 use crate::client::{Client, Key};
-use crate::clock::Stage;
+use crate::clock::{Stage, now};
 use crate::config::{Mode, Server};
 use crate::observe::metrics::{Limit, RequestKind};
 
@@ -53,7 +53,7 @@ impl Sessions {
         arrival: Arrival<'a>,
         mut call: Call,
     ) -> impl Future<Output = ()> + Send + use<'a> {
-        let began = Instant::now();
+        let began = now();
         let arrived = match arrival {
             Arrival::Alone(headers) => Some(Arrived::Alone(headers)),
             Arrival::InSession(session) => {
