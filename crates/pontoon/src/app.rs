@@ -2,6 +2,8 @@
 
 mod reload;
 mod single;
+#[cfg(test)]
+pub(crate) mod test_bridge;
 
 use std::io;
 use std::net::SocketAddr;

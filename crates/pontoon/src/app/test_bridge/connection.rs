@@ -1,0 +1,146 @@
+//! A connection of a test: HTTP/1.1 in memory, with every byte in the test's hand.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+/// A connection to the bridge. Dropped, it is closed.
+pub(crate) struct TestConnection {
+    stream: DuplexStream,
+    /// What was read ahead.
+    ahead: Vec<u8>,
+}
+
+impl TestConnection {
+    pub(super) fn new(stream: DuplexStream) -> Self {
+        Self { stream, ahead: Vec::new() }
+    }
+
+    /// Sends a request, and gives its response as soon as that has begun.
+    pub(crate) async fn send(mut self, request: &str) -> TestResponse {
+        self.write(request).await;
+        self.begin().await
+    }
+
+    /// Sends this text, and waits for nothing.
+    pub(crate) async fn write(&mut self, text: &str) {
+        self.stream.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    /// The next response, as soon as it has begun.
+    pub(crate) async fn begin(mut self) -> TestResponse {
+        let end = loop {
+            if let Some(end) = find(&self.ahead, b"\r\n\r\n") {
+                break end;
+            }
+            assert!(self.read().await, "closed after {:?}", String::from_utf8_lossy(&self.ahead));
+        };
+        let head = String::from_utf8(self.ahead.drain(..end + 4).collect()).unwrap();
+        let mut lines = head.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers = lines.filter_map(|line| line.split_once(": "));
+        let headers = headers.map(|(name, value)| (name.to_lowercase(), value.to_owned()));
+        let mut response =
+            TestResponse { status, headers: headers.collect(), connection: self, left: 0 };
+        response.left = match response.header("content-length") {
+            Some(length) => length.parse().unwrap(),
+            None => 0,
+        };
+        response
+    }
+
+    /// Whether more came.
+    async fn read(&mut self) -> bool {
+        self.stream.read_buf(&mut self.ahead).await.unwrap_or(0) > 0
+    }
+
+    /// Whether the bridge has closed it.
+    pub(crate) async fn is_closed(mut self) -> bool {
+        !self.read().await
+    }
+}
+
+/// A response whose body may still be coming. Dropped, its connection is closed.
+pub(crate) struct TestResponse {
+    pub(crate) status: u16,
+    headers: Vec<(String, String)>,
+    connection: TestConnection,
+    /// The bytes of the body that were not read, where their number is known.
+    left: usize,
+}
+
+impl TestResponse {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether it is a stream of events.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.header("content-type") == Some("text/event-stream")
+    }
+
+    /// The next event or comment of a stream, with its fields; `None` at the end.
+    pub(crate) async fn event(&mut self) -> Option<String> {
+        assert!(self.is_stream(), "{:?}", self.headers);
+        let mut event = String::new();
+        // The bridge writes an event in pieces, and ends each with an empty line.
+        while !event.ends_with("\n\n") {
+            event += &self.chunk().await?;
+        }
+        Some(event)
+    }
+
+    /// The data of the next event that has any.
+    pub(crate) async fn data(&mut self) -> Option<String> {
+        loop {
+            let event = self.event().await?;
+            let data = event.lines().find_map(|line| line.strip_prefix("data: "));
+            if let Some(data) = data.filter(|data| !data.is_empty()) {
+                return Some(data.to_owned());
+            }
+        }
+    }
+
+    /// The next piece of a body without a length; `None` at its end.
+    async fn chunk(&mut self) -> Option<String> {
+        let connection = &mut self.connection;
+        let (start, length) = loop {
+            if let Some(end) = find(&connection.ahead, b"\r\n") {
+                let length = std::str::from_utf8(&connection.ahead[..end]).unwrap();
+                let length = usize::from_str_radix(length, 16).unwrap();
+                if connection.ahead.len() >= end + 2 + length + 2 {
+                    break (end + 2, length);
+                }
+            }
+            if !connection.read().await {
+                return None;
+            }
+        };
+        let piece = connection.ahead.drain(..start + length + 2).skip(start).take(length);
+        let piece = String::from_utf8(piece.collect()).unwrap();
+        (length > 0).then_some(piece)
+    }
+
+    /// The whole body of a response that is no stream.
+    pub(crate) async fn body(mut self) -> String {
+        assert!(!self.is_stream(), "{:?}", self.headers);
+        while self.connection.ahead.len() < self.left {
+            assert!(self.connection.read().await, "cut off");
+        }
+        String::from_utf8(self.connection.ahead[..self.left].to_vec()).unwrap()
+    }
+
+    /// The answer, whether it comes alone or as the last of events, which may be no more than comments.
+    pub(crate) async fn answer(mut self) -> String {
+        if !self.is_stream() {
+            return self.body().await;
+        }
+        let mut last = None;
+        while let Some(data) = self.data().await {
+            last = Some(data);
+        }
+        last.expect("an answer")
+    }
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}
