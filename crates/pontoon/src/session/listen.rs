@@ -99,3 +99,52 @@ impl Sessions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::test_bridge::{TestBridge, TestClient, ToolServer};
+
+    const WANTED: &str =
+        "\"notifications\":{\"toolsListChanged\":true,\"promptsListChanged\":true}";
+
+    #[tokio::test(start_paused = true)]
+    async fn a_subscription_hears_of_what_changed_and_of_nothing_else_until_its_server_changes() {
+        let server = ToolServer::new(Era::Legacy);
+        let bridge = TestBridge::start(server.servers(), |_, _| {});
+        let client = TestClient::modern(&bridge);
+        let mut stream = client.ask(5, method::LISTEN, WANTED).await;
+        let taken = stream.data().await.unwrap();
+        assert!(taken.contains("\"notifications\":{\"toolsListChanged\":true}"), "{taken}");
+        assert!(taken.contains("subscriptionId\":5"), "{taken}");
+        assert!(client.call(6, "change", "{}").await.answer().await.contains("\"by\""));
+        let told = stream.data().await.unwrap();
+        assert!(
+            told.contains(method::TOOLS_CHANGED) && told.contains("subscriptionId\":5"),
+            "{told}"
+        );
+        // Who is told asks at once, and hears of the new.
+        assert!(client.ask(7, method::LIST_TOOLS, "").await.body().await.contains("tool1"));
+        bridge.reload(|server| server.timeout += PAUSE).await;
+        let last = stream.data().await.unwrap();
+        assert!(last.contains("\"resultType\":\"complete\""), "nothing came before: {last}");
+        assert_eq!(stream.event().await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_subscription_ends_with_its_client_and_holds_nothing() {
+        let server = ToolServer::new(Era::Legacy);
+        let bridge = TestBridge::start(server.servers(), |_, _| {});
+        bridge.until_known().await;
+        bridge.servers.until_living(0).await;
+        let started = bridge.servers.started();
+        let mut stream = TestClient::modern(&bridge).ask(5, method::LISTEN, WANTED).await;
+        assert!(stream.data().await.is_some());
+        let sessions = &bridge.site.sessions;
+        assert_eq!((sessions.tasks.len(), bridge.servers.started()), (1, started), "no process");
+        drop(stream);
+        while !sessions.tasks.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    }
+}

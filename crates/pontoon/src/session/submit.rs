@@ -216,3 +216,6 @@ impl Sessions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

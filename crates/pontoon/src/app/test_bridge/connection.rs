@@ -1,5 +1,6 @@
 //! A connection of a test: HTTP/1.1 in memory, with every byte in the test's hand.
 
+use pontoon_wire::error::code;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 /// A connection to the bridge. Dropped, it is closed.
@@ -52,9 +53,9 @@ impl TestConnection {
         self.stream.read_buf(&mut self.ahead).await.unwrap_or(0) > 0
     }
 
-    /// Whether the bridge has closed it.
-    pub(crate) async fn is_closed(mut self) -> bool {
-        !self.read().await
+    /// Waits until the bridge has closed it. Nothing may come before.
+    pub(crate) async fn until_closed(mut self) {
+        assert!(!self.read().await, "{:?}", String::from_utf8_lossy(&self.ahead));
     }
 }
 
@@ -128,7 +129,17 @@ impl TestResponse {
         String::from_utf8(self.connection.ahead[..self.left].to_vec()).unwrap()
     }
 
-    /// The answer, whether it comes alone or as the last of events, which may be no more than comments.
+    /// The connection, for the next request, once the body was read.
+    pub(crate) async fn next(mut self) -> TestConnection {
+        assert!(!self.is_stream(), "{:?}", self.headers);
+        while self.connection.ahead.len() < self.left {
+            assert!(self.connection.read().await, "cut off");
+        }
+        self.connection.ahead.drain(..self.left);
+        self.connection
+    }
+
+    /// The answer, whether it comes alone or as the last of events.
     pub(crate) async fn answer(mut self) -> String {
         if !self.is_stream() {
             return self.body().await;
@@ -138,6 +149,27 @@ impl TestResponse {
             last = Some(data);
         }
         last.expect("an answer")
+    }
+
+    /// The status that the client is told, and why. In the legacy era both are in the body.
+    pub(crate) async fn refusal(self) -> (u16, String) {
+        let status = self.status;
+        let body = self.answer().await;
+        let answer: serde_json::Value = serde_json::from_str(&body).unwrap();
+        let error = &answer["error"];
+        let message = error["message"].as_str().unwrap_or_else(|| panic!("no error: {body}"));
+        let told = error["data"]["httpStatus"].as_u64().map(|told| u16::try_from(told).unwrap());
+        let code = match told {
+            Some(429) => code::BUSY,
+            Some(502) => code::SERVER_FAILED,
+            Some(504) => code::TIMED_OUT,
+            _ => error["code"].as_i64().unwrap(),
+        };
+        assert_eq!(error["code"], code, "{body}");
+        if status != 200 {
+            assert!(told.is_none_or(|told| told == status), "{status}: {body}");
+        }
+        (told.unwrap_or(status), message.to_owned())
     }
 }
 

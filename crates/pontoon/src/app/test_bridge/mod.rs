@@ -3,10 +3,10 @@
 //!
 //! [`TestBridge`] is built and run as the product is; its connections are in memory, and its servers are tasks.
 
+mod client;
 mod connection;
 pub(crate) mod request;
 mod server;
-mod session;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 
+pub(crate) use self::client::{LEGACY, TestClient};
 pub(crate) use self::connection::{TestConnection, TestResponse};
-use self::request::modern_call;
+use self::request::bare;
 pub(crate) use self::server::ToolServer;
-pub(crate) use self::session::TestSession;
 use super::{App, Unorderly};
 use crate::back::child::in_memory::InMemoryServers;
 use crate::back::child::process::Starter;
@@ -86,16 +86,24 @@ impl TestBridge {
         TestConnection::new(ours)
     }
 
-    /// The response to a tool call of a modern client, under the id 7, on a connection of its own.
-    pub(crate) async fn call(&self, tool: &str, arguments: &str) -> TestResponse {
-        self.connect().send(&modern_call(tool, arguments)).await
+    /// Waits until it has learnt what its server offers.
+    pub(crate) async fn until_known(&self) {
+        assert!(self.entry().ready().await.is_some());
     }
 
-    /// The same, but waits for nothing.
-    pub(crate) async fn send_call(&self, tool: &str, arguments: &str) -> TestConnection {
-        let mut connection = self.connect();
-        connection.write(&modern_call(tool, arguments)).await;
-        connection
+    /// Waits until no call is under way, no permit is taken, and no process is left.
+    pub(crate) async fn until_quiet(&self) {
+        self.servers.until_living(0).await;
+        let (permits, kept_calls) = self.site.sessions.admission.usage();
+        let open = self.entry().back.running();
+        assert_eq!((open, permits.used, kept_calls.used), (0, 0, 0));
+    }
+
+    /// What is counted under this name, with its labels.
+    pub(crate) async fn metric(&self, name: &str) -> u64 {
+        let page = self.connect().send(&bare("GET", "/metrics", &[])).await.body().await;
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name} in {page}")).parse().unwrap()
     }
 
     /// Takes over another configuration, and goes on once that is done.

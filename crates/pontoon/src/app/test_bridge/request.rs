@@ -1,6 +1,6 @@
 //! The requests of a test's clients, as texts.
 
-use pontoon_wire::Slot;
+use pontoon_wire::{Slot, json, string_value};
 
 /// A request with a body.
 pub(crate) fn post(path: &str, headers: &[(&str, &str)], body: &str) -> String {
@@ -31,20 +31,17 @@ pub(crate) fn initialize(revision: &str, capabilities: &str) -> String {
     request(0, "initialize", &params)
 }
 
-/// A request of a modern client, under the id 7; `members` are those of its parameters, but for `_meta`.
-pub(crate) fn modern(method: &str, name: Option<&str>, members: &str) -> String {
+/// A request of a modern client, whose progress is to be told under its id; `members` are those of its
+/// parameters, but for `_meta`.
+pub(crate) fn modern(id: u32, method: &str, members: &str) -> String {
     let (version, capabilities) = (Slot::MetaVersion.name(), Slot::MetaCapabilities.name());
     let meta =
-        format!("{{\"progressToken\":7,\"{version}\":\"2026-07-28\",\"{capabilities}\":{{}}}}");
+        format!("{{\"progressToken\":{id},\"{version}\":\"2026-07-28\",\"{capabilities}\":{{}}}}");
     let comma = if members.is_empty() { "" } else { "," };
-    let body = request(7, method, &format!("{{{members}{comma}\"_meta\":{meta}}}"));
+    let body = request(id, method, &format!("{{{members}{comma}\"_meta\":{meta}}}"));
+    let members = format!("{{{members}}}");
+    let name = json::find(members.as_bytes(), "name").and_then(string_value);
     let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
-    headers.extend(name.map(|name| ("mcp-name", name)));
+    headers.extend(name.as_deref().map(|name| ("mcp-name", name)));
     post("/mcp/demo", &headers, &body)
-}
-
-/// A tool call of a modern client, under the id 7.
-pub(crate) fn modern_call(tool: &str, arguments: &str) -> String {
-    let members = format!("\"name\":\"{tool}\",\"arguments\":{arguments}");
-    modern("tools/call", Some(tool), &members)
 }

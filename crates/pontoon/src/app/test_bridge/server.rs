@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pontoon_wire::{Era, Message, Slot, method};
+use pontoon_wire::{Era, Message, Slot, json, method};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
@@ -19,45 +19,66 @@ type Heard = Vec<(u32, String)>;
 ///
 /// - `echo` answers with the number of its process,
 /// - `wait` answers after `seconds`, and `note` tells of its progress first,
-/// - `never` does not answer,
-/// - `ask` asks the client, and answers with what it said,
+/// - `never` does not answer, and `fail` answers with an error,
+/// - `log` writes a log line of each level,
+/// - `ask` asks the client, and answers when it has,
 /// - `change` changes the tools, and says so,
 /// - `end` ends the process.
 #[derive(Clone)]
 pub(crate) struct ToolServer {
-    era: Era,
+    eras: Vec<Era>,
+    /// It does not answer the first request of this era.
+    mute: Option<Era>,
+    /// It does not end with its input.
+    is_deaf: bool,
+    /// It asks for the roots of its client as soon as it is greeted.
+    is_curious: bool,
     heard: Arc<watch::Sender<Heard>>,
+    state: Arc<Mutex<ToolServerState>>,
+}
+
+#[derive(Default)]
+struct ToolServerState {
     /// Changes with each `change`.
-    version: Arc<Mutex<u32>>,
-    /// The first processes end at once, as a program does that cannot start.
-    broken_starts: u32,
-    /// When each was started.
-    starts: Arc<Mutex<Vec<Instant>>>,
+    version: u32,
+    /// So many processes that start next end at once.
+    broken_starts: usize,
     /// How long a process takes until it says a word.
     start_time: Duration,
+    starts: Vec<Instant>,
 }
 
 impl ToolServer {
     /// One that speaks this era.
     pub(crate) fn new(era: Era) -> Self {
         Self {
-            era,
+            eras: vec![era],
+            mute: None,
+            is_deaf: false,
+            is_curious: false,
             heard: Arc::default(),
-            version: Arc::default(),
-            broken_starts: 0,
-            starts: Arc::default(),
-            start_time: Duration::ZERO,
+            state: Arc::default(),
         }
     }
 
-    /// The same, but so many of its first processes end at once.
-    pub(crate) fn broken_at_first(self, broken_starts: u32) -> Self {
-        Self { broken_starts, ..self }
+    /// One that speaks both.
+    pub(crate) fn of_both_eras() -> Self {
+        Self { eras: vec![Era::Legacy, Era::Modern], ..Self::new(Era::Legacy) }
     }
 
-    /// The same, but each process takes this long until it says a word.
-    pub(crate) fn slow_to_start(self, start_time: Duration) -> Self {
-        Self { start_time, ..self }
+    /// The same, but it does not answer the first request of this era, as if it were slow.
+    pub(crate) fn mute_in(self, era: Era) -> Self {
+        Self { mute: Some(era), ..self }
+    }
+
+    /// The same, but it does not end with its input.
+    pub(crate) fn deaf(self) -> Self {
+        Self { is_deaf: true, ..self }
+    }
+
+    /// The same, but it asks for the roots of its client as soon as it is greeted.
+    pub(crate) fn curious(self) -> Self {
+        Self { is_curious: true, ..self }
     }
 
     /// Its processes.
@@ -66,9 +87,19 @@ impl ToolServer {
         InMemoryServers::new(move |end| server.clone().serve(end))
     }
 
+    /// From now on so many processes end as soon as they start, as a program does that cannot run.
+    pub(crate) fn break_starts(&self, count: usize) {
+        self.state.lock().unwrap().broken_starts = count;
+    }
+
+    /// From now on each process takes this long until it says a word.
+    pub(crate) fn slow_starts(&self, start_time: Duration) {
+        self.state.lock().unwrap().start_time = start_time;
+    }
+
     /// When its processes were started.
     pub(crate) fn starts(&self) -> Vec<Instant> {
-        self.starts.lock().unwrap().clone()
+        self.state.lock().unwrap().starts.clone()
     }
 
     /// Waits until one of its processes has heard this, and gives which.
@@ -86,11 +117,16 @@ impl ToolServer {
     }
 
     async fn serve(self, mut end: ServerEnd) {
-        self.starts.lock().unwrap().push(Instant::now());
-        if end.number <= self.broken_starts {
-            return;
-        }
-        tokio::time::sleep(self.start_time).await;
+        let start_time = {
+            let mut state = self.state.lock().unwrap();
+            state.starts.push(Instant::now());
+            if state.broken_starts > 0 {
+                state.broken_starts -= 1;
+                return;
+            }
+            state.start_time
+        };
+        tokio::time::sleep(start_time).await;
         let (say, mut said) = mpsc::channel::<String>(64);
         let over = Arc::new(Notify::new());
         // The tools of a process that was killed are gone with it.
@@ -104,9 +140,12 @@ impl ToolServer {
                 }
                 () = over.notified() => return,
             };
-            let Some(line) = line else { return };
+            let Some(line) = line else { break };
             let message = Message::parse(line.as_bytes()).unwrap();
             self.hear(end.number, &message);
+            if self.is_curious && message.method() == method::INITIALIZED {
+                end.say(&request(2000, "roots/list", "{}")).await;
+            }
             match self.answer(&message) {
                 Some(answer) => end.say(&answer).await,
                 None => {
@@ -115,6 +154,9 @@ impl ToolServer {
                     working.spawn(async move { server.work(number, message, say, over).await });
                 }
             }
+        }
+        if self.is_deaf {
+            std::future::pending::<()>().await;
         }
     }
 
@@ -130,25 +172,29 @@ impl ToolServer {
     /// What it says at once.
     fn answer(&self, message: &Message) -> Option<String> {
         let id = id_of(message);
-        let version = *self.version.lock().unwrap();
+        let version = self.state.lock().unwrap().version;
         let capabilities = "{\"tools\":{\"listChanged\":true},\"logging\":{}}";
         let info = "{\"name\":\"demo\",\"version\":\"1\"}";
-        let answer = match (message.method().as_ref(), self.era) {
-            (method::INITIALIZE, Era::Legacy) => format!(
+        let of_era = match message.method().as_ref() {
+            method::INITIALIZE => Some(Era::Legacy),
+            method::DISCOVER => Some(Era::Modern),
+            _ => None,
+        };
+        let answer = match message.method().as_ref() {
+            _ if of_era.is_some() && of_era == self.mute => return None,
+            _ if of_era.is_some_and(|era| !self.eras.contains(&era)) => return Some(error(&id)),
+            method::INITIALIZE => format!(
                 "{{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{capabilities},\"serverInfo\":{info}}}"
             ),
-            (method::DISCOVER, Era::Modern) => format!(
+            method::DISCOVER => format!(
                 "{{\"resultType\":\"complete\",\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":{capabilities},\
                  \"_meta\":{{\"io.modelcontextprotocol/serverInfo\":{info}}}}}"
             ),
-            (method::LIST_TOOLS, _) => format!(
-                "{{\"tools\":[{{\"name\":\"tool{version}\",\"inputSchema\":{{\"type\":\"object\"}}}}]}}"
+            method::LIST_TOOLS => format!(
+                "{{{}\"tools\":[{{\"name\":\"tool{version}\",\"inputSchema\":{{\"type\":\"object\"}}}}]}}",
+                result_type(message)
             ),
-            (method::PING | method::SET_LEVEL, _) => "{}".to_owned(),
-            (method::INITIALIZE | method::DISCOVER, _) => {
-                let error = "{\"code\":-32601,\"message\":\"no such method\"}";
-                return Some(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}"));
-            }
+            method::PING | method::SET_LEVEL => "{}".to_owned(),
             _ => return None,
         };
         Some(result(&id, &answer))
@@ -158,45 +204,59 @@ impl ToolServer {
     async fn work(self, number: u32, call: Message, say: mpsc::Sender<String>, over: Arc<Notify>) {
         let id = id_of(&call);
         let arguments = call.raw(Slot::Arguments).unwrap_or(b"{}");
-        let seconds = pontoon_wire::json::find(arguments, "seconds");
+        let seconds = json::find(arguments, "seconds");
         let seconds = seconds.map_or(0, |it| String::from_utf8_lossy(it).parse().unwrap());
         let seconds = Duration::from_secs(seconds);
+        // The bridge may be gone when something is said.
+        let say = async |line: String| drop(say.send(line).await);
         match call.string(Slot::Name).as_deref() {
             Some("echo") => {}
             Some("wait") => tokio::time::sleep(seconds).await,
             Some("note") => {
                 let token = call.raw(Slot::MetaProgressToken).unwrap_or(b"null");
                 let token = String::from_utf8_lossy(token);
-                let params = format!("{{\"progressToken\":{token},\"progress\":1}}");
-                let note = format!(
-                    "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{params}}}"
-                );
-                drop(say.send(note).await);
+                say(note("progress", &format!("{{\"progressToken\":{token},\"progress\":1}}")))
+                    .await;
                 tokio::time::sleep(seconds).await;
+            }
+            Some("log") => {
+                for level in method::LOG_LEVELS {
+                    say(note("message", &format!("{{\"level\":\"{level}\",\"data\":1}}"))).await;
+                }
             }
             Some("ask") => {
                 let params = "{\"message\":\"who?\",\"requestedSchema\":{\"type\":\"object\",\"properties\":{}}}";
-                let question = request(1000, "elicitation/create", params);
-                drop(say.send(question).await);
+                say(request(1000, "elicitation/create", params)).await;
                 let mut heard = self.heard.subscribe();
                 let answer = (number, "answer".to_owned());
                 drop(heard.wait_for(|heard| heard.contains(&answer)).await);
             }
             Some("change") => {
-                *self.version.lock().unwrap() += 1;
+                self.state.lock().unwrap().version += 1;
                 let note = plain_notification(method::TOOLS_CHANGED);
-                drop(say.send(String::from_utf8(note.to_vec()).unwrap()).await);
+                say(String::from_utf8(note.to_vec()).unwrap()).await;
             }
+            Some("fail") => return say(error(&id)).await,
             Some("end") => return over.notify_one(),
             _ => return,
         }
-        let said = format!("{{\"content\":[],\"by\":{number}}}");
-        let said = match self.era {
-            Era::Legacy => said,
-            Era::Modern => said.replacen('{', "{\"resultType\":\"complete\",", 1),
-        };
-        drop(say.send(result(&id, &said)).await);
+        let said = format!("{{{}\"content\":[],\"by\":{number}}}", result_type(&call));
+        say(result(&id, &said)).await;
     }
+}
+
+/// What each result of the modern era says of itself.
+fn result_type(request: &Message) -> &'static str {
+    if request.has(Slot::MetaVersion) { "\"resultType\":\"complete\"," } else { "" }
+}
+
+fn note(what: &str, params: &str) -> String {
+    format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/{what}\",\"params\":{params}}}")
+}
+
+fn error(id: &str) -> String {
+    let error = "{\"code\":-32601,\"message\":\"not here\"}";
+    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}")
 }
 
 fn id_of(message: &Message) -> String {
