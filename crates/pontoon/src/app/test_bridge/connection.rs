@@ -1,7 +1,12 @@
 //! A connection of a test: HTTP/1.1 in memory, with every byte in the test's hand.
 
+use std::time::Duration;
+
 use pontoon_wire::error::code;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+/// The longest that a test waits, by a clock that is stopped.
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 
 /// A connection to the bridge. Dropped, it is closed.
 pub(crate) struct TestConnection {
@@ -89,8 +94,13 @@ impl TestResponse {
         Some(event)
     }
 
-    /// The data of the next event that has any.
+    /// The data of the next event that has any. A stream that only says that it lives fails its test after a day.
     pub(crate) async fn data(&mut self) -> Option<String> {
+        let next = tokio::time::timeout(LONGEST_WAIT, self.next_data()).await;
+        next.expect("nothing but comments for a day")
+    }
+
+    async fn next_data(&mut self) -> Option<String> {
         loop {
             let event = self.event().await?;
             let data = event.lines().find_map(|line| line.strip_prefix("data: "));
