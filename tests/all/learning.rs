@@ -78,17 +78,6 @@ fn a_program_that_is_installed_later_is_found_by_the_next_try() {
     }
 }
 
-#[test]
-fn a_slow_start_costs_a_server_no_era() {
-    // Longer than a server that runs may take to answer.
-    let rig = rig([shell("sleep 12; exec FIXTURE --era both", "stateful")]);
-    let kept = std::fs::read_dir(rig.directory().join("state/catalog")).unwrap().next();
-    let kept = std::fs::read_to_string(kept.unwrap().unwrap().path()).unwrap();
-    let kept: serde_json::Value = serde_json::from_str(&kept).unwrap();
-    assert!(kept["modern"].is_object() && kept["legacy"].is_object(), "{kept}");
-    rig.stop();
-}
-
 /// The fixture answers `initialize`; what comes first else is not answered, as by a slow one.
 const SILENT: &str = r#"read -r first
 case "$first" in

@@ -10,14 +10,13 @@ use pontoon_tests::rig::{Rig, send_signal, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::{fixture, fixture_of, plan, rig, rude, shell};
+use crate::{fixture, fixture_of, plan, rig, shell};
 
 const SOON: Duration = Duration::from_secs(5);
 /// What no test waits for.
 const LONG: u64 = 60_000;
 
 const BUSY: i64 = -31429;
-const TIMED_OUT: i64 = -31504;
 const SERVER_FAILED: i64 = -31502;
 
 fn with_limit(limit: u32) -> Rig {
@@ -133,26 +132,6 @@ fn a_call_that_may_wait_is_served_in_its_turn() {
 }
 
 #[test]
-fn a_call_whose_turn_does_not_come_is_refused_after_the_wait() {
-    for era in ERAS {
-        let rig = with_queue("1");
-        let mut client = Client::new(era, &rig.endpoint("fixture"));
-        let first = client.send_call(1, "wait", json!({"ms": LONG}));
-        rig.wait_for_gauge("permits_in_use", 1);
-        let begun = Instant::now();
-        let response = client.call(2, "echo", json!({"text": "x"}));
-        let took = begun.elapsed();
-        assert!((Duration::from_secs(1)..SOON).contains(&took), "took {took:?}");
-        let text = "busy: all 1 calls that may run at once are running";
-        check(&response, era, 2, &Refusal { status: 429, code: BUSY, retry_after: Some(5), text });
-        assert_eq!((refused(&rig, "concurrent"), metric(&rig, "pontoon_waiting_calls")), (1, 0));
-        client.give_up(1, first);
-        client.end();
-        rig.stop();
-    }
-}
-
-#[test]
 fn a_call_given_up_while_it_waits_leaves_nothing() {
     for era in ERAS {
         let rig = with_queue("60");
@@ -171,32 +150,6 @@ fn a_call_given_up_while_it_waits_leaves_nothing() {
         assert_eq!(starts(), 3, "{era:?}: a child was started for nobody");
         assert_eq!(client.call(3, "echo", json!({"text": "x"})).tool_text().as_deref(), Some("x"));
         client.end();
-        rig.stop();
-    }
-}
-
-#[test]
-fn each_server_and_tool_has_its_time() {
-    let settings = json!({"wait": 1, "echo": 30});
-    for (timeout, tools) in [(json!(1), json!({})), (json!(60), settings)] {
-        let server =
-            fixture("stateless").with("timeout", timeout.clone()).with("tool_timeouts", tools);
-        let rig = rig([server]);
-        for era in ERAS {
-            let mut client = Client::new(era, &rig.endpoint("fixture"));
-            let begun = Instant::now();
-            let response = client.call(1, "wait", json!({"ms": LONG}));
-            let took = begun.elapsed();
-            assert!((Duration::from_secs(1)..SOON).contains(&took), "took {took:?}");
-            let text = "the server `fixture` did not answer within 1 s, so this call was given up";
-            let refusal = Refusal { status: 504, code: TIMED_OUT, retry_after: None, text };
-            check(&response, era, 1, &refusal);
-            rig.wait_for_children(0);
-            let slow = client.call(2, "count", json!({"steps": 1, "delay_ms": 1200}));
-            let expected = if timeout == 1 { 504 } else { 200 };
-            assert_eq!(slow.told_status(), expected, "another tool: {}", slow.text());
-            client.end();
-        }
         rig.stop();
     }
 }
@@ -398,25 +351,6 @@ fn so_many_calls_wait_for_a_person_and_no_more() {
     let refusal = Refusal { status: 429, code: BUSY, retry_after: Some(30), text };
     check(&response, Era::Modern, 1, &refusal);
     assert_eq!(refused(&rig, "waiting"), 1);
-    rig.stop();
-}
-
-#[test]
-fn no_more_is_started_while_too_many_processes_will_not_end() {
-    let rig = rig([rude("deaf", "stateless")]);
-    let mut client = Client::new(Era::Modern, &rig.endpoint("rude"));
-    let mut call = |id| client.call(id, "echo", json!({"text": "x"}));
-    // Two more were started to learn what the server offers, and are on their way out, too.
-    let refusal = (1..=65).map(|id| (id, call(id))).find(|(_, response)| response.status() != 200);
-    let (id, response) = refusal.expect("none of them has ended yet");
-    assert!(id > 60, "only {id} calls");
-    let text = "64 processes of the server `rude` will not end";
-    let refusal = Refusal { status: 429, code: BUSY, retry_after: Some(10), text };
-    check(&response, Era::Modern, id, &refusal);
-    assert_eq!(refused(&rig, "leaving"), 1);
-    // They are killed in the end, and then there is room.
-    wait_until("room for a process", Duration::from_secs(30), || call(99).status() == 200);
-    client.end();
     rig.stop();
 }
 

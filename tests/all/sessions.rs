@@ -281,17 +281,3 @@ fn equal_ids_of_one_client_at_once_are_not_mixed_up() {
     session.end();
     rig.stop();
 }
-
-#[test]
-fn a_silent_call_is_kept_alive_with_comments() {
-    let rig = rig([fixture("stateful")]);
-    let session = Legacy::open(&rig.endpoint("fixture"));
-    let mut call = session.send_call(1, "wait", json!({"ms": 31_000})).begin().unwrap();
-    assert!(call.head.is_stream(), "after 15 s of silence the answer is a stream");
-    let answer = until_answer(&mut call, 1);
-    assert_eq!(answer.last().unwrap()["result"]["content"][0]["text"], "waited 31000 ms");
-    assert!(call.comments() >= 1, "no comment kept the stream alive for 15 s");
-    drop(call);
-    session.end();
-    rig.stop();
-}

@@ -72,21 +72,6 @@ fn each_spare_is_used_once_and_another_takes_its_place() {
 }
 
 #[test]
-fn a_call_does_not_wait_for_a_start() {
-    let rig = rig([slow(3000).with("warm", 2)]);
-    wait_for_spares(&rig, 2);
-    let mut client = Modern::new(&rig.endpoint("fixture"));
-    let begun = Instant::now();
-    assert_ne!(pid(&mut client), pid(&mut client));
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
-    // More at once than there are spares: the others start cold, and none is refused.
-    pid(&mut client);
-    assert!(begun.elapsed() > Duration::from_secs(3), "that was no cold start");
-    drop(client);
-    rig.stop();
-}
-
-#[test]
 fn calls_at_once_never_get_the_same_spare() {
     let plan = plan([fixture("stateless").with("warm", 4)]);
     let rig = plan.variable("MCPO_MAX_CONCURRENT", "64").start();

@@ -13,7 +13,7 @@ use pontoon_tests::rig::{Plan, Rig, Server, holds_within, send_signal, wait_unti
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::{fixture, plan, rude};
+use crate::{fixture, plan};
 
 type Headers<'a> = &'a [(&'a str, &'a str)];
 
@@ -183,21 +183,6 @@ fn who_cannot_be_recognised_shares_nothing_and_leaves_nothing() {
     }
     rig.wait_for_children(0);
     assert_eq!(rig.health()["stateful_processes"]["used"], 0);
-    rig.stop();
-}
-
-#[test]
-fn a_process_at_work_is_not_idle() {
-    let server = fixture("stateful").with("idle_timeout", 1);
-    let rig = behind_proxy(server).start();
-    let client = modern(&rig, &[(USER, "ada"), (CHAT, "c1")]);
-    let working = busy(&rig, &client, 3500, 1);
-    let idle = pid(&rig, &[(USER, "ben"), (CHAT, "c1")]);
-    wait_until("the idle one goes", SOON, || is_gone(idle));
-    assert_eq!(rig.children().len(), 1, "the one at work stays");
-    assert_eq!(finish(working).tool_text().as_deref(), Some("waited 3500 ms"));
-    drop(client);
-    rig.wait_for_children(0);
     rig.stop();
 }
 
@@ -382,18 +367,6 @@ fn calls_of_one_chat_run_at_once_up_to_the_limit() {
     }
     assert!(begun.elapsed() < Duration::from_millis(2900), "one after the other");
     assert_eq!(tell(&mut client, "tally"), "1");
-    drop(client);
-    rig.stop();
-}
-
-#[test]
-fn an_idle_process_that_will_not_go_is_killed() {
-    let rig = plan([rude("deaf", "stateful").with("idle_timeout", 1)]).start();
-    let mut client = Modern::new(&rig.endpoint("rude"));
-    let response = client.call(1, "echo", json!({"text": "x"}));
-    assert_eq!(response.tool_text().as_deref(), Some("x"), "{}", response.text());
-    rig.wait_for_children(1);
-    wait_until("the deaf child is gone", LADDER + SOON, || rig.children().is_empty());
     drop(client);
     rig.stop();
 }

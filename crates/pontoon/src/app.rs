@@ -2,42 +2,35 @@
 
 mod reload;
 mod single;
+#[cfg(test)]
+pub(crate) mod test_bridge;
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use pontoon_supervise::{Ladder, Spawner, memory_limit};
+use pontoon_supervise::{Ladder, Spawner};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::back::child::isolation::{Impossible, real};
-use crate::back::child::machine::Machine;
+use crate::back::child::isolation::Impossible;
 use crate::back::child::process::Starter;
-use crate::back::child::told::Hearers;
-use crate::back::keep::KeepLimits;
-use crate::back::keep::spares::WarmMemory;
-use crate::back::keep::table::KeptTable;
-use crate::back::{Back, Surroundings};
-use crate::config::isolation::Level;
-use crate::config::{Config, ConfigSource, SMALLEST_BUDGET, Server};
+use crate::back::{Back, Surroundings, open_store, start_limit};
+use crate::config::{Config, Server};
 use crate::front::http;
 use crate::front::leave::LINGER;
 use crate::front::site::HttpSite;
-use crate::front::who::entrance::Entrance;
-use crate::held_bytes::HeldBytes;
 use crate::ids::Ids;
-use crate::jobs::{Links, Store, StoreError, StoreOptions, Writer};
+use crate::jobs::{Store, StoreError};
 use crate::observe::metrics::Metrics;
-use crate::session::admit::Admission;
+use crate::session::Entries;
 use crate::session::entry::Entry;
 use crate::session::turns::Turns;
-use crate::session::{Entries, Sessions};
 
 pub use single::Single;
 
@@ -121,7 +114,6 @@ impl App {
         spawner: Spawner,
         metrics: Arc<Metrics>,
     ) -> Result<Self, BridgeStartError> {
-        let stop = CancellationToken::new();
         let mut listeners = Vec::new();
         for address in &config.settings.listen {
             let bound = TcpListener::bind(address).await;
@@ -129,9 +121,21 @@ impl App {
                 bound.map_err(|source| BridgeStartError::Listen { address: *address, source })?;
             listeners.push(bound);
         }
+        Self::build(config, listeners, Starter::Spawner(spawner), metrics)
+    }
+
+    /// Builds the bridge, with children from `starter`.
+    fn build(
+        config: &Config,
+        listeners: Vec<TcpListener>,
+        starter: Starter,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, BridgeStartError> {
+        let stop = CancellationToken::new();
         let store = open_store(config, &config.settings.jobs_dir)?;
         let ids = shared_ids(config, &store);
-        let around = surroundings(config, store, ids, spawner.clone(), Arc::clone(&metrics))?;
+        let around = Surroundings::new(config, store, ids, starter, metrics);
+        let around = around.map_err(BridgeStartError::Thread)?;
         let recovered = around.machine.store.recover();
         if recovered > 0 {
             tracing::warn!(jobs = recovered, "closed the jobs of a bridge that ended early");
@@ -144,37 +148,8 @@ impl App {
         for entry in entries.values() {
             entry.back.check_isolation()?;
         }
-        let admission = Admission::new(
-            config.settings.max_concurrent,
-            config.settings.queue_wait,
-            Arc::clone(&metrics),
-        );
-        let site = Arc::new(HttpSite {
-            sessions: Arc::new(Sessions::new(
-                entries,
-                admission,
-                Arc::clone(&around.machine.held),
-                Arc::clone(&around.keep.ids),
-                config.ways_to_say_who(),
-            )),
-            streams: Default::default(),
-            entrance: Entrance::new(&config.settings),
-            max_body: config.settings.max_body,
-            held: Arc::clone(&around.machine.held),
-            started: Instant::now(),
-            spawner,
-            metrics,
-            store: around.machine.store.clone(),
-            looking: Arc::default(),
-            min_free_disk: config.settings.min_free_disk,
-            links: Arc::clone(&around.links),
-            kept: Arc::clone(&around.keep.table),
-            traces: Default::default(),
-            leaving: CancellationToken::new(),
-            proxied: TaskTracker::new(),
-        });
         Ok(Self {
-            site,
+            site: Arc::new(HttpSite::new(config, entries, &around)),
             around,
             listeners,
             state_dir: config.settings.state_dir.clone(),
@@ -214,11 +189,11 @@ impl App {
         loop {
             tokio::select! {
                 () = &mut stop => break,
-                () = self.site.spawner.gone() => break,
+                () = self.site.starter.gone() => break,
                 Some(config) = changes.recv() => self.reload(&config),
             }
         }
-        let lost = self.site.spawner.is_gone().then_some(Unorderly::SpawnerLost);
+        let lost = self.site.starter.is_gone().then_some(Unorderly::SpawnerLost);
         if let Some(lost) = &lost {
             tracing::error!(error = lost as &dyn std::error::Error, "the bridge ends");
         }
@@ -239,8 +214,8 @@ impl App {
         drop(tokio::time::timeout(LAST, self.keepers.wait()).await);
         sessions.entries().values().for_each(|entry| entry.back.drain());
         // It gives up after its whole ladder. A spawner that was stopped does nothing before it goes on.
-        self.site.spawner.stop_all(&Ladder::default()).await;
-        let living = self.site.spawner.living();
+        self.site.starter.stop_all(&Ladder::default()).await;
+        let living = self.site.starter.living();
         let left = (living > 0).then_some(Unorderly::ChildrenLeft { living });
         if let Some(left) = &left {
             tracing::error!(error = left as &dyn std::error::Error, "the bridge ends");
@@ -321,64 +296,6 @@ fn collect_garbage(store: &Store, metrics: &Metrics) {
     metrics.swept(removed as u64, swept.failed.len() as u64);
 }
 
-fn open_store(config: &Config, jobs_dir: &Path) -> Result<Store, StoreError> {
-    let options = StoreOptions {
-        expiry: config.settings.file_expiry,
-        store_payloads: config.settings.store_payloads,
-        min_free_bytes: config.settings.min_free_disk,
-        other_users: has_users(config),
-    };
-    Store::open(jobs_dir, options)
-}
-
-/// What the backs of all servers share, with their jobs in `store`.
-fn surroundings(
-    config: &Config,
-    store: Store,
-    ids: Ids,
-    spawner: Spawner,
-    metrics: Arc<Metrics>,
-) -> Result<Surroundings, BridgeStartError> {
-    let secret = config.settings.link_secret.as_ref().map(|secret| secret.expose());
-    let machine = Machine {
-        starter: Starter::Spawner(spawner),
-        private: private_places(config, store.path(), store.scratch_place()),
-        store,
-        metrics,
-        endings: TaskTracker::new(),
-        // Each call leaves a child that takes its time to end, and on a busy machine longer.
-        max_stopping: (2 * config.settings.max_concurrent).max(64),
-        max_message: config.settings.max_message,
-        held: HeldBytes::new(memory_budget(config)),
-        base_url: config.settings.base_url.as_str().into(),
-        hearers: Hearers::Clients,
-        environment: config.environment.clone(),
-    };
-    let keep = KeepLimits {
-        table: KeptTable::new(config.settings.max_total_processes),
-        warm_memory: WarmMemory::new(config.settings.warm_memory),
-        spare_starts: Arc::new(Semaphore::new(2 * start_limit())),
-        queue_wait: config.settings.queue_wait,
-        ids: Arc::new(ids),
-    };
-    Ok(Surroundings {
-        machine,
-        keep,
-        writer: Writer::start().map_err(BridgeStartError::Thread)?,
-        links: Arc::new(Links::new(&config.settings.base_url, secret, config.settings.file_expiry)),
-        file_expiry: config.settings.file_expiry,
-    })
-}
-
-/// How many bytes may be held for clients: what the configuration says, else a quarter of what we may use.
-fn memory_budget(config: &Config) -> usize {
-    let default = || {
-        let limit = memory_limit().unwrap_or(1 << 30) / 4;
-        usize::try_from(limit).unwrap_or(usize::MAX).max(SMALLEST_BUDGET)
-    };
-    config.settings.memory_budget.unwrap_or_else(default)
-}
-
 /// What makes the ids that clients bring back: by the secret of the configuration, else by one that all
 /// bridges of the jobs directory have.
 fn shared_ids(config: &Config, store: &Store) -> Ids {
@@ -398,25 +315,6 @@ fn shared_ids(config: &Config, store: &Store) -> Ids {
     }
 }
 
-/// Whether children run as users of their own.
-fn has_users(config: &Config) -> bool {
-    config.servers.iter().any(|server| server.isolation.level == Level::User)
-}
-
-/// What no child is to read, wherever it lies.
-fn private_places(config: &Config, jobs_dir: &Path, scratch: Option<&Path>) -> Arc<[PathBuf]> {
-    let file = match &config.source {
-        ConfigSource::File(path) => Some(path.as_path()),
-        ConfigSource::Demo { .. } => None,
-    };
-    let (state, logs) = (config.settings.state_dir.as_deref(), config.settings.log_dir.as_deref());
-    let folders = [Some(jobs_dir), scratch, state, logs];
-    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let secrets = config.settings.secret_files.iter().map(PathBuf::as_path);
-    let places = folders.into_iter().chain([file]).flatten().chain(secrets);
-    places.map(|path| real(&absolute(path))).collect()
-}
-
 /// Waits until the last children have left their last words to their jobs.
 async fn settle(around: &Surroundings) {
     around.machine.endings.close();
@@ -432,11 +330,6 @@ fn entry(
 ) -> Arc<Entry> {
     let back = Back::new(Arc::clone(server), around.clone(), stop.clone());
     Arc::new(Entry::new(Arc::new(back), state_dir))
-}
-
-/// How many servers may start at once to be learnt.
-fn start_limit() -> usize {
-    std::thread::available_parallelism().map_or(2, |cores| cores.get()).max(2)
 }
 
 async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {

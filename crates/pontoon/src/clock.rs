@@ -13,6 +13,11 @@ pub fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
+/// How long ago that was, by the same clock.
+pub fn since(then: Instant) -> Duration {
+    now().saturating_duration_since(then)
+}
+
 /// What a call waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use crate::client::Principal;
+use crate::clock::now;
 
 /// How long a client that was seen counts as present.
 const PRESENT: Duration = Duration::from_secs(60);
@@ -127,7 +128,7 @@ impl Permits {
     pub async fn take_again(self: &Arc<Self>, who: &Principal) -> Option<Permit> {
         let receiver = {
             let mut state = self.lock();
-            let now = Instant::now();
+            let now = now();
             state.see(who, now);
             if self.is_free_for(&state, who, now) {
                 return Some(state.take(self, who));
@@ -160,7 +161,7 @@ impl Permits {
     fn serve_waiting(self: &Arc<Self>) {
         loop {
             let mut state = self.lock();
-            let now = Instant::now();
+            let now = now();
             let next = state.waiting.iter().position(|waiting| {
                 waiting.tell.is_closed() || self.may_take(&state, &waiting.who, now)
             });

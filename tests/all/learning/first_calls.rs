@@ -230,19 +230,6 @@ fn first_clients_that_waited_together_share_nothing() {
 }
 
 #[test]
-fn a_head_start_that_no_client_comes_for_ends() {
-    let server = Server::new("slow", &binaries().fixture_server, &["--start-delay-ms", "500"]);
-    let rig = rig([server.that_may_fail()]);
-    let session = Legacy::open(&rig.endpoint("slow"));
-    rig.wait_for_state("slow", "ready");
-    for count in [1, 0] {
-        wait_until("it ends alone", super::SOON, || rig.gauge("children") == count);
-    }
-    session.end();
-    rig.stop();
-}
-
-#[test]
 fn a_head_start_whose_place_is_gone_is_not_used() {
     for [mode, workspace] in KINDS {
         let server = Server::new("slow", &binaries().fixture_server, &["--start-delay-ms", "500"]);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{App, entry, has_users};
+use super::{App, entry};
 use crate::config::Config;
 use crate::session::Entries;
 
@@ -10,7 +10,7 @@ impl App {
     /// Serves what this configuration names. What it leaves as it was goes on undisturbed.
     pub(super) fn reload(&self, config: &Config) {
         let before = self.site.sessions.entries();
-        if has_users(config)
+        if config.has_own_users()
             && let Err(error) = self.around.machine.store.admit_other_users()
         {
             tracing::error!(

@@ -7,9 +7,10 @@ use std::time::SystemTime;
 use pontoon_supervise::{Ladder, Spawner};
 use tokio_util::sync::CancellationToken;
 
-use super::{BridgeStartError, entry, open_store, settle, surroundings};
-use crate::back::Surroundings;
+use super::{BridgeStartError, entry, settle};
+use crate::back::child::process::Starter;
 use crate::back::child::told::Hearers;
+use crate::back::{Surroundings, open_store};
 use crate::config::{Config, FileLinks, Server};
 use crate::ids::Ids;
 use crate::session::entry::Entry;
@@ -47,7 +48,9 @@ impl Single {
         let store = open_store(config, &scratch)?;
         // No client comes back with an id.
         let ids = Ids::new(uuid::Uuid::new_v4().as_bytes(), "", SystemTime::now());
-        let mut around = surroundings(config, store, ids, spawner.clone(), Arc::default())?;
+        let starter = Starter::Spawner(spawner.clone());
+        let around = Surroundings::new(config, store, ids, starter, Arc::default());
+        let mut around = around.map_err(BridgeStartError::Thread)?;
         around.machine.hearers = Hearers::Operator;
         let stop = CancellationToken::new();
         let entry = entry(&server, &around, config.settings.state_dir.as_deref(), &stop);

@@ -11,6 +11,7 @@ pub mod conversation;
 pub mod keep;
 #[cfg(test)]
 pub(crate) mod pair;
+mod surroundings;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,36 +23,21 @@ use tokio_util::sync::CancellationToken;
 
 use self::child::isolation::Impossible;
 use self::child::launcher::{Launcher, StartError};
-use self::child::machine::Machine;
 use self::child::ready::ReadyChild;
 use self::conversation::list_changes::ListChanges;
+use self::keep::Keep;
 use self::keep::kept_child::KeptChild;
 use self::keep::suspended::MAX_SUSPENDED;
-use self::keep::{Keep, KeepLimits};
 use crate::client::{Client, Key, Person};
 use crate::config::Server;
-use crate::jobs::{Links, Writer};
 use crate::observe::heals::HealLog;
 use crate::observe::metrics::ServerMetrics;
 use crate::permits::Permits;
 
+pub use surroundings::{Surroundings, open_store, start_limit};
+
 /// How long is waited for clients that are about to be served.
 const QUIET: Duration = Duration::from_secs(5);
-
-/// What the backs of all servers share.
-#[derive(Debug, Clone)]
-pub struct Surroundings {
-    /// What children run on.
-    pub machine: Machine,
-    /// What is kept, and how much of it may be.
-    pub keep: KeepLimits,
-    /// Writes the records of jobs.
-    pub writer: Writer,
-    /// The addresses of files.
-    pub links: Arc<Links>,
-    /// How long files are kept.
-    pub file_expiry: Duration,
-}
 
 /// One server, and the children that serve it.
 #[derive(Debug)]

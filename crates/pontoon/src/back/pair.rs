@@ -1,29 +1,22 @@
 //! A back and a server without a process, for tests: a whole call runs in one runtime, with the clock stopped.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use pontoon_wire::{Era, Message, Revision, Slot, method};
 use tempfile::TempDir;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::child::in_memory::{InMemoryServers, ServerEnd};
-use super::child::machine::Machine;
 use super::child::process::Starter;
 use super::child::told::Hearers;
-use super::keep::KeepLimits;
-use super::keep::spares::WarmMemory;
-use super::keep::table::KeptTable;
-use super::{Back, Surroundings};
+use super::{Back, Surroundings, open_store};
 use crate::call::{Call, CallError, Outcome, Questions, Reply};
 use crate::client::{Client, Key, Person};
-use crate::config::{Environment, Mode, Server};
-use crate::held_bytes::HeldBytes;
+use crate::config::{BridgeSettings, Config, ConfigSource, Environment, Mode, Server};
 use crate::ids::Ids;
-use crate::jobs::{Links, Store, StoreOptions, Writer};
 use crate::outbox::{Next, Outbox};
 
 /// One process for each conversation, let go after half an hour.
@@ -40,17 +33,23 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) fn new(servers: InMemoryServers, change: impl FnOnce(&mut Server)) -> Self {
-        let mut server = Server::new("demo".parse().unwrap(), Ok("/bin/true".into()), Vec::new());
-        change(&mut server);
         let folder = tempfile::tempdir().unwrap();
-        let around = surroundings(&folder, Starter::InMemory(servers.clone()));
-        let back = Back::new(Arc::new(server), around.clone(), CancellationToken::new());
+        let mut server = server("demo");
+        change(&mut server);
+        let config = config(folder.path(), server);
+        let store = open_store(&config, folder.path()).unwrap();
+        let ids = Ids::new(b"secret", "here", SystemTime::UNIX_EPOCH);
+        let starter = Starter::InMemory(servers.clone());
+        let mut around = Surroundings::new(&config, store, ids, starter, Arc::default()).unwrap();
+        around.machine.hearers = Hearers::Operator;
+        let server = Arc::clone(&config.servers[0]);
+        let back = Back::new(server, around.clone(), CancellationToken::new());
         Self { back: Arc::new(back), servers, around, folder: Arc::new(folder) }
     }
 
     /// Another server on the same machine.
     pub(crate) fn another(&self, change: impl FnOnce(&mut Server)) -> Self {
-        let mut server = Server::new("other".parse().unwrap(), Ok("/bin/true".into()), Vec::new());
+        let mut server = server("other");
         change(&mut server);
         let around = self.around.clone();
         let back = Back::new(Arc::new(server), around.clone(), CancellationToken::new());
@@ -95,40 +94,24 @@ impl Pair {
     }
 }
 
-fn surroundings(folder: &TempDir, starter: Starter) -> Surroundings {
-    let options = StoreOptions {
-        expiry: Duration::from_secs(3600),
-        store_payloads: true,
-        min_free_bytes: 0,
-        other_users: false,
+/// A server of which nothing is written but its name. Its program is there, and never started.
+pub(crate) fn server(name: &str) -> Server {
+    Server::new(name.parse().unwrap(), Ok("/bin/true".into()), Vec::new())
+}
+
+/// The configuration of a bridge whose only server is this one, with its jobs in `folder`. What depends on
+/// the machine is set.
+pub(crate) fn config(folder: &Path, server: Server) -> Config {
+    let settings = BridgeSettings {
+        jobs_dir: folder.to_owned(),
+        max_concurrent: 8,
+        max_total_processes: 8,
+        memory_budget: Some(1 << 30),
+        min_free_disk: 0,
+        ..BridgeSettings::unset()
     };
-    let machine = Machine {
-        starter,
-        store: Store::open(folder.path(), options).unwrap(),
-        endings: TaskTracker::new(),
-        metrics: Arc::default(),
-        max_stopping: 64,
-        max_message: 1 << 20,
-        held: HeldBytes::new(1 << 30),
-        base_url: "".into(),
-        hearers: Hearers::Operator,
-        environment: Environment::default(),
-        private: Arc::new([]),
-    };
-    let keep = KeepLimits {
-        table: KeptTable::new(8),
-        warm_memory: WarmMemory::new(1 << 30),
-        spare_starts: Arc::new(Semaphore::new(2)),
-        queue_wait: Duration::ZERO,
-        ids: Arc::new(Ids::new(b"secret", "here", SystemTime::UNIX_EPOCH)),
-    };
-    Surroundings {
-        machine,
-        keep,
-        writer: Writer::start().unwrap(),
-        links: Arc::new(Links::new("", None, Duration::from_secs(3600))),
-        file_expiry: Duration::from_secs(3600),
-    }
+    let (servers, source) = (vec![Arc::new(server)], ConfigSource::Demo { made_key: None });
+    Config { settings, servers, source, environment: Environment::default() }
 }
 
 /// A client of this revision, in the conversation of this name.

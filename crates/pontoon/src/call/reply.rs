@@ -16,6 +16,7 @@ use super::error::CallError;
 use super::outcome::{Outcome, Receipt};
 use super::questions::{Answerer, Feed, Questions};
 use crate::client::Client;
+use crate::clock::since;
 use crate::held_bytes::HeldBytes;
 use crate::observe::metrics::{CallEnding, RequestKind, ServerMetrics};
 use crate::observe::refusals::RefusalNote;
@@ -230,7 +231,7 @@ struct Tally {
 impl Tally {
     fn end(&self, outcome: Option<&Outcome>) {
         let Self { metrics, kind, client, began } = self;
-        metrics.call_ended(*kind, ending(outcome), began.elapsed());
+        metrics.call_ended(*kind, ending(outcome), since(*began));
         let Some(Outcome::Failed(error, _)) = outcome else { return };
         if error.is_refusal() {
             let why = error.to_error();

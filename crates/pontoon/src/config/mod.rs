@@ -153,6 +153,11 @@ impl Config {
         })
     }
 
+    /// Whether children run as users of their own.
+    pub fn has_own_users(&self) -> bool {
+        self.servers.iter().any(|server| server.isolation.level == isolation::Level::User)
+    }
+
     /// The server of that name.
     pub fn server(&self, name: &str) -> Option<&Arc<Server>> {
         self.servers.iter().find(|server| server.name.as_str() == name)

@@ -98,7 +98,7 @@ pub struct BridgeSettings {
 
 impl BridgeSettings {
     /// What holds where nothing is set.
-    pub(super) fn unset() -> Self {
+    pub(crate) fn unset() -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let mut settings = Self { max_concurrent: cores * 4, ..Self::default() };
         for variable in VARIABLES {

@@ -10,6 +10,7 @@ use hyper::header::{CONNECTION, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -77,11 +78,20 @@ async fn accept(
 }
 
 async fn serve_connection(stream: TcpStream, peer: SocketAddr, site: Arc<HttpSite>) {
-    let is_proxy = site.entrance.identities.is_proxy(peer.ip());
-    let _proxied = is_proxy.then(|| site.proxied.token());
     // Answers are small and awaited: they must not wait for company.
     drop(stream.set_nodelay(true));
     limit_silence(&stream);
+    serve_stream(stream, peer, site).await;
+}
+
+/// Serves one connection, whatever carries it.
+pub(crate) async fn serve_stream(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    peer: SocketAddr,
+    site: Arc<HttpSite>,
+) {
+    let is_proxy = site.entrance.identities.is_proxy(peer.ip());
+    let _proxied = is_proxy.then(|| site.proxied.token());
     let service = service_fn(|request| {
         let site = Arc::clone(&site);
         async move { Ok::<_, Infallible>(traced(&site, request, peer.ip(), is_proxy).await) }
@@ -273,5 +283,77 @@ mod tests {
     fn the_future_of_a_request_is_small() {
         let size = size_of_answer(traced);
         assert!(size < 5000, "{size} bytes");
+    }
+
+    use crate::app::test_bridge::request::{bare, modern};
+    use crate::app::test_bridge::{TestBridge, ToolServer};
+    use pontoon_wire::Era;
+
+    fn bridge() -> TestBridge {
+        TestBridge::start(ToolServer::new(Era::Legacy).servers(), |_, _| {})
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_never_ends_its_head_is_let_go_after_ten_seconds() {
+        let bridge = bridge();
+        let mut connection = bridge.connect();
+        let began = tokio::time::Instant::now();
+        connection.write("POST /mcp/demo HTTP/1.1\r\nhost: 127.0.0.1\r\n").await;
+        connection.until_closed().await;
+        assert_eq!(began.elapsed().as_secs(), HEAD_TIME.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_goes_nowhere_is_told_where_it_may_go() {
+        let bridge = bridge();
+        for (method, path, status, says) in [
+            ("POST", "/mcp/other", 404, "there is no server \\\"other\\\"; there are: demo"),
+            ("GET", "/", 404, "MCP servers are at /mcp/NAME"),
+            ("GET", "/mcp/demo/more", 404, "MCP servers are at /mcp/NAME"),
+            ("PUT", "/mcp/demo", 405, "POST, GET and DELETE are answered here"),
+            ("POST", "/health", 405, "only GET is answered here"),
+        ] {
+            let response = bridge.connect().send(&bare(method, path, &[])).await;
+            assert_eq!(response.status, status, "{method} {path}");
+            let body = response.body().await;
+            assert!(body.contains(says), "{method} {path}: {body}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_follow_each_other_on_one_connection_each_in_a_trace() {
+        let bridge = bridge();
+        let mut connection = bridge.connect();
+        for _ in 0..3 {
+            let response = connection.send(&modern(1, "tools/list", "")).await;
+            assert_eq!((response.status, response.header("connection")), (200, None));
+            let trace = response.header("traceparent").expect("a trace").to_owned();
+            assert_eq!((trace.len(), &trace[..3]), (55, "00-"));
+            connection = response.next().await;
+        }
+        let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let response = connection.send(&bare("GET", "/ready", &[("traceparent", parent)])).await;
+        assert_eq!(response.header("traceparent").map(|it| &it[..36]), Some(&parent[..36]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bridge_that_leaves_answers_what_is_open_and_closes() {
+        let bridge = bridge();
+        let idle = bridge.connect().send(&bare("GET", "/ready", &[])).await.next().await;
+        let mut open = bridge.connect();
+        open.write("POST /mcp/demo HTTP/1.1\r\n").await;
+        let call = modern(1, "tools/call", "\"name\":\"wait\",\"arguments\":{\"seconds\":9}");
+        let mut calling = bridge.connect();
+        calling.write(&call).await;
+        while bridge.entry().back.running() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let stopping = tokio::spawn(bridge.stop());
+        idle.until_closed().await;
+        open.until_closed().await;
+        let last = calling.begin().await;
+        assert_eq!((last.status, last.header("connection")), (200, Some("close")));
+        assert!(last.body().await.contains("\"by\""));
+        assert!(stopping.await.unwrap().is_ok());
     }
 }

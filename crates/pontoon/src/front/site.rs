@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use pontoon_supervise::Spawner;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -11,12 +10,16 @@ use tokio_util::task::TaskTracker;
 use super::last_look::LastLook;
 use super::mcp::sse_stream::SseStreams;
 use super::who::entrance::Entrance;
+use crate::back::Surroundings;
+use crate::back::child::process::Starter;
 use crate::back::keep::table::KeptTable;
+use crate::config::Config;
 use crate::held_bytes::HeldBytes;
 use crate::jobs::{Links, Store};
 use crate::observe::metrics::Metrics;
 use crate::observe::trace::Traces;
-use crate::session::Sessions;
+use crate::session::admit::Admission;
+use crate::session::{Entries, Sessions};
 
 /// Everything that a request may need.
 #[derive(Debug)]
@@ -33,8 +36,8 @@ pub struct HttpSite {
     pub held: Arc<HeldBytes>,
     /// When the bridge started.
     pub started: Instant,
-    /// How many children live, the bridge's helper not counted.
-    pub spawner: Spawner,
+    /// What starts children, and how many live.
+    pub starter: Starter,
     /// Everything that is counted.
     pub metrics: Arc<Metrics>,
     /// Where jobs are.
@@ -53,4 +56,34 @@ pub struct HttpSite {
     pub leaving: CancellationToken,
     /// The connections of proxies.
     pub proxied: TaskTracker,
+}
+
+impl HttpSite {
+    /// The site of a bridge with this configuration, these servers, and what they share.
+    pub fn new(config: &Config, entries: Entries, around: &Surroundings) -> Self {
+        let Surroundings { machine, keep, links, .. } = around;
+        let (settings, metrics) = (&config.settings, &machine.metrics);
+        let admission =
+            Admission::new(settings.max_concurrent, settings.queue_wait, Arc::clone(metrics));
+        let (held, ids) = (Arc::clone(&machine.held), Arc::clone(&keep.ids));
+        let sessions = Sessions::new(entries, admission, held, ids, config.ways_to_say_who());
+        Self {
+            sessions: Arc::new(sessions),
+            streams: SseStreams::default(),
+            entrance: Entrance::new(settings),
+            max_body: settings.max_body,
+            held: Arc::clone(&machine.held),
+            started: Instant::now(),
+            starter: machine.starter.clone(),
+            metrics: Arc::clone(metrics),
+            store: machine.store.clone(),
+            looking: Arc::default(),
+            min_free_disk: settings.min_free_disk,
+            links: Arc::clone(links),
+            kept: Arc::clone(&keep.table),
+            traces: Traces::default(),
+            leaving: CancellationToken::new(),
+            proxied: TaskTracker::new(),
+        }
+    }
 }

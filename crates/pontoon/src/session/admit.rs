@@ -1,11 +1,12 @@
 //! Limits: whether a call may run now. A permit rides in the call's reply.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::back::Back;
 use crate::call::CallError;
 use crate::client::{Client, Principal};
+use crate::clock::now;
 use crate::config::Mode;
 use crate::observe::metrics::{Limit, Metrics};
 use crate::observe::status::LimitUse;
@@ -53,7 +54,7 @@ impl Admission {
     pub fn admit(&self, back: &Back, client: &Client) -> Result<Option<Permit>, CallError> {
         let permits = self.permits(back, client);
         let who = &client.person.principal;
-        match permits.try_take(who, Instant::now()) {
+        match permits.try_take(who, now()) {
             Some(permit) => Ok(Some(permit)),
             None if self.queue_wait.is_zero() => Err(self.busy(permits)),
             None => Ok(None),
@@ -66,7 +67,7 @@ impl Admission {
     ///
     /// [`CallError::Busy`] when it has as many as it may.
     pub fn admit_listen(&self, client: &Client) -> Result<Permit, CallError> {
-        let permit = self.listens.try_take(&client.person.principal, Instant::now());
+        let permit = self.listens.try_take(&client.person.principal, now());
         permit.ok_or_else(|| {
             self.metrics.refused(Limit::Streams);
             let what = format!(
@@ -103,7 +104,7 @@ impl Admission {
 
     /// The same if there is one now. What it is for can wait, and is not counted as refused.
     pub fn try_to_learn(&self, who: &Principal) -> Option<Permit> {
-        self.processes.try_take(who, Instant::now())
+        self.processes.try_take(who, now())
     }
 
     /// Processes for single requests, and calls on kept children.

@@ -165,3 +165,79 @@ pub(super) fn disabled(entry: &Entry, request: &Message) -> Option<ErrorObject> 
         ErrorObject::new(code::INVALID_PARAMS, format!("there is no tool {:?}", name.as_ref()))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::test_bridge::{TestBridge, TestClient, ToolServer};
+    use crate::back::pair::STATEFUL;
+
+    /// A bridge that has learnt its server, and how many processes that took.
+    async fn known(server: &ToolServer, bridge: &TestBridge) -> usize {
+        bridge.until_known().await;
+        bridge.servers.until_living(0).await;
+        server.starts().len()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_known_of_a_server_is_told_without_a_process() {
+        let server = ToolServer::of_both_eras();
+        let bridge = TestBridge::start(server.servers(), |_, server| {
+            server.disabled_tools = vec!["hidden".to_owned()];
+        });
+        let started = known(&server, &bridge).await;
+        let [modern, legacy] = TestClient::both(&bridge).await;
+        for client in [&modern, &legacy] {
+            let listed = client.ask(1, method::LIST_TOOLS, "").await.body().await;
+            assert!(listed.contains("\"tool0\""), "{listed}");
+            let refused = client.call(2, "hidden", "{}").await.refusal().await;
+            assert_eq!(refused.1, "there is no tool \"hidden\"");
+        }
+        let discovered = modern.ask(3, method::DISCOVER, "").await.body().await;
+        assert!(discovered.contains("\"supportedVersions\":[\"2026-07-28\"]"), "{discovered}");
+        assert_eq!(
+            legacy.ask(3, method::PING, "").await.body().await,
+            "{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}"
+        );
+        let leveled = legacy.ask(4, method::SET_LEVEL, "\"level\":\"error\"").await.body().await;
+        assert!(leveled.contains("\"result\":{}"), "{leveled}");
+        assert_eq!(server.starts().len(), started);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_an_era_does_not_have_is_refused_without_a_process() {
+        let server = ToolServer::of_both_eras();
+        let bridge = TestBridge::start(server.servers(), |_, _| {});
+        let started = known(&server, &bridge).await;
+        let [modern, legacy] = TestClient::both(&bridge).await;
+        for (method, members, says) in [
+            (method::SET_LEVEL, "\"level\":\"loud\"", "`level` must be one of debug, info"),
+            (method::SUBSCRIBE, "\"uri\":\"x:y\"", "has no subscriptions"),
+        ] {
+            let (_, text) = legacy.ask(1, method, members).await.refusal().await;
+            assert!(text.contains(says), "{method}: {text}");
+        }
+        for method in [method::PING, method::SET_LEVEL] {
+            let (status, text) = modern.ask(1, method, "").await.refusal().await;
+            assert_eq!(status, 404, "{text}");
+            assert!(text.contains(method), "{text}");
+        }
+        assert_eq!(server.starts().len(), started);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_whose_own_process_changed_its_lists_hears_them_from_that() {
+        let server = ToolServer::new(Era::Legacy);
+        let bridge = TestBridge::start(server.servers(), |_, server| server.mode = STATEFUL);
+        let (ada, ben) = (TestClient::open(&bridge).await, TestClient::open(&bridge).await);
+        assert!(ada.call(1, "change", "{}").await.answer().await.contains("\"by\""));
+        let list = async |client: &TestClient<'_>| {
+            client.ask(2, method::LIST_TOOLS, "").await.body().await
+        };
+        assert!(list(&ada).await.contains("tool1"), "it was told of it");
+        assert!(
+            list(&ben).await.contains("tool0"),
+            "from the catalogue, which is still the old one"
+        );
+    }
+}

@@ -156,3 +156,75 @@ impl Facts {
         texts.sum::<usize>() + self.capabilities.get().len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(tools: &[&str]) -> Facts {
+        let tool = |name: &&str| {
+            RawValue::from_string(format!("{{\"name\":\"{name}\",\"inputSchema\":{{}}}}")).unwrap()
+        };
+        let mut facts = Facts::default();
+        facts.lists.insert(method::LIST_TOOLS.to_owned(), tools.iter().map(tool).collect());
+        facts
+    }
+
+    fn catalog(legacy: Option<&[&str]>, modern: Option<&[&str]>) -> Catalog {
+        let (legacy, modern) = (legacy.map(facts), modern.map(facts));
+        Catalog { legacy, modern, ..Catalog::default() }
+    }
+
+    #[test]
+    fn a_child_speaks_the_era_of_its_client_where_its_server_does() {
+        let one: &[&str] = &["a"];
+        for (legacy, modern, of_legacy, of_modern) in [
+            (Some(one), None, Era::Legacy, Era::Legacy),
+            (None, Some(one), Era::Modern, Era::Modern),
+            (Some(one), Some(one), Era::Legacy, Era::Modern),
+        ] {
+            let catalog = catalog(legacy, modern);
+            assert_eq!(catalog.child_era(Era::Legacy), of_legacy, "{catalog:?}");
+            assert_eq!(catalog.child_era(Era::Modern), of_modern, "{catalog:?}");
+            assert!(catalog.facts(Era::Legacy).is_some() && catalog.facts(Era::Modern).is_some());
+            assert_eq!(catalog.speaks(Era::Legacy), legacy.is_some());
+            assert_eq!(catalog.speaks(Era::Modern), modern.is_some());
+        }
+    }
+
+    #[test]
+    fn the_order_of_a_list_is_no_difference_and_all_else_is() {
+        let known = catalog(Some(&["a", "b"]), None);
+        assert!(known.offers_the_same(&catalog(Some(&["b", "a"]), None)));
+        assert!(!known.offers_the_same(&catalog(Some(&["a"]), None)));
+        assert!(
+            !known.offers_the_same(&catalog(Some(&["a", "b"]), Some(&["a", "b"]))),
+            "another era"
+        );
+        let mut told = catalog(Some(&["a", "b"]), None);
+        let text = RawValue::from_string("\"Use a first.\"".to_owned()).unwrap();
+        told.legacy.as_mut().unwrap().instructions = Some(text);
+        assert!(!known.offers_the_same(&told));
+    }
+
+    #[test]
+    fn a_tool_that_is_switched_off_is_in_no_list() {
+        let mut catalog = catalog(Some(&["a", "b"]), Some(&["b", "c"]));
+        catalog.hide(&["b".to_owned()]);
+        let left = |facts: Option<&Facts>| {
+            let lists = facts.unwrap().lists[method::LIST_TOOLS].iter();
+            lists.map(|tool| tool.get().to_owned()).collect::<String>()
+        };
+        let (legacy, modern) = (left(catalog.legacy.as_ref()), left(catalog.modern.as_ref()));
+        assert_eq!(legacy, "{\"name\":\"a\",\"inputSchema\":{}}");
+        assert_eq!(modern, "{\"name\":\"c\",\"inputSchema\":{}}");
+    }
+
+    #[test]
+    fn of_a_person_s_catalogue_others_get_the_eras_alone() {
+        let eras = catalog(Some(&["secret"]), None).eras_only();
+        assert_eq!((eras.speaks(Era::Legacy), eras.speaks(Era::Modern)), (true, false));
+        assert_eq!(eras.size(), Catalog::of(Era::Legacy, Facts::default()).size());
+        assert!(!format!("{eras:?}").contains("secret"));
+    }
+}

@@ -1,7 +1,6 @@
 //! What a server offers the one who asks, waited for: of its entry, or of the person where that differs.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use pontoon_wire::{Era, method};
 
@@ -11,7 +10,7 @@ use super::personal::{Look, PersonName, Try, outcome};
 use super::sessions::Sessions;
 use crate::call::{Call, CallError, list_member};
 use crate::client::{Key, Person};
-use crate::clock::Clock;
+use crate::clock::{Clock, now};
 use crate::permits::Permit;
 
 impl Sessions {
@@ -76,11 +75,11 @@ impl Sessions {
         method: &str,
     ) -> Result<Result<Arc<Catalog>, String>, CallError> {
         let changed = || entry.back.changed().last();
-        let mut look = self.personal.look(name, changed(), Instant::now());
+        let mut look = self.personal.look(name, changed(), now());
         if let Look::Learn = look {
             // It starts processes for this person, and so counts as a call of theirs does.
             let permit = self.admission.wait_to_learn(&person.principal).await?;
-            look = match self.personal.begin(name, changed(), Instant::now()) {
+            look = match self.personal.begin(name, changed(), now()) {
                 Err(look) => look,
                 Ok(tried) => {
                     let learning = tried.outcome();
@@ -98,7 +97,7 @@ impl Sessions {
             Look::Again(catalog) => {
                 // Another person's process may have said so: it is no reason to wait, nor to be refused.
                 if let Some(permit) = self.admission.try_to_learn(&person.principal)
-                    && let Ok(tried) = self.personal.begin(name, changed(), Instant::now())
+                    && let Ok(tried) = self.personal.begin(name, changed(), now())
                 {
                     self.learn_for_person(tried, permit, entry, person);
                 }

@@ -20,7 +20,7 @@ use crate::back::child::launcher::{HANDSHAKE, StartError};
 use crate::back::child::ready::ReadyChild;
 use crate::back::conversation::handshake::HandshakeError;
 use crate::client::Person;
-use crate::clock::now;
+use crate::clock::{now, since};
 use crate::errors::chain;
 
 /// How long a child that runs may take to say whether it speaks an era.
@@ -169,7 +169,7 @@ async fn look_with<'b>(
         Ok(learner) => learner,
         Err(why) => {
             if era == Era::Legacy {
-                took.send_replace(Some(began.elapsed()));
+                took.send_replace(Some(since(began)));
             }
             return (Err(why), None);
         }
@@ -268,7 +268,7 @@ impl<'b> Learner<'b> {
         let learnt = match era {
             Era::Legacy => {
                 let learnt = self.learn_legacy().await;
-                took.send_replace(Some(self.began.elapsed()));
+                took.send_replace(Some(since(self.began)));
                 learnt
             }
             Era::Modern => self.learn_modern(took).await,

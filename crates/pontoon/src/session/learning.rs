@@ -15,7 +15,7 @@ use super::learn::{Findings, Learnt, PROBE, learn};
 use super::relearn::Relearning;
 use super::turns::{Awaited, Turn, Turns};
 use crate::client::Person;
-use crate::clock::now;
+use crate::clock::{now, since};
 use crate::errors::chain;
 
 /// The pauses between tries grow up to this.
@@ -244,7 +244,7 @@ impl Entry {
                 () = &mut wanted, if is_unknown && has_turn => {
                     share = Share::Awaited { _awaited: turns.count_awaited() };
                     let is_other = !self.wanted.borrow().has(first) && !is_half;
-                    if is_other && began.elapsed() < YOUNG {
+                    if is_other && since(began) < YOUNG {
                         return false;
                     }
                 }
@@ -253,5 +253,123 @@ impl Entry {
                 () = turns.is_awaited(), if has_turn => return false,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::test_bridge::{TestBridge, TestClient, ToolServer};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// How long after each other a server was tried; the processes of one try are started at one time.
+    fn pauses(server: &ToolServer) -> Vec<u64> {
+        let starts = server.starts();
+        let gaps = starts.windows(2).map(|pair| (pair[1] - pair[0]).as_secs());
+        gaps.filter(|gap| *gap > 0).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_cannot_be_learnt_is_tried_with_growing_pauses_until_it_is_well() {
+        let server = ToolServer::new(Era::Legacy);
+        server.break_starts(usize::MAX);
+        let bridge = TestBridge::start(server.servers(), |_, _| {});
+        // Calls of clients start nothing: this one only hears.
+        let client = TestClient::modern(&bridge);
+        let (status, text) = client.call(1, "echo", "{}").await.refusal().await;
+        assert_eq!(status, 502);
+        assert!(text.starts_with("the server `demo` does not start: "), "{text}");
+        let until = tokio::time::Instant::now() + 240 * SECOND;
+        tokio::time::sleep_until(until).await;
+        assert_eq!(pauses(&server), [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert!(bridge.entry().trouble().is_some());
+        let began = tokio::time::Instant::now();
+        server.break_starts(0);
+        bridge.until_known().await;
+        assert!(began.elapsed() <= LONGEST_PAUSE, "{:?}", began.elapsed());
+        assert_eq!(bridge.entry().trouble(), None);
+        assert!(client.call(2, "echo", "{}").await.answer().await.contains("\"by\""));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_known_stays_known_when_the_server_breaks_and_is_mended() {
+        let server = ToolServer::new(Era::Legacy);
+        let bridge = TestBridge::start(server.servers(), |_, _| {});
+        bridge.until_known().await;
+        server.break_starts(usize::MAX);
+        let client = TestClient::modern(&bridge);
+        let began = tokio::time::Instant::now();
+        let starts = server.starts().len();
+        let (status, _) = client.call(1, "echo", "{}").await.refusal().await;
+        assert_eq!((status, bridge.entry().trouble()), (502, None), "one call is no proof");
+        let failed = server.starts().len();
+        assert_eq!(failed, starts + 1);
+        // Soon after a call failed it is looked whether it works for nobody.
+        while bridge.entry().trouble().is_none() {
+            tokio::time::sleep(SECOND).await;
+        }
+        assert_eq!(server.starts()[failed].duration_since(began).as_secs(), DOUBT.as_secs());
+        assert!(client.ask(2, "tools/list", "").await.body().await.contains("tool0"));
+        server.break_starts(0);
+        while bridge.entry().trouble().is_some() {
+            tokio::time::sleep(SECOND).await;
+        }
+        assert!(client.call(3, "echo", "{}").await.answer().await.contains("\"by\""));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_catalogue_is_learnt_anew_after_an_hour() {
+        let server = ToolServer::new(Era::Legacy);
+        let bridge = TestBridge::start(server.servers(), |_, _| {});
+        bridge.until_known().await;
+        let learnt = tokio::time::Instant::now();
+        let starts = server.starts().len();
+        tokio::time::sleep_until(learnt + 2 * MAX_AGE + SECOND).await;
+        let again = server.starts()[starts..].to_vec();
+        let after: Vec<_> = again.iter().map(|at| (*at - learnt).as_secs()).collect();
+        assert_eq!(after, [MAX_AGE.as_secs(), 2 * MAX_AGE.as_secs()]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_start_costs_a_server_no_era() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = ToolServer::of_both_eras();
+        // Longer than a server that runs may take to answer.
+        server.slow_starts(PROBE + 2 * SECOND);
+        let bridge = TestBridge::start(server.servers(), |settings, _| {
+            settings.state_dir = Some(folder.path().to_owned());
+        });
+        bridge.until_known().await;
+        let kept = kept::read(&kept::file_of(&bridge.entry().back.server, folder.path())).unwrap();
+        assert!(kept.legacy.is_some() && kept.modern.is_some(), "{kept:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_era_that_was_not_heard_is_not_stored_and_is_asked_for_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = ToolServer::new(Era::Legacy).mute_in(Era::Modern);
+        let bridge = TestBridge::start(server.servers(), |settings, _| {
+            settings.state_dir = Some(folder.path().to_owned());
+        });
+        bridge.until_known().await;
+        let file = kept::file_of(&bridge.entry().back.server, folder.path());
+        assert!(kept::read(&file).is_none(), "what was not heard is no fact");
+        let client = TestClient::modern(&bridge);
+        assert!(client.call(1, "echo", "{}").await.answer().await.contains("\"by\""));
+        let (learnt, starts) = (tokio::time::Instant::now(), server.starts().len());
+        tokio::time::sleep_until(learnt + UNHEARD + SECOND).await;
+        assert!(server.starts().len() > starts, "it is asked again after a minute");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_legacy_client_does_not_wait_for_the_other_era() {
+        let server = ToolServer::new(Era::Legacy).mute_in(Era::Modern);
+        let bridge = TestBridge::start(server.servers(), |_, _| {});
+        let began = tokio::time::Instant::now();
+        let client = TestClient::open(&bridge).await;
+        assert!(client.call(1, "echo", "{}").await.answer().await.contains("\"by\""));
+        assert_eq!(began.elapsed().as_secs(), 0);
+        assert!(matches!(bridge.entry().state(), CatalogState::Learning), "or this shows nothing");
     }
 }

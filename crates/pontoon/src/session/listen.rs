@@ -1,7 +1,7 @@
 //! Subscriptions where no process is kept: what can change is the catalogue, and they hear of that.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pontoon_wire::{Era, Message, method};
 
@@ -12,6 +12,7 @@ use super::sessions::Sessions;
 use crate::back::call::listen::{Filter, end};
 use crate::call::{Call, plain_notification};
 use crate::client::Person;
+use crate::clock::now;
 
 /// How long a subscription waits that may start no process to learn with.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -91,10 +92,59 @@ impl Sessions {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };
-            let tried = self.personal.begin(name, entry.back.changed().last(), Instant::now());
+            let tried = self.personal.begin(name, entry.back.changed().last(), now());
             if let Ok(tried) = tried {
                 self.learn_for_person(tried, permit, entry, person);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::test_bridge::{TestBridge, TestClient, ToolServer};
+
+    const WANTED: &str =
+        "\"notifications\":{\"toolsListChanged\":true,\"promptsListChanged\":true}";
+
+    #[tokio::test(start_paused = true)]
+    async fn a_subscription_hears_of_what_changed_and_of_nothing_else_until_its_server_changes() {
+        let server = ToolServer::new(Era::Legacy);
+        let bridge = TestBridge::start(server.servers(), |_, _| {});
+        let client = TestClient::modern(&bridge);
+        let mut stream = client.ask(5, method::LISTEN, WANTED).await;
+        let taken = stream.data().await.unwrap();
+        assert!(taken.contains("\"notifications\":{\"toolsListChanged\":true}"), "{taken}");
+        assert!(taken.contains("subscriptionId\":5"), "{taken}");
+        assert!(client.call(6, "change", "{}").await.answer().await.contains("\"by\""));
+        let told = stream.data().await.unwrap();
+        assert!(
+            told.contains(method::TOOLS_CHANGED) && told.contains("subscriptionId\":5"),
+            "{told}"
+        );
+        // Who is told asks at once, and hears of the new.
+        assert!(client.ask(7, method::LIST_TOOLS, "").await.body().await.contains("tool1"));
+        bridge.reload(|server| server.timeout += PAUSE).await;
+        let last = stream.data().await.unwrap();
+        assert!(last.contains("\"resultType\":\"complete\""), "nothing came before: {last}");
+        assert_eq!(stream.event().await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_subscription_ends_with_its_client_and_holds_nothing() {
+        let server = ToolServer::new(Era::Legacy);
+        let bridge = TestBridge::start(server.servers(), |_, _| {});
+        bridge.until_known().await;
+        bridge.servers.until_living(0).await;
+        let started = bridge.servers.started();
+        let mut stream = TestClient::modern(&bridge).ask(5, method::LISTEN, WANTED).await;
+        assert!(stream.data().await.is_some());
+        let sessions = &bridge.site.sessions;
+        assert_eq!((sessions.tasks.len(), bridge.servers.started()), (1, started), "no process");
+        drop(stream);
+        while !sessions.tasks.is_empty() {
+            tokio::task::yield_now().await;
         }
     }
 }

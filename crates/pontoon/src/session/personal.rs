@@ -19,6 +19,7 @@ use super::lists::LearnError;
 use super::relearn::Relearning;
 use crate::back::conversation::list_changes::Burst;
 use crate::client::{Person, Principal};
+use crate::clock::now;
 use crate::config::ServerName;
 
 /// The first pause after a try that failed.
@@ -221,7 +222,7 @@ impl PersonalCatalogs {
             Ok(_) => tracing::info!(%server, "server ready for a person"),
             Err(why) => tracing::warn!(%server, why, "the server does not start for a person"),
         }
-        self.finish(&tried, &outcome, is_whole, Instant::now());
+        self.finish(&tried, &outcome, is_whole, now());
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<PersonName, Acquaintance>> {
@@ -231,7 +232,7 @@ impl PersonalCatalogs {
 
 impl Acquaintance {
     fn new() -> Self {
-        let (began, again) = (Instant::now(), Relearning::default());
+        let (began, again) = (now(), Relearning::default());
         Self { last: None, began, again, holds: Duration::ZERO, failed: None, learning: None }
     }
 

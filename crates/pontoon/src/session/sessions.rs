@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use tokio_util::task::TaskTracker;
 
@@ -14,6 +14,7 @@ use super::memory::Memory;
 use super::personal::PersonalCatalogs;
 use crate::call::CallError;
 use crate::client::{Person, Principal};
+use crate::clock::now;
 use crate::held_bytes::HeldBytes;
 use crate::ids::Ids;
 use crate::observe::metrics::Limit;
@@ -181,7 +182,7 @@ impl Sessions {
             stale
         };
         stale.iter().for_each(|session| self.end(session));
-        self.memory.sweep(Instant::now());
+        self.memory.sweep(now());
         self.entries().values().for_each(|entry| entry.back.sweep());
     }
 
@@ -247,4 +248,130 @@ fn take_stalest(
         .filter(|session| session.principal == *whose && session.is_stale(Duration::ZERO));
     let stalest = idle.min_by_key(|session| session.last_used()).cloned()?;
     table.remove(&stalest.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use pontoon_wire::{Era, method};
+
+    use super::super::legacy::hello;
+    use super::*;
+    use crate::app::test_bridge::{TestBridge, TestClient, ToolServer};
+    use crate::back::pair::STATEFUL;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    async fn pass(time: Duration) {
+        let until = tokio::time::Instant::now() + time;
+        tokio::time::sleep_until(until).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_was_not_used_for_half_an_hour_ends_and_its_process_with_it() {
+        let server = ToolServer::new(Era::Legacy);
+        let bridge = TestBridge::start(server.servers(), |_, server| server.mode = STATEFUL);
+        let (idle, used) = (TestClient::open(&bridge).await, TestClient::open(&bridge).await);
+        assert!(idle.call(1, "echo", "{}").await.answer().await.contains("\"by\""));
+        bridge.servers.until_living(1).await;
+        pass(29 * MINUTE).await;
+        assert_eq!(used.ask(1, method::PING, "").await.status, 200);
+        assert_eq!((bridge.site.sessions.count(), bridge.servers.living()), (2, 1));
+        pass(2 * MINUTE).await;
+        assert_eq!((bridge.site.sessions.count(), bridge.servers.living()), (1, 0));
+        // What its process knew is gone, so it may not go on as if nothing was.
+        assert_eq!(idle.call(2, "echo", "{}").await.status, 404);
+        assert_eq!(used.ask(2, method::PING, "").await.status, 200);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_without_a_process_of_its_own_goes_on_whenever_its_client_is_back() {
+        let server = ToolServer::new(Era::Legacy);
+        let bridge = TestBridge::start(server.servers(), |_, _| {});
+        let client = TestClient::open(&bridge).await;
+        pass(31 * MINUTE).await;
+        assert_eq!(bridge.site.sessions.count(), 0, "nothing is held for it");
+        assert!(client.call(1, "echo", "{}").await.answer().await.contains("\"by\""));
+        assert_eq!(bridge.site.sessions.count(), 1);
+        assert_eq!(client.bare("DELETE", None).await.status, 200);
+        assert_eq!(client.call(2, "echo", "{}").await.status, 404, "that it ended, it said itself");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_with_something_under_way_is_not_idle() {
+        let server = ToolServer::new(Era::Legacy);
+        let bridge = TestBridge::start(server.servers(), |_, server| {
+            (server.mode, server.timeout) = (STATEFUL, 240 * MINUTE);
+        });
+        let (calling, hearing) = (TestClient::open(&bridge).await, TestClient::open(&bridge).await);
+        assert!(hearing.call(1, "echo", "{}").await.answer().await.contains("\"by\""));
+        let call = calling.call(1, "wait", "{\"seconds\":7200}").await;
+        let feed = hearing.bare("GET", None).await;
+        assert_eq!(bridge.servers.living(), 2);
+        pass(119 * MINUTE).await;
+        let left = (bridge.site.sessions.count(), bridge.servers.living());
+        assert_eq!(left, (2, 1), "of the processes the one at work");
+        assert!(call.answer().await.contains("\"by\":"), "after two hours");
+        drop(feed);
+        pass(31 * MINUTE).await;
+        assert_eq!((bridge.site.sessions.count(), bridge.servers.living()), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_stream_keeps_is_forgotten_two_minutes_after_it_was_heard() {
+        let server = ToolServer::new(Era::Legacy);
+        let bridge = TestBridge::start(server.servers(), |_, _| {});
+        let client = TestClient::open(&bridge).await;
+        let mut stream = client.call(1, "note", "{}").await;
+        let primed = stream.event().await.unwrap();
+        let primed = primed.lines().find_map(|line| line.strip_prefix("id: ")).unwrap();
+        assert!(stream.answer().await.contains("\"by\""));
+        pass(MINUTE).await;
+        let again = client.bare("GET", Some(primed)).await;
+        assert!(again.answer().await.contains("\"by\""));
+        pass(2 * MINUTE).await;
+        assert_eq!(client.bare("GET", Some(primed)).await.status, 404);
+    }
+
+    /// Takes in a session of this user.
+    fn add(sessions: &Sessions, user: &str, number: usize) -> Result<Arc<Session>, CallError> {
+        let initialize = crate::app::test_bridge::request::initialize("2025-11-25", "{}");
+        let hello = hello(&pontoon_wire::Message::parse(initialize.as_bytes()).unwrap());
+        let person =
+            Person { principal: Principal::of_user(None, user), ..Person::clone(&Person::local()) };
+        let (id, name) = (format!("{user} {number}").into(), "demo".parse().unwrap());
+        let session = Session::new(id, &name, hello, &person, &sessions.ids, &sessions.memory);
+        sessions.add(Arc::new(session))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_half_of_all_sessions_loses_the_stalest_for_another_and_nobody_else_does() {
+        let server = ToolServer::new(Era::Legacy);
+        let bridge = TestBridge::start(server.servers(), |_, _| {});
+        let sessions = &bridge.site.sessions;
+        let first = add(sessions, "greedy", 0).unwrap();
+        add(sessions, "polite", 0).unwrap();
+        pass(MINUTE).await;
+        for number in 1..MAX_SESSIONS / 2 {
+            add(sessions, "greedy", number).unwrap();
+        }
+        let is_there = |id: &str| sessions.lock().contains_key(id);
+        assert!(is_there(&first.id));
+        add(sessions, "greedy", MAX_SESSIONS).unwrap();
+        assert_eq!(
+            (is_there("greedy 0"), is_there("greedy 1"), is_there("polite 0")),
+            (false, true, true)
+        );
+        assert!(
+            first.begin(bytes::Bytes::from_static(b"1"), Default::default()).is_none(),
+            "it ended"
+        );
+        // One that is in use is not taken, and then there is no room.
+        let all: Vec<_> = sessions.lock().values().cloned().collect();
+        let open: Vec<_> =
+            all.iter().map(|it| it.begin(bytes::Bytes::new(), Default::default())).collect();
+        let refused = add(sessions, "greedy", MAX_SESSIONS + 1).unwrap_err();
+        assert!(matches!(refused, CallError::Busy { retry_after_seconds: 60, .. }), "{refused}");
+        assert!(add(sessions, "polite", 1).is_ok());
+        drop(open);
+    }
 }

@@ -15,7 +15,7 @@ use super::sessions::{NoSession, Sessions};
 use crate::back::Back;
 use crate::call::{Call, CallError};
 use crate::client::{Client, Key};
-use crate::clock::Stage;
+use crate::clock::{Stage, now};
 use crate::observe::metrics::{Limit, RequestKind};
 
 /// How a request came.
@@ -56,7 +56,7 @@ impl Sessions {
         arrival: Arrival<'a>,
         mut call: Call,
     ) -> impl Future<Output = ()> + Send + use<'a> {
-        let began = Instant::now();
+        let began = now();
         let arrived = match arrival {
             Arrival::Alone(headers) => Some(Arrived::Alone(headers)),
             Arrival::Bare => Some(Arrived::Bare),
@@ -222,3 +222,6 @@ impl Sessions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -84,3 +84,75 @@ impl Exchange<'_> {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pontoon_wire::{Revision, method};
+
+    use super::*;
+    use crate::app::test_bridge::ToolServer;
+    use crate::back::pair::{MadeCall, Pair, client, result};
+
+    const ROOTS: &str = "{\"roots\":{}}";
+
+    fn call(pair: &Pair, revision: Revision, capabilities: &str) -> MadeCall {
+        let ada = client(revision, "ada", capabilities);
+        pair.call(&ada, Era::Legacy, method::CALL_TOOL, "{\"name\":\"echo\"}")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_asks_as_it_starts_is_told_before_the_call_is_made() {
+        let server = ToolServer::new(Era::Legacy).curious();
+        let pair = Pair::new(server.servers(), |_| {});
+        let made = call(&pair, Revision::V2025_11_25, ROOTS);
+        let question = made.message().await;
+        assert_eq!(question.method(), "roots/list");
+        assert_eq!(server.work_heard(), [], "the call waits");
+        let id = String::from_utf8_lossy(question.raw(Slot::Id).unwrap()).into_owned();
+        assert!(made.questions.answer(&Message::own(result(&id, "{\"roots\":[]}"))));
+        assert!(made.answer().await.contains("\"by\":1"));
+        server.until_heard("answer").await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_answer_has_its_call_made_after_five_seconds_all_the_same() {
+        let server = ToolServer::new(Era::Legacy).curious();
+        let pair = Pair::new(server.servers(), |_| {});
+        let made = call(&pair, Revision::V2025_11_25, ROOTS);
+        let question = made.message().await;
+        let asked = tokio::time::Instant::now();
+        assert!(made.answer().await.contains("\"by\":1"));
+        assert_eq!(asked.elapsed().as_secs(), ANSWER.as_secs());
+        let id = String::from_utf8_lossy(question.raw(Slot::Id).unwrap()).into_owned();
+        assert!(made.questions.answer(&Message::own(result(&id, "{}"))), "it may still answer");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_modern_client_is_asked_by_an_answer_before_its_call_is_made() {
+        let server = ToolServer::new(Era::Legacy).curious();
+        let pair = Pair::new(server.servers(), |_| {});
+        let asked = call(&pair, Revision::NEWEST_MODERN, ROOTS).answer().await;
+        assert!(asked.contains("input_required") && asked.contains("roots/list"), "{asked}");
+        assert_eq!(server.work_heard(), []);
+        let asked = Message::parse(asked.as_bytes()).unwrap();
+        let state = asked.string(Slot::ResultState).unwrap();
+        let params = format!(
+            "{{\"name\":\"echo\",\"requestState\":\"{state}\",\"inputResponses\":{{\"q1\":{{\"roots\":[]}}}}}}"
+        );
+        let ada = client(Revision::NEWEST_MODERN, "ada", ROOTS);
+        let made = pair.call(&ada, Era::Legacy, method::CALL_TOOL, &params);
+        assert!(made.answer().await.contains("\"by\":1"), "the same process");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_offered_nothing_is_asked_nothing_and_not_kept_waiting() {
+        for revision in [Revision::V2025_11_25, Revision::NEWEST_MODERN] {
+            let server = ToolServer::new(Era::Legacy).curious();
+            let pair = Pair::new(server.servers(), |_| {});
+            let began = tokio::time::Instant::now();
+            let answer = call(&pair, revision, "{}").answer().await;
+            assert!(answer.contains("\"by\":1"), "{answer}");
+            assert!(began.elapsed() < ANSWER, "{:?}", began.elapsed());
+        }
+    }
+}

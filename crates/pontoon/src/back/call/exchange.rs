@@ -242,3 +242,102 @@ fn severity(level: &str) -> usize {
     let levels = method::LOG_LEVELS;
     levels.iter().position(|known| *known == level).unwrap_or(levels.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use pontoon_wire::Revision;
+
+    use super::*;
+    use crate::app::test_bridge::ToolServer;
+    use crate::back::child::in_memory::InMemoryServers;
+    use crate::back::pair::{Pair, client, result};
+    use crate::outbox::Next;
+
+    /// How many log lines a client hears of a server that writes one of each level.
+    async fn lines_heard(revision: Revision, level: Option<&'static str>) -> usize {
+        let pair = Pair::new(ToolServer::new(Era::Legacy).servers(), |_| {});
+        let mut ada = Client::clone(&client(revision, "ada", "{}"));
+        ada.log_level = level.map(|level| Bytes::from(pontoon_wire::quoted(level)));
+        let made = pair.call(&Arc::new(ada), Era::Legacy, method::CALL_TOOL, "{\"name\":\"log\"}");
+        let mut heard = 0;
+        while let Next::Message(_) = made.outbox.next().await {
+            heard += 1;
+        }
+        heard
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_modern_client_hears_the_log_from_its_level_on_and_none_unless_it_asked() {
+        let all = method::LOG_LEVELS.len();
+        assert_eq!(lines_heard(Revision::NEWEST_MODERN, None).await, 0);
+        for (place, level) in method::LOG_LEVELS.into_iter().enumerate() {
+            assert_eq!(
+                lines_heard(Revision::NEWEST_MODERN, Some(level)).await,
+                all - place,
+                "{level}"
+            );
+        }
+        assert_eq!(lines_heard(Revision::V2025_11_25, None).await, all, "it said so to the server");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_put_in_the_terms_of_its_client_whatever_the_server_speaks() {
+        for child in [Era::Legacy, Era::Modern] {
+            for (revision, is_modern) in
+                [(Revision::V2025_11_25, false), (Revision::NEWEST_MODERN, true)]
+            {
+                let pair = Pair::new(ToolServer::of_both_eras().servers(), |_| {});
+                let ada = client(revision, "ada", "{}");
+                let meta = match is_modern {
+                    true => format!("{{\"{}\":\"2026-07-28\"}}", Slot::MetaVersion.name()),
+                    false => "{}".to_owned(),
+                };
+                let params = format!("{{\"name\":\"echo\",\"_meta\":{meta}}}");
+                let made = pair.call(&ada, child, method::CALL_TOOL, &params);
+                let answer = made.answer().await;
+                assert!(answer.contains("\"id\":7") && answer.contains("\"by\":1"), "{answer}");
+                assert_eq!(
+                    answer.contains("\"resultType\":\"complete\""),
+                    is_modern,
+                    "{child:?}: {answer}"
+                );
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_asked_by_its_answer_is_kept_for_the_next_call_of_its_client() {
+        // A modern server that knows only in its own memory what it asked.
+        let servers = InMemoryServers::new(|mut end| async move {
+            while let Some(line) = end.next_line().await {
+                let message = Message::parse(line.as_bytes()).unwrap();
+                let id =
+                    String::from_utf8_lossy(message.raw(Slot::Id).unwrap_or(b"null")).into_owned();
+                let said = match message.string(Slot::RequestState) {
+                    Some(state) => format!(
+                        "{{\"resultType\":\"complete\",\"said\":\"{state} at {}\"}}",
+                        end.number
+                    ),
+                    None => format!(
+                        "{{\"resultType\":\"input_required\",\"requestState\":\"s{}\",\"inputRequests\":{{}}}}",
+                        end.number
+                    ),
+                };
+                end.say(&result(&id, &said)).await;
+            }
+        });
+        let pair = Pair::new(servers, |_| {});
+        let [ada, ben] = ["ada", "ben"].map(|who| client(Revision::NEWEST_MODERN, who, "{}"));
+        let call = async |who, more: &str| {
+            let params = format!("{{\"name\":\"x\"{more}}}");
+            pair.call(who, Era::Modern, method::CALL_TOOL, &params).answer().await
+        };
+        assert!(call(&ada, "").await.contains("\"requestState\":\"s1\""));
+        assert!(call(&ben, "").await.contains("\"requestState\":\"s2\""));
+        let answer = call(&ada, ",\"requestState\":\"s1\"").await;
+        assert!(answer.contains("s1 at 1"), "{answer}");
+        let foreign = call(&ada, ",\"requestState\":\"s2\"").await;
+        assert!(foreign.contains("s2 at 3"), "not on the process of another: {foreign}");
+    }
+}

@@ -208,4 +208,51 @@ mod tests {
         pair.back.stop.cancel();
         assert!(listening.answer().await.contains("complete"));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_modern_child_has_the_subscription_itself_and_ends_it_by_its_answer() {
+        // It acknowledges, says that its tools changed, and ends the subscription.
+        let servers = InMemoryServers::new(|mut end| async move {
+            while let Some(line) = end.next_line().await {
+                let message = Message::parse(line.as_bytes()).unwrap();
+                let id = String::from_utf8_lossy(message.raw(Slot::Id).unwrap()).into_owned();
+                assert_eq!(message.method(), method::LISTEN);
+                let member = quoted(Slot::MetaSubscriptionId.name());
+                for note in [method::ACKNOWLEDGED, method::TOOLS_CHANGED] {
+                    let params = format!("{{\"_meta\":{{{member}:{id}}},\"notifications\":{{}}}}");
+                    end.say(&format!(
+                        "{{\"jsonrpc\":\"2.0\",\"method\":\"{note}\",\"params\":{params}}}"
+                    ))
+                    .await;
+                }
+                end.say(&result(&id, "{\"resultType\":\"complete\"}")).await;
+            }
+        });
+        let pair = Pair::new(servers, |server| server.mode = STATEFUL);
+        let ada = client(Revision::NEWEST_MODERN, "ada", "{}");
+        let wanted = "{\"notifications\":{\"toolsListChanged\":true}}";
+        let listening = pair.call(&ada, Era::Modern, method::LISTEN, wanted);
+        for note in [method::ACKNOWLEDGED, method::TOOLS_CHANGED] {
+            let told = listening.message().await;
+            assert_eq!(told.method(), note);
+            assert_eq!(told.raw(Slot::MetaSubscriptionId), Some(&b"7"[..]), "the client's own id");
+        }
+        assert!(listening.answer().await.contains("\"id\":7"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_subscription_that_is_given_up_has_no_answer_and_one_whose_server_is_changed_ends_in_order()
+     {
+        for era in [Era::Legacy, Era::Modern] {
+            let servers = crate::app::test_bridge::ToolServer::of_both_eras().servers();
+            let pair = Pair::new(servers, |server| server.mode = STATEFUL);
+            let ada = client(Revision::NEWEST_MODERN, "ada", "{}");
+            let [given_up, other] = [(); 2].map(|()| pair.call(&ada, era, method::LISTEN, "{}"));
+            pair.servers.until_living(1).await;
+            given_up.cancel.cancel();
+            assert_eq!(given_up.answer().await, "cancelled");
+            pair.back.stop.cancel();
+            assert!(other.answer().await.contains("complete"), "{era:?}");
+        }
+    }
 }

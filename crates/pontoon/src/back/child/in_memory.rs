@@ -22,6 +22,9 @@ pub struct InMemoryServers {
     serve: Arc<ServeTask>,
     support: Support,
     started: Arc<AtomicU32>,
+    living: Arc<watch::Sender<usize>>,
+    /// Kills all of them.
+    all_killed: CancellationToken,
 }
 
 impl std::fmt::Debug for InMemoryServers {
@@ -37,12 +40,33 @@ impl InMemoryServers {
         F: Future<Output = ()> + Send + 'static,
     {
         let serve: Arc<ServeTask> = Arc::new(move |end| Box::pin(serve(end)));
-        Self { serve, support: Support::default(), started: Arc::default() }
+        Self {
+            serve,
+            support: Support::default(),
+            started: Arc::default(),
+            living: Arc::default(),
+            all_killed: CancellationToken::new(),
+        }
     }
 
     /// How many were started.
     pub(crate) fn started(&self) -> u32 {
         self.started.load(Ordering::Relaxed)
+    }
+
+    /// How many live.
+    pub(crate) fn living(&self) -> usize {
+        *self.living.borrow()
+    }
+
+    /// Waits until so many live.
+    pub(crate) async fn until_living(&self, count: usize) {
+        drop(self.living.subscribe().wait_for(|living| *living == count).await);
+    }
+
+    pub(super) async fn stop_all(&self) {
+        self.all_killed.cancel();
+        self.until_living(0).await;
     }
 
     pub(super) fn support(&self) -> &Support {
@@ -56,14 +80,17 @@ impl InMemoryServers {
         let end =
             ServerEnd { number, lines: BufReader::new(their_input).lines(), output: their_output };
         let (exit, exited) = watch::channel(None);
-        let killed = CancellationToken::new();
+        let killed = self.all_killed.child_token();
         let (serving, kill) = ((self.serve)(end), killed.clone());
+        let living = Arc::clone(&self.living);
+        living.send_modify(|living| *living += 1);
         tokio::spawn(async move {
             let how = tokio::select! {
                 () = serving => Exit::Code(0),
                 () = kill.cancelled() => Exit::Signal(9),
             };
             exit.send_replace(Some(how));
+            living.send_modify(|living| *living -= 1);
         });
         let has_outlived = Arc::default();
         InMemoryProcess { number, streams: Some((input, output)), exited, killed, has_outlived }

@@ -29,6 +29,42 @@ impl Starter {
         }
     }
 
+    /// How many processes live, a helper not counted.
+    pub fn living(&self) -> usize {
+        match self {
+            Self::Spawner(spawner) => spawner.living(),
+            #[cfg(test)]
+            Self::InMemory(servers) => servers.living(),
+        }
+    }
+
+    /// Whether no process can be started any more, and none lives.
+    pub fn is_gone(&self) -> bool {
+        match self {
+            Self::Spawner(spawner) => spawner.is_gone(),
+            #[cfg(test)]
+            Self::InMemory(_) => false,
+        }
+    }
+
+    /// Waits until that is so. Cancel safe.
+    pub async fn gone(&self) {
+        match self {
+            Self::Spawner(spawner) => spawner.gone().await,
+            #[cfg(test)]
+            Self::InMemory(_) => std::future::pending().await,
+        }
+    }
+
+    /// Stops every process by the ladder.
+    pub async fn stop_all(&self, ladder: &Ladder) {
+        match self {
+            Self::Spawner(spawner) => spawner.stop_all(ladder).await,
+            #[cfg(test)]
+            Self::InMemory(servers) => servers.stop_all().await,
+        }
+    }
+
     /// Starts a process. Cancel safe: when this is dropped before it is done, the process is killed.
     pub(crate) async fn start(&self, command: &Command) -> Result<Process, SpawnError> {
         match self {

@@ -118,3 +118,92 @@ impl EventBody {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::Arc;
+
+    use pontoon_wire::Text;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::call::Outcome;
+    use crate::ids::Ids;
+    use crate::outbox::Item;
+    use crate::session::memory::Memory;
+    use crate::session::stream::Stream;
+
+    fn text(text: &'static str) -> Text {
+        Bytes::from_static(text.as_bytes()).into()
+    }
+
+    fn body(stream: &Arc<Stream>, options: EventOptions) -> EventBody {
+        EventBody::new(stream.connect(None).unwrap(), None, options)
+    }
+
+    fn plain() -> EventOptions {
+        EventOptions { ids: None, is_primed: false, cancel: None, on_end: None }
+    }
+
+    fn stream() -> Arc<Stream> {
+        Stream::new(3, Bytes::from_static(b"7"), vec![Memory::of_session()])
+    }
+
+    /// The next bytes, as far as they are there.
+    async fn next(body: &mut EventBody) -> Option<String> {
+        let bytes = poll_fn(|context| body.poll(context)).await?;
+        Some(String::from_utf8(bytes.to_vec()).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_broken_every_15_seconds_counted_from_what_was_said_last() {
+        let stream = stream();
+        let mut body = body(&stream, plain());
+        let began = Instant::now();
+        let comment = Some(": keep-alive\n\n".to_owned());
+        assert_eq!(next(&mut body).await, comment);
+        assert_eq!(began.elapsed().as_secs(), 15);
+        tokio::time::advance(Duration::from_secs(10)).await;
+        stream.outbox.push(Item::Note(text("{}")));
+        let mut event = String::new();
+        while !event.ends_with("\n\n") {
+            event += &next(&mut body).await.unwrap();
+        }
+        assert_eq!((event.as_str(), began.elapsed().as_secs()), ("data: {}\n\n", 25));
+        assert_eq!(next(&mut body).await, comment);
+        assert_eq!(began.elapsed().as_secs(), 40);
+        stream.outbox.finish(None);
+        assert_eq!(next(&mut body).await, None);
+        assert!(body.is_over());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_have_ids_of_their_session_and_the_first_may_be_empty() {
+        let stream = stream();
+        let ids = Arc::new(Ids::new(b"secret", "here", std::time::UNIX_EPOCH));
+        let ids = EventIds { ids, session: "session".into() };
+        let options = EventOptions { ids: Some(ids.clone()), is_primed: true, ..plain() };
+        let mut body = body(&stream, options);
+        stream.outbox.finish(Some(Outcome::Answer(text("{}"), None, None)));
+        let mut all = String::new();
+        while let Some(more) = next(&mut body).await {
+            all += &more;
+        }
+        let [first, second] = [0, 1].map(|number| ids.of(3, number));
+        assert_eq!(all, format!("id: {first}\nretry: 500\ndata: \n\nid: {second}\ndata: {{}}\n\n"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_is_dropped_cancels_its_call_and_tells_that_it_ended() {
+        let (cancel, ended) = (CancellationToken::new(), CancellationToken::new());
+        let told = ended.clone();
+        let on_end = OnEnd(Box::new(move || told.cancel()));
+        let options =
+            EventOptions { cancel: Some(cancel.clone()), on_end: Some(on_end), ..plain() };
+        let body = body(&stream(), options);
+        assert!(!cancel.is_cancelled() && !ended.is_cancelled());
+        drop(body);
+        assert!(cancel.is_cancelled() && ended.is_cancelled());
+    }
+}

@@ -105,3 +105,74 @@ pub fn events(stream: &Arc<Stream>, first: Option<Next>, options: EventOptions) 
 pub fn event_stream(body: EventBody) -> HttpResponse {
     streamed(ResponseBody::Events(Box::new(body)))
 }
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::call::CallError;
+
+    fn id() -> Bytes {
+        Bytes::from_static(b"7")
+    }
+
+    fn failed() -> Outcome {
+        let what = "busy".to_owned();
+        Outcome::Failed(CallError::Busy { what, retry_after_seconds: 5 }, None)
+    }
+
+    fn answer(code: Option<i64>) -> Outcome {
+        Outcome::Answer(Bytes::from_static(b"{}").into(), code, None)
+    }
+
+    #[test]
+    fn a_legacy_client_has_every_outcome_with_200_and_a_hint_when_to_try_again() {
+        // Another status would end its session.
+        for outcome in [answer(None), answer(Some(code::METHOD_NOT_FOUND)), failed()] {
+            let hint = outcome.retry_after_seconds().map(|seconds| seconds.to_string());
+            let response = legacy_json(outcome, &id());
+            assert_eq!(response.status(), 200);
+            let told =
+                response.headers().get(RETRY_AFTER).map(|it| it.to_str().unwrap().to_owned());
+            assert_eq!(told, hint);
+        }
+    }
+
+    #[test]
+    fn a_modern_client_is_told_by_the_status() {
+        for (code, status) in [
+            (None, 200),
+            (Some(code::INVALID_PARAMS), 200),
+            (Some(code::METHOD_NOT_FOUND), 404),
+            (Some(code::HEADER_MISMATCH), 400),
+            (Some(code::UNSUPPORTED_VERSION), 400),
+        ] {
+            assert_eq!(modern_json(answer(code), &id(), false).status(), status, "{code:?}");
+        }
+        let busy = modern_json(failed(), &id(), false);
+        assert_eq!(
+            (busy.status().as_u16(), busy.headers()[RETRY_AFTER].as_bytes()),
+            (429, &b"5"[..])
+        );
+        // A client that probes takes a server error as the end.
+        assert_eq!(modern_json(failed(), &id(), true).status(), 400);
+    }
+
+    #[test]
+    fn what_a_call_left_is_told_in_the_head_as_far_as_there_is_room() {
+        let link = |number: usize| format!("http://host/files/{number}/{}", "x".repeat(900));
+        let files = (0..3).map(|number| (format!("{number}.txt"), link(number))).collect();
+        let receipt = Receipt { job: Uuid::from_u128(1), files };
+        let outcome =
+            Outcome::Answer(Bytes::from_static(b"{}").into(), None, Some(Box::new(receipt)));
+        let response = modern_json(outcome, &id(), false);
+        let job = "00000000-0000-0000-0000-000000000001";
+        assert_eq!(response.headers()["x-mcpo-job-id"], job);
+        let links: Vec<_> = response.headers().get_all(LINK).iter().collect();
+        assert_eq!(
+            links,
+            [0, 1].map(|it| format!("<{}>; rel=\"related\"", link(it))).iter().collect::<Vec<_>>()
+        );
+    }
+}

@@ -144,3 +144,151 @@ async fn initialize(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pontoon_wire::Era;
+    use std::time::Duration;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::app::test_bridge::request::{bare, initialize, post, request};
+    use crate::app::test_bridge::{TestBridge, TestResponse, ToolServer};
+
+    const GET: [(&str, &str); 1] = [("accept", "text/event-stream")];
+
+    /// A stream, and where its messages go.
+    async fn open(bridge: &TestBridge) -> (TestResponse, String) {
+        let mut stream = bridge.connect().send(&bare("GET", "/sse/demo", &GET)).await;
+        let hello = stream.event().await.unwrap();
+        let endpoint = hello.strip_prefix("event: endpoint\ndata: ").expect(&hello);
+        (stream, endpoint.trim_end().to_owned())
+    }
+
+    async fn say(bridge: &TestBridge, endpoint: &str, body: &str) -> u16 {
+        bridge.connect().send(&post(endpoint, &[], body)).await.status
+    }
+
+    /// The same, with a session on it.
+    async fn begin(bridge: &TestBridge) -> (TestResponse, String) {
+        let (mut stream, endpoint) = open(bridge).await;
+        assert_eq!(say(bridge, &endpoint, &initialize("2024-11-05", "{}")).await, 202);
+        assert!(stream.data().await.unwrap().contains("\"protocolVersion\":\"2024-11-05\""));
+        (stream, endpoint)
+    }
+
+    fn call(id: u32, tool: &str, seconds: u32) -> String {
+        let params = format!("{{\"name\":\"{tool}\",\"arguments\":{{\"seconds\":{seconds}}}}}");
+        request(id, "tools/call", &params)
+    }
+
+    fn bridge(server: &ToolServer) -> TestBridge {
+        TestBridge::start(server.servers(), |_, _| {})
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_come_on_the_stream_as_they_are_ready_each_under_its_id() {
+        let server = ToolServer::new(Era::Legacy);
+        let bridge = bridge(&server);
+        let (mut stream, endpoint) = begin(&bridge).await;
+        for message in [call(1, "wait", 5), call(2, "echo", 0), request(3, method::DISCOVER, "{}")]
+        {
+            assert_eq!(say(&bridge, &endpoint, &message).await, 202);
+        }
+        let mut ids = Vec::new();
+        while ids.len() < 3 {
+            let answer: serde_json::Value =
+                serde_json::from_str(&stream.data().await.unwrap()).unwrap();
+            let what = if answer["error"]["code"] == -32601 { "unknown" } else { "result" };
+            ids.push((answer["id"].as_u64().unwrap(), what));
+        }
+        assert_eq!(ids, [(3, "unknown"), (2, "result"), (1, "result")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_stream_says_every_15_seconds_that_it_lives() {
+        let server = ToolServer::new(Era::Legacy);
+        let bridge = bridge(&server);
+        let (mut stream, endpoint) = begin(&bridge).await;
+        let began = Instant::now();
+        assert_eq!(say(&bridge, &endpoint, &call(1, "wait", 40)).await, 202);
+        let mut heard = Vec::new();
+        loop {
+            let event = stream.event().await.unwrap();
+            heard.push((event.starts_with(':'), began.elapsed().as_secs()));
+            if event.contains("\"result\"") {
+                break;
+            }
+        }
+        assert_eq!(heard, [(true, 15), (true, 30), (false, 40)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_ends_with_its_stream_and_so_do_its_calls() {
+        let server = ToolServer::new(Era::Legacy);
+        let bridge = bridge(&server);
+        let (stream, endpoint) = begin(&bridge).await;
+        assert_eq!(say(&bridge, &endpoint, &call(1, "never", 0)).await, 202);
+        server.until_heard("tools/call never").await;
+        assert_eq!(bridge.site.sessions.count(), 1);
+        drop(stream);
+        bridge.until_quiet().await;
+        assert_eq!(bridge.site.sessions.count(), 0);
+        assert_eq!(say(&bridge, &endpoint, &call(2, "echo", 0)).await, 404);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_on_which_nothing_begins_is_let_go_after_a_minute() {
+        let server = ToolServer::new(Era::Legacy);
+        let bridge = bridge(&server);
+        let (mut forgotten, endpoint) = open(&bridge).await;
+        let (used, _) = begin(&bridge).await;
+        let began = Instant::now();
+        while forgotten.event().await.is_some() {}
+        assert_eq!(began.elapsed().as_secs(), 60);
+        assert_eq!(say(&bridge, &endpoint, &initialize("2024-11-05", "{}")).await, 404);
+        assert_eq!(bridge.site.sessions.count(), 1, "the other goes on");
+        drop(used);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_is_opened_first_and_once() {
+        let server = ToolServer::new(Era::Legacy);
+        let bridge = bridge(&server);
+        let (mut stream, endpoint) = open(&bridge).await;
+        assert_eq!(say(&bridge, &endpoint, &call(1, "echo", 0)).await, 202);
+        assert!(stream.data().await.unwrap().contains("send `initialize` first"));
+        for says in ["\"protocolVersion\"", "the session is open already"] {
+            assert_eq!(say(&bridge, &endpoint, &initialize("2024-11-05", "{}")).await, 202);
+            let answer = stream.data().await.unwrap();
+            assert!(answer.contains(says), "{answer}");
+        }
+        assert_eq!(bridge.site.sessions.count(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_opens_no_stream_is_told_so() {
+        let server = ToolServer::new(Era::Legacy);
+        let bridge = bridge(&server);
+        for (method, path, headers, status) in [
+            ("POST", "/sse/demo", &GET[..], 405),
+            ("GET", "/sse/demo", &[("accept", "application/json")], 406),
+            ("GET", "/sse/demo/messages?session=x", &GET, 405),
+            ("GET", "/sse/other", &GET, 404),
+        ] {
+            let response = bridge.connect().send(&bare(method, path, headers)).await;
+            assert_eq!(response.status, status, "{method} {path}");
+        }
+        let began = Instant::now();
+        let mut open = Vec::new();
+        loop {
+            let response = bridge.connect().send(&bare("GET", "/sse/demo", &GET)).await;
+            if response.status != 200 {
+                assert_eq!((response.status, response.header("retry-after")), (429, Some("10")));
+                break;
+            }
+            open.push(response);
+        }
+        assert_eq!((open.len(), began.elapsed()), (64, Duration::ZERO));
+    }
+}
