@@ -146,19 +146,21 @@ fn what_is_kept_for_clients_that_may_come_back_is_bounded() {
     let rig = rig([fixture("stateful")]);
     let endpoint = rig.endpoint("fixture");
     let mut sessions = Vec::new();
+    // As large as an answer that is sent as an event whole.
+    const ANSWER: u64 = 900_000;
     // Without a bound of a session it would be 180, without one of all 72 and more.
     assert_grows_less(&rig, 130, || {
         for _ in 0..12 {
             let session = Legacy::open(&endpoint);
             let mut firsts = Vec::new();
-            for id in 0..5 {
-                let params = json!({"name": "big", "arguments": {"bytes": 3 * MIB}});
+            for id in 0..17 {
+                let params = json!({"name": "big", "arguments": {"bytes": ANSWER}});
                 let message = session.message(&json!(id), "tools/call", params);
                 let request = session.request(&message).header("Connection", "close");
                 let request = request.with("Accept", "text/event-stream, application/json");
                 let response = request.send(endpoint.address).unwrap();
                 assert!(response.head.is_stream(), "only a stream is kept");
-                assert!(response.body.len() as u64 > MIB, "the answer came");
+                assert!(response.body.len() as u64 > ANSWER, "the answer came");
                 let first = response
                     .text()
                     .lines()
@@ -169,9 +171,9 @@ fn what_is_kept_for_clients_that_may_come_back_is_bounded() {
         }
     });
     let statuses = |(session, firsts): &(Legacy, Vec<String>)| {
-        [&firsts[0], &firsts[4]].map(|id| {
+        [&firsts[0], &firsts[16]].map(|id| {
             let stream = session.listen(Some(id));
-            (stream.head.status, stream.finish().unwrap().0.body.len() as u64 > MIB)
+            (stream.head.status, stream.finish().unwrap().0.body.len() as u64 > ANSWER)
         })
     };
     assert_eq!(statuses(&sessions[0]), [(404, false), (404, false)], "others needed the room");
