@@ -74,8 +74,8 @@ fn allocated_a_call(era: Era, calls: u64, what: &(&str, Value)) -> [f64; 2] {
 
 #[test]
 fn a_call_allocates_no_more_than_it_did() {
-    // 70 and 42 kB were measured for a legacy client, 86 and 45 kB for a modern one.
-    for (era, most) in [(Era::Legacy, [105.0, 64e3]), (Era::Modern, [130.0, 68e3])] {
+    // 59 and 23 kB were measured for a legacy client, 69 and 26 kB for a modern one.
+    for (era, most) in [(Era::Legacy, [85.0, 34e3]), (Era::Modern, [100.0, 38e3])] {
         let found = allocated_a_call(era, 500, &small());
         println!("{era:?}: {:.1} allocations a call, {:.0} bytes", found[0], found[1]);
         assert!(found[0] < most[0] && found[1] < most[1], "{era:?}: {found:?}, at most {most:?}");
@@ -84,8 +84,8 @@ fn a_call_allocates_no_more_than_it_did() {
 
 #[test]
 fn a_large_result_is_copied_no_more_often_than_it_was() {
-    // 4.0 and 7.0 were measured.
-    for (era, most) in [(Era::Legacy, 5.5), (Era::Modern, 10.0)] {
+    // 4.0 was measured for both: an answer is put into the other era without a copy.
+    for (era, most) in [(Era::Legacy, 5.5), (Era::Modern, 5.5)] {
         let [times, bytes] = allocated_a_call(era, 20, &large());
         let copies = bytes / MIB as f64;
         println!("{era:?}: {times:.1} allocations a result, {copies:.2} of its size");
