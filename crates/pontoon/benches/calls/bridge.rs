@@ -33,8 +33,15 @@ impl Bridge {
             // All clients come from one address, which may have 32 conversations unless this is said.
             entry["max_processes_per_client"] = 64.into();
         }
+        if mode == "shared" {
+            // They come from one address, which has no more than its share.
+            entry["max_in_flight"] = 256.into();
+        }
         let bridge = Self::serve(pontoon, &entry);
-        bridge.wait_for_no_child();
+        // The one that all share is started with the bridge, and stays.
+        if mode != "shared" {
+            bridge.wait_for_no_child();
+        }
         bridge
     }
 

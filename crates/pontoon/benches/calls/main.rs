@@ -36,7 +36,8 @@ struct Options {
     /// Shorter: about a minute, with more noise.
     #[arg(long)]
     quick: bool,
-    /// Only this: pooled or pooled-1, -16, -64, stateless or stateless-1, -8, spares, memory, big, peers.
+    /// Only this: pooled or pooled-1, -16, -64, shared or shared-16, -64, stateless or stateless-1, -8, spares,
+    /// memory, big, peers.
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
     /// Only in front of this server: cheap or demo.
@@ -84,11 +85,12 @@ impl Plan {
 
 type Section = (&'static str, fn(&Plan, &mut Table));
 
-// A mode of the bridge that keeps children in another way is a row of `pooled::KEPT` and its sections here.
-const SECTIONS: [Section; 9] = [
+const SECTIONS: [Section; 11] = [
     ("pooled-1", |plan, table| pooled::measure(plan, &pooled::KEPT, 1, table)),
     ("pooled-16", |plan, table| pooled::measure(plan, &pooled::KEPT, 16, table)),
     ("pooled-64", |plan, table| pooled::measure(plan, &pooled::KEPT, 64, table)),
+    ("shared-16", |plan, table| pooled::measure(plan, &pooled::SHARED, 16, table)),
+    ("shared-64", |plan, table| pooled::measure(plan, &pooled::SHARED, 64, table)),
     ("stateless-1", |plan, table| stateless::measure(plan, 1, table)),
     ("stateless-8", |plan, table| stateless::measure(plan, 8, table)),
     ("spares", spares::measure),

@@ -9,7 +9,7 @@ use crate::bridge::Bridge;
 use crate::client::{HttpCaller, tool_call};
 use crate::load::{Side, order};
 use crate::peer::{Kind, MCP_PROXY, MCPO, Peer, SUPERGATEWAY_STATEFUL, SUPERGATEWAY_STATELESS};
-use crate::pooled::KEPT;
+use crate::pooled::{KEPT, SHARED};
 use crate::process;
 use crate::server::Server;
 use crate::table::{Goal, Table, a_second, micros, millis};
@@ -24,7 +24,7 @@ struct Match {
     peers: &'static [(Kind, Goal)],
 }
 
-const MATCHES: [Match; 2] = [
+const MATCHES: [Match; 3] = [
     Match {
         name: KEPT.name,
         mode: KEPT.mode,
@@ -34,6 +34,12 @@ const MATCHES: [Match; 2] = [
             (MCPO, Goal::AtLeast(15.0)),
             (SUPERGATEWAY_STATEFUL, Goal::None),
         ],
+    },
+    Match {
+        name: SHARED.name,
+        mode: SHARED.mode,
+        clients: &[1, 16, 64],
+        peers: &[(MCP_PROXY, Goal::AtLeast(2.0)), (MCPO, Goal::None)],
     },
     Match {
         name: "stateless",
