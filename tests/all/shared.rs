@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::limits::{Refusal, check, metric, refused};
-use crate::{binaries, fixture, fixture_of, plan, rude};
+use crate::{binaries, fixture, fixture_of, plan, rude, shell};
 
 const USER: &str = "X-OpenWebUI-User-Id";
 const SOON: Duration = Duration::from_secs(10);
@@ -408,7 +408,7 @@ fn one_that_does_not_start_is_not_tried_for_each_call() {
         starts.display(),
         broken.display()
     );
-    let rig = with_users(crate::shell(&script, "shared")).start();
+    let rig = with_users(shell(&script, "shared")).start();
     let mut ada = Modern::new(&rig.endpoint("shell"));
     let running = pid(&mut ada);
     fs::write(&broken, "").unwrap();
@@ -458,4 +458,33 @@ fn commands_know_it_and_a_key_that_cannot_work_with_it_is_refused() {
         );
         assert!(said.contains("leave it out, or use `\"mode\": \"stateless\"`"), "{said}");
     }
+}
+
+/// Complains of every call by what it was told, and ends at the tool `end`.
+const COMPLAINING: &str = r#"
+    while read -r line; do
+        id=${line#*\"id\":}; id=${id%%[,\}]*}
+        case $line in
+            *'"initialize"'*) answer='{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}' ;;
+            *'"tools/list"'*) answer='{"tools":[{"name":"say","inputSchema":{"type":"object"}}]}' ;;
+            *'"end"'*) exit 3 ;;
+            *'"tools/call"'*) echo "$line" >&2; answer='{"content":[]}' ;;
+            *) continue ;;
+        esac
+        printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$answer"
+    done
+"#;
+
+#[test]
+fn what_it_complained_of_is_not_told_to_the_one_in_whose_call_it_ends() {
+    let rig = plan([shell(COMPLAINING, "shared")]).start();
+    let endpoint = rig.endpoint("shell");
+    let (mut ada, mut ben) = (Legacy::open(&endpoint), Legacy::open(&endpoint));
+    let said = ada.call(1, "say", json!({"text": "a secret of Ada"}));
+    assert!(said.answer()["result"].is_object(), "{}", said.text());
+    let told = ben.call(1, "end", json!({})).text();
+    assert!(told.contains("exited with code 3") && !told.contains("secret"), "{told}");
+    ada.end();
+    ben.end();
+    rig.stop();
 }

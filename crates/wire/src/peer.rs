@@ -70,6 +70,8 @@ pub struct Peer<T> {
     heals: Heals,
     /// An error that named no request, to explain a time-out.
     stray_error: Option<String>,
+    /// Whether requests are of several clients: then what names no request is given to none of them.
+    is_shared: bool,
 }
 
 impl<T> Peer<T> {
@@ -89,7 +91,15 @@ impl<T> Peer<T> {
             mode,
             heals: Heals::default(),
             stray_error: None,
+            is_shared: false,
         }
+    }
+
+    /// Says that the requests are of several clients, so that an error which names none of them is no answer: it may
+    /// be about a call that another client gave up.
+    pub fn share(mut self) -> Self {
+        self.is_shared = true;
+        self
     }
 
     /// Sends a request under an id of ours. `waiting` comes back with its answer.
@@ -201,6 +211,9 @@ impl<T> Peer<T> {
     /// An error without an id answers the only open request if it says that it could not be read;
     /// otherwise it answers a notification, which nobody wants to hear.
     fn handle_stray_error(&mut self, message: Message) -> Option<PeerEvent<T>> {
+        if self.is_shared {
+            return self.drop_it(Heal::H08);
+        }
         let is_unread = matches!(message.raw(Slot::ErrorCode), Some(b"-32700" | b"-32600"));
         let mut ids = self.open.keys();
         if let (true, Some(id), None) = (is_unread, ids.next().copied(), ids.next()) {
@@ -440,6 +453,19 @@ mod tests {
         play.ask("a", CALL);
         play.hears(error, &format!("a: {error}"));
         play.hears(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"no"}}"#, "");
+    }
+
+    #[test]
+    fn of_several_clients_none_is_given_an_error_that_names_no_request() {
+        let mut play = Play::new();
+        play.peer = Peer::new(HealMode::Repair).share();
+        let later = Instant::now_for_test();
+        let message = Message::parse(CALL.as_bytes()).unwrap();
+        play.peer.request(Rewrite::new(message), Some(later), "a");
+        play.hears(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"of b"}}"#, "");
+        play.hears(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"of b"}}"#, "");
+        let events = play.peer.handle_timeout(later);
+        assert_eq!(events.iter().map(told).collect::<Vec<_>>(), ["a timed out None"]);
     }
 
     #[test]

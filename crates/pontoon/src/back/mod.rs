@@ -55,7 +55,7 @@ pub struct Back {
     /// Fires when the bridge stops: calls that wait for a person end then.
     closing: CancellationToken,
     launcher: Arc<Launcher>,
-    keep: Keep,
+    keep: Arc<Keep>,
     around: Surroundings,
     /// The places for calls that wait for a person.
     waiting: Arc<Semaphore>,
@@ -71,7 +71,7 @@ impl Back {
         Self {
             heals: Arc::clone(&launcher.heals),
             metrics: Arc::clone(&launcher.metrics),
-            keep: Keep::new(Arc::clone(&launcher), &around.keep),
+            keep: Arc::new(Keep::new(Arc::clone(&launcher), &around.keep)),
             shared_calls: Permits::new(server.max_in_flight),
             launcher,
             server,

@@ -135,6 +135,11 @@ impl Reply {
         self.outbox.settle()
     }
 
+    /// Whether the client has a session, in which it can be asked and come back.
+    pub fn is_in_session(&self) -> bool {
+        self.questions.is_some()
+    }
+
     /// Lets the client hang up and come back for the answer.
     pub fn release(&self) {
         self.outbox.push(Item::Release);

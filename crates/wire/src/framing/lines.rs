@@ -25,13 +25,19 @@ pub struct Lines {
     searched: usize,
     limit: usize,
     dropping: bool,
+    /// How the line began that was dropped last.
+    dropped: BytesMut,
     saw_return: bool,
 }
+
+/// So much is kept of a line that is dropped: it may say whose it was.
+const KEPT_OF_DROPPED: usize = 256;
 
 impl Lines {
     /// Nothing read yet; a line may be `limit` bytes long.
     pub fn new(limit: usize) -> Self {
-        Self { buffer: BytesMut::new(), searched: 0, limit, dropping: false, saw_return: false }
+        let (buffer, dropped) = (BytesMut::new(), BytesMut::new());
+        Self { buffer, searched: 0, limit, dropping: false, dropped, saw_return: false }
     }
 
     /// Where to put bytes that were read.
@@ -65,6 +71,7 @@ impl Lines {
                 continue;
             }
             if line.len() > self.limit {
+                self.dropped = beginning(&line);
                 return Some(Err(LineTooLong { limit: self.limit }));
             }
             return Some(Ok(line));
@@ -74,8 +81,14 @@ impl Lines {
     /// Drops the line that is being read, to its end.
     pub fn drop_line(&mut self) {
         self.dropping = true;
+        self.dropped = beginning(&self.buffer);
         self.buffer = BytesMut::new();
         self.searched = 0;
+    }
+
+    /// The beginning of the line that was dropped last.
+    pub fn dropped(&self) -> &[u8] {
+        &self.dropped
     }
 
     /// Whether a carriage return ended a line since this was last asked.
@@ -90,6 +103,10 @@ impl Lines {
         let dropped = std::mem::take(&mut self.dropping);
         (!rest.is_empty() && !dropped).then_some(rest)
     }
+}
+
+fn beginning(line: &[u8]) -> BytesMut {
+    BytesMut::from(&line[..line.len().min(KEPT_OF_DROPPED)])
 }
 
 #[cfg(test)]
@@ -136,5 +153,15 @@ mod tests {
         check(4, &["123", "45", "67", "8\nok\n"], &[long, Ok("ok")]);
         check(4, &["1234\n"], &[Ok("1234")]);
         check(4, &["12345"], &[long]);
+    }
+
+    #[test]
+    fn the_beginning_of_a_line_that_is_dropped_can_be_read() {
+        let mut lines = Lines::new(4);
+        for text in ["first\n", "second and mo"] {
+            lines.buffer().extend_from_slice(text.as_bytes());
+            assert!(lines.next_line().unwrap().is_err());
+            assert_eq!(lines.dropped(), text.trim_end().as_bytes());
+        }
     }
 }

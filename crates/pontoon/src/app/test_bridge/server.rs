@@ -219,6 +219,10 @@ impl ToolServer {
                     .await;
                 tokio::time::sleep(seconds).await;
             }
+            Some("release") => {
+                say(note("pontoon/release_stream", "{}")).await;
+                tokio::time::sleep(seconds).await;
+            }
             Some("log") => {
                 for level in method::LOG_LEVELS {
                     say(note("message", &format!("{{\"level\":\"{level}\",\"data\":1}}"))).await;

@@ -66,8 +66,8 @@ impl<'b> Exchange<'b> {
                     Box::pin(self.resume(answer, &mut asked, &mut waiting, cancel, reply)).await
                 }
                 ServerEvent::Release => {
-                    // Older clients have no way to come back, and modern ones neither.
-                    if self.client.revision == Revision::V2025_11_25 {
+                    // Older clients have no way to come back, and modern ones or those without a session neither.
+                    if self.client.revision == Revision::V2025_11_25 && reply.is_in_session() {
                         reply.release();
                     }
                     NextStep::GoOn(cancel, reply)

@@ -95,9 +95,13 @@ impl ReadyChild {
 
     /// How the child ended and what it last complained of, waiting a moment for its exit.
     pub async fn obituary(&self) -> String {
+        format!("{}{}", self.how_it_ended().await, self.words.told())
+    }
+
+    /// How the child ended, waiting a moment for that.
+    pub(crate) async fn how_it_ended(&self) -> String {
         let how = self.exit_within(Duration::from_secs(1)).await;
-        let how = how.unwrap_or_else(|| "closed its pipes".to_owned());
-        format!("{how}{}", self.words.told())
+        how.unwrap_or_else(|| "closed its pipes".to_owned())
     }
 
     /// How the child ended, if it does within this time.

@@ -13,7 +13,7 @@ use pontoon_wire::{Message, Slot, Text, method};
 
 use super::abilities::can_answer;
 use super::mailbox::ServerEvent;
-use super::state::{Handover, Handovers, LinkState, SharedLink};
+use super::state::{Handover, Handovers, LinkState, Purpose, SharedLink};
 
 /// At most this many questions wait for the next call.
 const MAX_HELD: usize = 16;
@@ -38,6 +38,9 @@ impl SharedLink {
         let Some(event) = state.peer.handle(message) else { return };
         match event {
             PeerEvent::Answer(awaited, answer) => {
+                if !self.one_client && awaited.purpose == Purpose::Call {
+                    state.note_answer();
+                }
                 deliveries.event(awaited.mailbox, ServerEvent::Answer(answer));
             }
             PeerEvent::Ended(awaited) => deliveries.event(awaited.mailbox, ServerEvent::Ended),
@@ -50,7 +53,9 @@ impl SharedLink {
                 }
             }
             PeerEvent::Ask(question) => self.handle_question(state, question, deliveries),
-            PeerEvent::Loose(message) => handle_loose(state, message, deliveries),
+            PeerEvent::Loose(message) => {
+                handle_loose(state, message, self.one_client, deliveries);
+            }
         }
     }
 
@@ -133,7 +138,12 @@ fn refuse(state: &mut LinkState, question: &Message) {
     state.peer.heals().note(Heal::H22);
 }
 
-fn handle_loose(state: &mut LinkState, message: Message, deliveries: &mut Handovers) {
+fn handle_loose(
+    state: &mut LinkState,
+    message: Message,
+    one_client: bool,
+    deliveries: &mut Handovers,
+) {
     let method = message.method();
     if method == RELEASE_STREAM {
         if let Some(mailbox) = state.only_call(false) {
@@ -142,7 +152,7 @@ fn handle_loose(state: &mut LinkState, message: Message, deliveries: &mut Handov
         return;
     }
     if method == method::LOG
-        && let Some(mailbox) = state.only_call(false)
+        && let Some(mailbox) = state.logging_call(one_client)
     {
         drop(method);
         return deliveries.event(mailbox, ServerEvent::Log(message));

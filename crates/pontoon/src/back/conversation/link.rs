@@ -274,22 +274,58 @@ impl Drop for Listening {
 
 #[cfg(test)]
 mod tests {
+    use pontoon_wire::Slot;
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
     use tokio::net::unix::pipe::pipe;
 
     use super::*;
 
-    #[tokio::test]
-    async fn what_a_dead_server_never_began_to_read_may_be_asked_elsewhere() {
-        let ((input, unread), (silent, output)) = (pipe().unwrap(), pipe().unwrap());
-        let options = LinkOptions {
+    fn options() -> LinkOptions {
+        LinkOptions {
             heal: HealMode::Repair,
             max_message: 1024,
             held: HeldBytes::new(1 << 20),
             one_client: true,
             heals: Arc::new(HealLog::new("demo")),
             span: Span::none(),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_too_long_costs_the_call_that_it_names_and_no_other() {
+        let ((input, told), (mut server, output)) = (pipe().unwrap(), pipe().unwrap());
+        let link = Link::start(input, output, &options());
+        let mut told = BufReader::new(told).lines();
+        let mut calls = Vec::new();
+        for _ in 0..2 {
+            let request = Message::own("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\"}");
+            let call = link.ask(Rewrite::new(request), None, Purpose::Call);
+            let line = told.next_line().await.unwrap().unwrap();
+            let id = Message::own(line).copy(Slot::Id).unwrap();
+            calls.push((call, String::from_utf8(id.to_vec()).unwrap()));
+        }
+        let answer = |at: usize, text: &str| {
+            format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{\"x\":\"{text}\"}}}}\n",
+                calls[at].1
+            )
         };
-        let link = Link::start(input, output, &options);
+        let lines = answer(0, &"x".repeat(5000)) + &answer(1, "well");
+        server.write_all(lines.as_bytes()).await.unwrap();
+        assert!(matches!(calls[0].0.next_event().await, ServerEvent::Lost(_)));
+        assert!(matches!(calls[1].0.next_event().await, ServerEvent::Answer(_)));
+        // One that names no call may be any's.
+        let request = Message::own("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\"}");
+        let mut call = link.ask(Rewrite::new(request), None, Purpose::Call);
+        server.write_all(format!("{{\"a\":\"{}\"}}\n", "x".repeat(5000)).as_bytes()).await.unwrap();
+        assert!(matches!(call.next_event().await, ServerEvent::Lost(_)));
+        assert!(link.is_gone());
+    }
+
+    #[tokio::test]
+    async fn what_a_dead_server_never_began_to_read_may_be_asked_elsewhere() {
+        let ((input, unread), (silent, output)) = (pipe().unwrap(), pipe().unwrap());
+        let link = Link::start(input, output, &options());
         let ask = |text: &str| {
             let request =
                 format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":\"{text}\"}}");

@@ -131,7 +131,8 @@ impl LinkReader {
         tracing::warn!(server = %self.shared.heals.server(), why = %full, "message dropped");
         self.lines.drop_line();
         self.hold = self.hold.none();
-        self.shared.lock().lose(&full.to_string(), &mut self.deliveries);
+        let beginning = self.lines.dropped();
+        self.shared.lock().lose(beginning, &full.to_string(), &mut self.deliveries);
         self.deliver();
         true
     }
@@ -152,7 +153,7 @@ impl LinkReader {
                 Err(too_long) => {
                     tracing::warn!(server = %self.shared.heals.server(), %too_long, "message dropped");
                     let why = format!("{too_long} (MCPO_MAX_MESSAGE)");
-                    state.lose(&why, &mut self.deliveries);
+                    state.lose(self.lines.dropped(), &why, &mut self.deliveries);
                 }
             }
             self.handle_found(&mut state);

@@ -42,6 +42,8 @@ pub(crate) struct LinkState {
     pub(crate) written: u64,
     /// Until when a cancelled call may still be at work.
     ghost_until: Option<Instant>,
+    /// Until when what the server logs may still be about a call that was answered.
+    answered_until: Option<Instant>,
     pub(crate) input: Option<Arc<ChildInput>>,
     pub(crate) listeners: Vec<(u64, Listener)>,
     next_listener: u64,
@@ -117,12 +119,14 @@ impl SharedLink {
         one_client: bool,
         heals: Arc<HealLog>,
     ) -> Self {
+        let peer = Peer::starting_at(heal, first_id());
         let state = LinkState {
-            peer: Peer::starting_at(heal, first_id()),
+            peer: if one_client { peer } else { peer.share() },
             outgoing: VecDeque::new(),
             outgoing_bytes: 0,
             written: 0,
             ghost_until: None,
+            answered_until: None,
             input: Some(Arc::new(input)),
             listeners: Vec::new(),
             next_listener: 0,
@@ -167,6 +171,17 @@ impl LinkState {
         self.ghost_until = Some(now() + GHOST);
     }
 
+    /// Takes note that a call was answered: what is logged soon after may still be about it.
+    pub(crate) fn note_answer(&mut self) {
+        self.answered_until = Some(now() + GHOST);
+    }
+
+    /// The mailbox of the call that a log line is about, if that can only be one.
+    pub(crate) fn logging_call(&mut self, one_client: bool) -> Option<Arc<Mailbox>> {
+        let may_be_late = self.answered_until.is_some_and(|until| until > now());
+        self.only_call(false).filter(|_| one_client || !may_be_late)
+    }
+
     /// The mailbox of the only open call, or of the newest when they are all one client's. What
     /// could also be about a call that waits or was cancelled belongs to none.
     pub(crate) fn only_call(&mut self, one_client: bool) -> Option<Arc<Mailbox>> {
@@ -193,9 +208,16 @@ impl LinkState {
         }
     }
 
-    /// A message of the server cannot be taken. Whose answer it was cannot be known: all requests hear
-    /// that it may be lost, and the child is replaced.
-    pub(crate) fn lose(&mut self, why: &str, deliveries: &mut Handovers) {
+    /// A message of the server cannot be taken, which began like this. If that names a request, only this one hears
+    /// so. Else whose answer it was cannot be known: all requests hear that it may be lost, and the child is replaced.
+    pub(crate) fn lose(&mut self, beginning: &[u8], why: &str, deliveries: &mut Handovers) {
+        let named = {
+            let mut ids = self.peer.all_waiting().map(|(id, _)| id);
+            ids.find(|id| names(beginning, &id.number().to_string()))
+        };
+        if let Some(awaited) = named.and_then(|id| self.peer.cancel(id, why)) {
+            return deliveries.event(awaited.mailbox, ServerEvent::Lost(why.to_owned()));
+        }
         for awaited in self.peer.close() {
             deliveries.event(awaited.mailbox, ServerEvent::Lost(why.to_owned()));
         }
@@ -245,6 +267,13 @@ impl LinkState {
         self.outgoing.clear();
         self.outgoing_bytes = 0;
     }
+}
+
+/// Whether a text has this number in it, and not as a part of another.
+fn names(text: &[u8], digits: &str) -> bool {
+    let is_digit = |at: usize| text.get(at).is_some_and(u8::is_ascii_digit);
+    memchr::memmem::find_iter(text, digits)
+        .any(|at| !is_digit(at + digits.len()) && (at == 0 || !is_digit(at - 1)))
 }
 
 /// An id to begin with that no client can guess, and that leaves room for every call to come.

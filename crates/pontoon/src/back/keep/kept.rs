@@ -43,8 +43,9 @@ pub struct KeptChildren {
     table: Arc<KeptTable>,
     number: ServerNumber,
     queue_wait: Duration,
-    /// Of a process that is everybody's.
-    pauses: StartPauses,
+    /// Of a process that is everybody's, for each era.
+    legacy_pauses: StartPauses,
+    modern_pauses: StartPauses,
 }
 
 /// A kept child in use.
@@ -70,8 +71,9 @@ impl KeptLease {
     pub(crate) async fn end_if_it_hangs(&self) {
         let _others_wait = self.slot.children.lock().await;
         // Several of its calls may have timed out together.
-        if !self.child.is_ending() && !self.child.is_responsive().await {
-            self.child.end();
+        let is_given_up = self.child.is_ending() || self.child.is_retired();
+        if !is_given_up && !self.child.is_responsive().await {
+            self.child.give_up();
         }
     }
 }
@@ -126,15 +128,20 @@ async fn forget_outdated(children: &mut Vec<Arc<KeptChild>>) {
     }
 }
 
+/// Whether a child may be given another call of this client.
+fn takes_calls(child: &KeptChild, client: &Client) -> bool {
+    !child.is_waiting(client) && !child.is_retired()
+}
+
 /// Lets go of the newest idle children that are more than there may be: those that were started
 /// while others waited for a person.
 fn trim(children: &mut Vec<Arc<KeptChild>>, client: &Client, max_children: usize) {
-    let mut extra = children.iter().filter(|child| !child.is_waiting(client)).count();
+    let mut extra = children.iter().filter(|child| takes_calls(child, client)).count();
     for at in (0..children.len()).rev() {
         if extra <= max_children {
             return;
         }
-        if children[at].in_flight() == 0 && !children[at].is_waiting(client) {
+        if children[at].in_flight() == 0 && takes_calls(&children[at], client) {
             children.remove(at);
             extra -= 1;
         }
@@ -150,7 +157,8 @@ impl KeptChildren {
         queue_wait: Duration,
     ) -> Self {
         let number = table.add_server();
-        Self { launcher, head_starts, table, number, queue_wait, pauses: StartPauses::default() }
+        let (legacy_pauses, modern_pauses) = Default::default();
+        Self { launcher, head_starts, table, number, queue_wait, legacy_pauses, modern_pauses }
     }
 
     /// A kept child for this client, started if need be.
@@ -178,7 +186,7 @@ impl KeptChildren {
         demand: &Demand<'_>,
         max_children: usize,
     ) -> Result<Arc<KeptChild>, CallError> {
-        let Demand { wanted_for, client, clock, .. } = *demand;
+        let Demand { wanted_for, client, child_era, clock } = *demand;
         let max_in_flight = match wanted_for {
             Use::Call | Use::Again if !self.launcher.server.mode.is_shared() => {
                 self.launcher.server.max_in_flight
@@ -202,7 +210,7 @@ impl KeptChildren {
                 trim(&mut children, client, max_children);
                 let calls: Vec<_> = children
                     .iter()
-                    .map(|child| (!child.is_waiting(client)).then(|| child.in_flight()))
+                    .map(|child| takes_calls(child, client).then(|| child.in_flight()))
                     .collect();
                 let child = match choose(&calls, max_children, max_in_flight) {
                     Choice::Use(at) => {
@@ -216,7 +224,7 @@ impl KeptChildren {
                         let starting = Box::pin(self.start(demand, slot));
                         let started = match &kept_for {
                             KeptFor::Conversation(_) => starting.await?,
-                            KeptFor::Everyone => self.pauses.start(starting).await?,
+                            KeptFor::Everyone => self.pauses(child_era).start(starting).await?,
                         };
                         let child = Arc::new(KeptChild::new(started, kept_for));
                         children.push(Arc::clone(&child));
@@ -312,6 +320,7 @@ impl KeptChildren {
             let is_fit = child.is_fit();
             if !is_fit {
                 self.launcher.heals.note(Heal::H28);
+                self.learn_from_end(child);
                 // One that closed its pipes and runs on is of no use.
                 if !child.is_ending() {
                     child.kill();
@@ -323,6 +332,35 @@ impl KeptChildren {
             is_fit
         });
         lost
+    }
+
+    /// A process of everybody's that ends before it has answered anything did not really start.
+    fn learn_from_end(&self, child: &KeptChild) {
+        if !self.launcher.server.mode.is_shared() {
+            return;
+        }
+        match child.has_answered() || child.is_ending() {
+            true => self.pauses(child.era).recover(),
+            false => {
+                let (server, how) = (&self.launcher.server.name, child.epitaph());
+                let why =
+                    format!("the server `{server}` did not start: {how} before it answered a call");
+                self.pauses(child.era).fail(&why, now());
+            }
+        }
+    }
+
+    /// Says that a start of everybody's process took too long.
+    pub(crate) fn note_failed_start(&self, era: Era, why: &str) {
+        self.pauses(era).fail(why, now());
+    }
+
+    /// The pauses between starts in this era.
+    fn pauses(&self, era: Era) -> &StartPauses {
+        match era {
+            Era::Legacy => &self.legacy_pauses,
+            Era::Modern => &self.modern_pauses,
+        }
     }
 
     /// What a client hears of the process that kept its state, which has ended like this.
@@ -405,7 +443,7 @@ impl KeptChildren {
         }
         let slot = self.table.find(&self.key(client, child_era))?;
         let children = slot.children.try_lock().ok()?;
-        children.iter().find(|child| child.is_fit()).cloned()
+        children.iter().find(|child| child.is_fit() && !child.is_retired()).cloned()
     }
 
     /// Stops the children that a legacy session kept. A chat's child is not the session's.
@@ -441,6 +479,13 @@ impl KeptChildren {
     /// Takes back the places of children that have ended by themselves.
     pub(crate) fn reclaim(&self) {
         self.table.reclaim(|server| server == self.number);
+    }
+}
+
+impl Drop for KeptChildren {
+    /// A call that was on its way while the server was taken out of the configuration may have started a child since.
+    fn drop(&mut self) {
+        self.end_all();
     }
 }
 

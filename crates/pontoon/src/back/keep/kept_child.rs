@@ -28,10 +28,12 @@ pub struct KeptChild {
     taken: AtomicU64,
     /// Whether it can have state that a client relies on.
     keeps_state: bool,
-    /// Whether it has answered a call: from then on it may keep that.
+    /// Whether it has answered a call: from then on it may have that.
     has_answered: AtomicBool,
     /// Whether its client knows that it has ended.
     is_loss_told: AtomicBool,
+    /// Whether it gets no more calls, and ends with those it has.
+    is_retired: AtomicBool,
     last_used: Mutex<Instant>,
     /// Its place among those that may be kept in all, if it needs one.
     place: Mutex<Option<Permit>>,
@@ -53,7 +55,7 @@ impl KeptChild {
             KeptFor::Conversation(place) => Some(place),
             KeptFor::Everyone => None,
         };
-        let (in_flight, taken, has_answered, is_loss_told) = Default::default();
+        let (in_flight, taken, has_answered, is_loss_told, is_retired) = Default::default();
         Self {
             child,
             created: now,
@@ -62,6 +64,7 @@ impl KeptChild {
             keeps_state: place.is_some(),
             has_answered,
             is_loss_told,
+            is_retired,
             last_used: Mutex::new(now),
             place: Mutex::new(place),
         }
@@ -81,16 +84,41 @@ impl KeptChild {
     /// A call is over.
     pub(crate) fn end_call(&self) {
         *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = now();
-        self.in_flight.fetch_sub(1, Ordering::AcqRel);
+        let is_last = self.in_flight.fetch_sub(1, Ordering::AcqRel) == 1;
+        if is_last && self.is_retired() {
+            self.end();
+        }
+    }
+
+    /// Ends it, for it answers nothing any more. If it is everybody's, calls of others may be open that it still
+    /// works on: then it gets no more, and ends with the last of them. The call that found out is one of its calls.
+    pub(crate) fn give_up(&self) {
+        if self.keeps_state || self.in_flight() <= 1 {
+            return self.end();
+        }
+        self.is_retired.store(true, Ordering::Release);
+        // The others may have ended just now.
+        if self.in_flight() <= 1 {
+            self.end();
+        }
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.is_retired.load(Ordering::Acquire)
     }
 
     /// Says that it has answered a call, and may have state from now on.
     pub(crate) fn note_answer(&self) {
-        self.has_answered.store(self.keeps_state, Ordering::Release);
+        self.has_answered.store(true, Ordering::Release);
     }
 
     pub(crate) fn has_answered(&self) -> bool {
         self.has_answered.load(Ordering::Acquire)
+    }
+
+    /// Whether it may have state by now that a client relies on.
+    pub(crate) fn may_have_state(&self) -> bool {
+        self.keeps_state && self.has_answered()
     }
 
     /// Says that its client hears of its end, so that nothing else need tell it.
@@ -102,7 +130,7 @@ impl KeptChild {
     /// that ended by itself and in order had nothing more to keep. The next to ask hears no.
     pub(crate) fn is_untold_loss(&self) -> bool {
         let is_orderly = self.exit() == Some(Exit::Code(0)) && !self.is_ending();
-        !is_orderly && self.has_answered() && !self.is_loss_told.swap(true, Ordering::AcqRel)
+        !is_orderly && self.may_have_state() && !self.is_loss_told.swap(true, Ordering::AcqRel)
     }
 
     /// How it ended, in a few words.

@@ -61,7 +61,7 @@ impl Lease {
         match self {
             Self::Kept(lease) => {
                 lease.child.note_loss_told();
-                lease.child.has_answered()
+                lease.child.may_have_state()
             }
             Self::Own(_) | Self::Task(_) => false,
         }

@@ -85,11 +85,16 @@ impl Keep {
     }
 
     /// A child for this client, started if need be.
-    pub(crate) async fn lease(&self, demand: &Demand<'_>) -> Result<Lease, CallError> {
+    pub(crate) async fn lease(self: &Arc<Self>, demand: &Demand<'_>) -> Result<Lease, CallError> {
         match self.launcher.server.mode {
             Mode::Shared { .. } => {
                 // It hears nothing of the one whose call comes first.
                 let demand = Demand { client: &self.everyone, ..*demand };
+                if self.kept.find(demand.client, demand.child_era).is_none() {
+                    // In a task of its own: others wait for it, too, if this client leaves.
+                    let (keep, era) = (Arc::clone(self), demand.child_era);
+                    drop(tokio::spawn(async move { keep.start_shared(era).await }).await);
+                }
                 self.kept.lease(&demand).await.map(Lease::Kept)
             }
             Mode::Stateful { .. } if demand.client.key.can_return() => {
@@ -130,8 +135,13 @@ impl Keep {
     pub(crate) async fn start_shared(&self, child_era: Era) {
         let (client, clock) = (&self.everyone, &Clock::new(self.launcher.server.timeout, now()));
         let demand = Demand { wanted_for: Use::Listen, client, child_era, clock };
-        // Why there is none is in the log, and the first call tries again.
-        drop(clock.bound(self.lease(&demand)).await);
+        // Why there is none is in the log, and the next call tries again or hears it.
+        if clock.bound(self.kept.lease(&demand)).await.is_none() {
+            let error = clock.timed_out(self.launcher.server.name.as_str());
+            tracing::error!(server = %self.launcher.server.name, %error, "no child");
+            self.launcher.metrics.child_failed();
+            self.kept.note_failed_start(child_era, &error.to_string());
+        }
     }
 
     /// Lets go of what waited too long for a person, and of the places of what has ended.

@@ -39,13 +39,16 @@ impl StartPauses {
     ) -> Result<T, CallError> {
         self.check(now())?;
         let started = start.await;
-        match &started {
-            Ok(_) => *self.failed.lock() = None,
-            Err(CallError::ServerFailed(why)) => self.fail(why, now()),
-            // Which says nothing of the server.
-            Err(_) => {}
+        // Anything else says nothing of the server, nor does a start: what counts is that it answers then.
+        if let Err(CallError::ServerFailed(why)) = &started {
+            self.fail(why, now());
         }
         started
+    }
+
+    /// Says that the last one was well.
+    pub(crate) fn recover(&self) {
+        *self.failed.lock() = None;
     }
 
     fn check(&self, now: Instant) -> Result<(), CallError> {
@@ -60,7 +63,8 @@ impl StartPauses {
         Err(CallError::ServerFailed(text))
     }
 
-    fn fail(&self, why: &str, now: Instant) {
+    /// Says that it failed, and why.
+    pub(crate) fn fail(&self, why: &str, now: Instant) {
         let mut failed = self.failed.lock();
         let count = failed.as_ref().map_or(1, |it| it.count.saturating_add(1));
         *failed =
@@ -94,9 +98,10 @@ mod tests {
         );
         tokio::time::advance(Duration::from_secs(11)).await;
         assert!(pauses.start(async { Ok(()) }).await.is_ok());
+        pauses.recover();
         assert!(pauses.start(fail()).await.is_err());
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(pauses.start(async { Ok(()) }).await.is_ok(), "a success makes all good");
+        assert!(pauses.start(async { Ok(()) }).await.is_ok(), "one that was well makes all good");
     }
 
     #[tokio::test(start_paused = true)]

@@ -292,7 +292,7 @@ impl Slot {
     /// Whether there is state that its client may rely on, or a loss of which it has yet to hear.
     fn has_state(&self) -> bool {
         let Ok(children) = self.children.try_lock() else { return true };
-        self.is_loss_untold() || children.iter().any(|child| child.has_answered())
+        self.is_loss_untold() || children.iter().any(|child| child.may_have_state())
     }
 
     /// Remembers a loss for the next call.

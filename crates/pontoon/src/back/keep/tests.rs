@@ -219,6 +219,10 @@ async fn what_it_logs_is_heard_by_the_only_call_and_within_the_level_of_its_clie
             assert_eq!(call.message().await.string(Slot::Level).unwrap(), *level);
         }
         assert!(matches!(call.outbox.next().await, crate::outbox::Next::End(Some(_))));
+        let call = begin(&pair, &legacy("fay"), "log");
+        let heard = call.outbox.next().await;
+        assert!(matches!(heard, crate::outbox::Next::End(_)), "it may be about the call before");
+        tokio::time::advance(Duration::from_secs(11)).await;
     }
     let open = begin(&pair, &legacy("ada"), "a");
     until_told(&told, "\"a\"").await;
@@ -341,4 +345,81 @@ async fn it_works_in_a_folder_that_goes_with_it_and_its_calls_leave_no_job() {
     pair.around.machine.endings.close();
     pair.around.machine.endings.wait().await;
     assert!(folders.iter().all(|folder| !folder.exists()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_goes_on_when_the_client_that_began_it_leaves() {
+    let servers = InMemoryServers::new(|end| async move {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        serve_legacy(end, |_, id| vec![result(id, &said("well"))]).await;
+    });
+    let pair = Pair::new(servers, shared);
+    for _ in 0..4 {
+        let hasty = begin(&pair, &legacy("ada"), "x");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        hasty.cancel.cancel();
+    }
+    assert_eq!(begin(&pair, &legacy("ben"), "x").answer().await, result("7", &said("well")));
+    assert_eq!(pair.servers.started(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_times_out_costs_no_other_its_answer_and_new_ones_get_another_process() {
+    let servers = InMemoryServers::new(|mut end| async move {
+        let number = end.number;
+        while let Some(line) = end.next_line().await {
+            let message = Message::parse(line.as_bytes()).unwrap();
+            let id = String::from_utf8_lossy(message.raw(Slot::Id).unwrap_or(b"null")).into_owned();
+            // It works on one thing at a time, and reads nothing meanwhile.
+            if message.string(Slot::Name).as_deref() == Some("long") {
+                tokio::time::sleep(Duration::from_secs(100)).await;
+            }
+            let hello = "\"protocolVersion\":\"2025-11-25\",\"capabilities\":{},\"serverInfo\":{}";
+            if id != "null" {
+                end.say(&result(&id, &format!("{{{hello},\"said\":{number}}}"))).await;
+            }
+        }
+    });
+    let pair = Pair::new(servers, |server| {
+        shared(server);
+        server.timeout = Duration::from_secs(30);
+        server.tool_timeouts = vec![("long".to_owned(), Duration::from_secs(300))];
+    });
+    assert!(begin(&pair, &legacy("ada"), "x").answer().await.contains("\"said\":1"));
+    let long = begin(&pair, &legacy("ada"), "long");
+    let short = begin(&pair, &legacy("ben"), "x");
+    assert!(matches!(short.failure().await, CallError::TimedOut { .. }));
+    assert!(begin(&pair, &legacy("ben"), "x").answer().await.contains("\"said\":2"));
+    assert!(long.answer().await.contains("\"said\":1"), "it was only slow");
+    pair.servers.until_living(1).await;
+    assert!(begin(&pair, &legacy("ben"), "x").answer().await.contains("\"said\":2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_modern_process_that_ends_before_it_answers_is_not_tried_for_each_call() {
+    let servers = InMemoryServers::new(|mut end| async move {
+        end.next_line().await;
+    });
+    let pair = Pair::new(servers, shared);
+    let call = || pair.call(&modern("ada"), Era::Modern, method::CALL_TOOL, "{\"name\":\"x\"}");
+    let why = call().failure().await.to_string();
+    assert!(why.contains("before it answered"), "{why}");
+    let why = call().failure().await.to_string();
+    assert!(why.contains("the next start is tried in 1 s"), "{why}");
+    assert_eq!(pair.servers.started(), 1);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    call().failure().await;
+    assert_eq!(pair.servers.started(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_comes_late_to_a_server_that_is_no_longer_served_leaves_no_process() {
+    let pair = Pair::new(naming(), shared);
+    pair.back.drain();
+    assert!(begin(&pair, &legacy("ada"), "x").answer().await.contains("x by 1"));
+    // The call's own task lets go of the server a moment after its answer.
+    let servers = pair.servers.clone();
+    assert_eq!(servers.living(), 1);
+    drop(pair);
+    servers.until_living(0).await;
 }

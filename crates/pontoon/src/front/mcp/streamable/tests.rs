@@ -201,6 +201,17 @@ async fn the_modern_era_has_only_posts() {
     assert_eq!(noted.status, 202, "without a session a note is taken, and says nothing");
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_has_no_session_to_come_back_to_is_not_let_go_before_the_answer() {
+    let server = ToolServer::new(Era::Legacy);
+    let bridge = bridge(&server);
+    let call = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"release\",\
+                \"arguments\":{\"seconds\":20}}}";
+    let accept = [("accept", "text/event-stream, application/json")];
+    let mut response = bridge.connect().send(&post("/mcp/demo", &accept, call)).await;
+    assert!(response.data().await.unwrap().contains("\"result\""));
+}
+
 /// A response to a request of a modern client: JSON or events, and the job that its head names.
 async fn respond(stream: &Arc<Stream>) -> (bool, Option<String>) {
     let cancel = CancellationToken::new().drop_guard();
