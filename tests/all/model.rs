@@ -144,8 +144,10 @@ impl Stage {
     /// Nothing stays, soon, of requests that were given up without a word.
     #[track_caller]
     fn nothing_stays(&self) {
-        wait_until("its processes end", SOON, || self.processes().is_empty());
-        self.nothing_is_left();
+        // What is given up is taken down behind it, its processes and its directory in any order.
+        wait_until("its processes end and its directories go", SOON, || {
+            self.processes().is_empty() && self.directories().iter().all(|it| !it.exists())
+        });
     }
 }
 

@@ -136,6 +136,8 @@ fn a_process_that_was_killed_while_idle_is_not_missed() {
         let mut ada = user(&rig, era, "ada");
         let before = pid(&mut ada);
         send_signal(before, Signal::KILL).unwrap();
+        // Until it is gone it may have read a call, which is then not made again.
+        wait_until("it is gone", SOON, || is_gone(before));
         assert_ne!(pid(&mut ada), before);
         ada.end();
     }

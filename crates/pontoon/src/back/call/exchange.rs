@@ -229,12 +229,13 @@ impl Exchange<'_> {
             false => "",
         };
         let child = self.lease.child();
-        let (mut how, words) = (child.how_it_ended().await, child.words.told());
-        tracing::error!(server = %self.back.server.name, pid = child.id(), how, words, "a child ended early");
-        // What a process of several clients complained of may be about another's call.
-        if self.lease.link.is_of_one_client() {
-            how += &words;
-        }
+        let how = child.obituary().await;
+        tracing::error!(server = %self.back.server.name, pid = child.id(), how, "a child ended early");
+        // What everybody's process complained of may be about another's call.
+        let how = match self.is_shared() {
+            true => child.how_it_ended().await,
+            false => how,
+        };
         let how = self.back.launcher.told(&how);
         let text =
             format!("the server `{}` {how}, before it answered{lost}", self.back.server.name);
