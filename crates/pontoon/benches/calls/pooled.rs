@@ -26,8 +26,8 @@ pub(crate) struct Kept {
 pub(crate) const KEPT: Kept =
     Kept { name: "pooled", mode: "stateful", children: |clients| clients };
 
-/// All clients have one child.
-pub(crate) const SHARED: Kept = Kept { name: "shared", mode: "shared", children: |_| 1 };
+/// All clients have one child. Another is there for clients of the other era, and idle.
+pub(crate) const SHARED: Kept = Kept { name: "shared", mode: "shared", children: |_| 2 };
 
 /// Measures this many clients at once, in front of each server.
 pub(crate) fn measure(plan: &Plan, kept: &Kept, clients: usize, table: &mut Table) {
