@@ -56,14 +56,15 @@ tasks, or that works with a person's account: people would meet in it. Such a se
 
 - The process is started with the bridge, and again with the next call when it has ended or was idle for `idle_timeout`. Calls that were open when
   it died fail with what happened; the next one goes to a new process, and hears of nothing lost. One that answers neither
-  a call nor a ping is replaced. One that does not start is tried again after 1 s, 2 s and so on up to 60 s; calls meanwhile hear why.
+  a call nor a ping gets no more calls and ends with those it has, and another takes its place. One that does not start, or ends before it answered a call, is tried again after 1 s, 2 s and so on up to 60 s; calls meanwhile hear why.
 - `max_in_flight` (64) bounds the calls at once, of all clients together; each client has its share of them as of `MCPO_MAX_CONCURRENT`, which does not
   count them. Over it a call is refused with 429 and `Retry-After`, at once or after `MCPO_QUEUE_WAIT`. `MCPO_STATEFUL_MAX_TOTAL_PROCESSES`
   does not count the process.
 - It works in a folder of its own that goes with it, so there is no `workspace`, no job and no link to a file; a call is a line of the journal. A time
   to live (`run_time` of `isolation`) is that of the process.
 - A legacy server hears that its client can answer nothing, and what it asks nevertheless is refused. A modern one asks with its answer, which is its
-  call's. A log line goes to the client whose call is the only one open, if it is within its level; else to none. There are no `resources/subscribe`
+  call's. A log line goes to the client whose call is the only one open, if it is within its level and no other
+  call was answered in the ten seconds before; else to none. What it writes to its standard error is for the log, and no client is told. There are no `resources/subscribe`
   and no `resources/updated`.
 - `workspace`, `session_key`, `max_processes_per_*`, `files` other than `\"off\"`, `warm`, `\"isolation\": \"user\"` and the placeholders of a person, a workspace
   or a job are mistakes beside it.

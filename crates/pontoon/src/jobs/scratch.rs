@@ -426,7 +426,9 @@ mod tests {
         symlink(elsewhere.path(), &link).unwrap();
         let named = base.path().with_file_name("notes");
         fs::create_dir(&named).unwrap();
-        let failed = sweep(&store.0.root, SystemTime::now() + 2 * MAKING);
+        let mut failed = sweep(&store.0.root, SystemTime::now() + 2 * MAKING);
+        // Another test may leave and remove things at the same time, where everybody's temporary files are.
+        failed.retain(|(path, _)| path.starts_with(place.path()));
         assert!(failed.is_empty(), "{failed:?}");
         assert!(link.is_symlink() && named.is_dir() && elsewhere.path().join(LOCK).exists());
         // A folder where everybody may rename everything is no place for ours.
