@@ -82,7 +82,7 @@ impl Draft {
         }
     }
 
-    /// A process that serves everybody is nobody's: nothing of it may depend on who calls, or on the call.
+    /// Nothing of a process that serves all clients may depend on who calls, or on the call.
     fn compare_with_shared(&self, written: &WrittenKeys<'_>, reader: &mut DocumentReader<'_>) {
         const STATELESS: &str = "use `\"mode\": \"stateless\"`";
         let mut refuse = |name: &str, message: String| {
@@ -245,7 +245,7 @@ mod tests {
     use super::super::settings::BridgeSettings;
     use super::*;
 
-    /// Reads a server with these keys besides its command, and compares what is told of which of them.
+    /// Reads a server with these keys besides its command, and compares which of them are refused, with what words.
     fn check(keys: &str, told: &[(Weight, &str, &str)]) -> Arc<Server> {
         let text = format!(r#"{{"mcpServers": {{"a": {{"command": "/bin/sh", {keys}}}}}}}"#);
         let (environment, settings) = (Environment::default(), BridgeSettings::unset());

@@ -305,7 +305,7 @@ mod tests {
         assert_eq!((status, bridge.entry().trouble()), (502, None), "one call is no proof");
         let failed = server.starts().len();
         assert_eq!(failed, starts + 1);
-        // Soon after a call failed it is looked whether it works for nobody.
+        // Soon after a call failed, the bridge looks whether the server fails for all clients.
         while bridge.entry().trouble().is_none() {
             tokio::time::sleep(SECOND).await;
         }

@@ -161,7 +161,7 @@ impl TestResponse {
         last.expect("an answer")
     }
 
-    /// The status that the client is told, and why. In the legacy era both are in the body.
+    /// The status that the response has for the client, and why. In the legacy era both are in the body.
     pub(crate) async fn refusal(self) -> (u16, String) {
         let status = self.status;
         let body = self.answer().await;

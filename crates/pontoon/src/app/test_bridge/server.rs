@@ -41,7 +41,7 @@ pub(crate) struct ToolServer {
 struct ToolServerState {
     /// Changes with each `change`.
     version: u32,
-    /// So many processes that start next end at once.
+    /// How many of the processes that start next end at once.
     broken_starts: usize,
     /// How long a process takes until it says a word.
     start_time: Duration,
@@ -87,7 +87,7 @@ impl ToolServer {
         InMemoryServers::new(move |end| server.clone().serve(end))
     }
 
-    /// From now on so many processes end as soon as they start, as a program does that cannot run.
+    /// Makes the next `count` processes end as soon as they start, as a program does that cannot run.
     pub(crate) fn break_starts(&self, count: usize) {
         self.state.lock().unwrap().broken_starts = count;
     }

@@ -59,7 +59,7 @@ impl InMemoryServers {
         *self.living.borrow()
     }
 
-    /// Waits until so many live.
+    /// Waits until `count` processes live.
     pub(crate) async fn until_living(&self, count: usize) {
         drop(self.living.subscribe().wait_for(|living| *living == count).await);
     }

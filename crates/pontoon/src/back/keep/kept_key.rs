@@ -25,7 +25,7 @@ pub(crate) struct KeptKey {
 
 impl KeptKey {
     /// Whether it is one of the conversations whose number is limited for a client. Others of an address
-    /// are one, with several children, and what is everybody's is nobody's.
+    /// are one, with several children, and the child of all clients is no conversation.
     pub(crate) fn is_conversation(&self) -> bool {
         !matches!(self.key, Key::Address(_) | Key::Everyone) || self.person.is_some()
     }
