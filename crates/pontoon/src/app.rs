@@ -1,5 +1,6 @@
 //! The bridge as a whole: builds the parts, waits for a signal, and stops them in order.
 
+mod live;
 mod reload;
 mod single;
 #[cfg(test)]
@@ -32,6 +33,7 @@ use crate::session::Entries;
 use crate::session::entry::Entry;
 use crate::session::turns::Turns;
 
+pub use live::LiveBridge;
 pub use single::Single;
 
 /// How long open calls may go on after the first signal.

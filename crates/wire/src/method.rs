@@ -59,6 +59,20 @@ pub const LIST_ROOTS: &str = "roots/list";
 pub const LOG_LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
+/// Whether a request changes nothing at its server, so that it does no harm to send it twice.
+pub fn only_reads(method: &str) -> bool {
+    const READS: [&str; 7] = [
+        LIST_TOOLS,
+        LIST_PROMPTS,
+        LIST_RESOURCES,
+        LIST_TEMPLATES,
+        READ_RESOURCE,
+        GET_PROMPT,
+        COMPLETE,
+    ];
+    READS.contains(&method)
+}
+
 /// The methods by which a legacy client says which resources it wants to hear of.
 pub fn is_subscription(method: &str) -> bool {
     [SUBSCRIBE, UNSUBSCRIBE].contains(&method)

@@ -1,40 +1,70 @@
-//! What a session wants of the child that is kept for its client, besides calls.
+//! What a session wants of the conversation that is kept for its client, besides calls.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use pontoon_wire::{Era, Message};
 
 use super::Back;
+use super::conversation::Conversation;
+use super::keep::kept_child::KeptChild;
+use super::remote::live_app::AppConnection;
 use crate::client::Client;
 
+/// A conversation that is kept for a client.
+enum Kept {
+    Child(Arc<KeptChild>),
+    App(Arc<AppConnection>),
+}
+
+impl std::ops::Deref for Kept {
+    type Target = Conversation;
+
+    fn deref(&self) -> &Conversation {
+        match self {
+            Self::Child(child) => child,
+            Self::App(connection) => connection,
+        }
+    }
+}
+
 impl Back {
-    /// Whether a child is kept for this client, and runs.
-    pub fn keeps_child(&self, client: &Client, child_era: Era) -> bool {
-        self.kept(client, child_era).is_some()
+    /// The conversation that is kept for this client, if there is one.
+    fn kept_for(&self, client: &Client, child_era: Era) -> Option<Kept> {
+        match self.app() {
+            Some(app) => app.connection().map(Kept::App),
+            None => self.kept(client, child_era).map(Kept::Child),
+        }
     }
 
-    /// Whether the child that is kept for this client has said that one of its lists changed.
+    /// Whether a child is kept for this client, and runs.
+    pub fn keeps_child(&self, client: &Client, child_era: Era) -> bool {
+        self.kept_for(client, child_era).is_some()
+    }
+
+    /// Whether the child that is kept for this client has said that one of its lists changed. Those of an
+    /// application are learnt anew then.
     pub fn lists_changed(&self, client: &Client, child_era: Era) -> bool {
         self.kept(client, child_era).is_some_and(|child| child.link.lists_changed())
     }
 
-    /// Hands a legacy client's notification to the child that is kept for it, if that speaks the same era.
+    /// Hands a legacy client's notification to the server that is kept for it, if that speaks the same era.
     pub fn pass_on(&self, client: &Client, child_era: Era, note: &Message) {
-        let child = self.kept(client, child_era).filter(|child| child.era == Era::Legacy);
-        if let Some(child) = child {
-            child.link.say(note.clone());
+        let kept = self.kept_for(client, child_era).filter(|kept| kept.era == Era::Legacy);
+        if let Some(kept) = kept {
+            kept.link.say(note.clone());
         }
     }
 
-    /// Tells the child that is kept for this client which log level the client wants.
+    /// Tells the server that is kept for this client which log level the client wants.
     pub fn set_log_level(&self, client: &Client, child_era: Era, level: &Bytes) {
-        if let Some(child) = self.kept(client, child_era) {
-            child.set_log_level(level);
+        if let Some(kept) = self.kept_for(client, child_era) {
+            kept.set_log_level(level);
         }
     }
 
-    /// Listens anew, with the client's subscriptions, to the modern child that is kept for it. False if none is.
+    /// Listens anew, with the client's subscriptions, to the modern server that is kept for it. False if none is.
     pub fn listen_anew(&self, client: &Client) -> bool {
-        let child = self.kept(client, Era::Modern);
-        child.map(|child| child.feed(client)).is_some()
+        self.kept_for(client, Era::Modern).map(|kept| kept.feed(client)).is_some()
     }
 }

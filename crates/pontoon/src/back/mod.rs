@@ -11,6 +11,7 @@ pub mod conversation;
 pub mod keep;
 #[cfg(test)]
 pub(crate) mod pair;
+pub mod remote;
 mod surroundings;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use self::conversation::list_changes::ListChanges;
 use self::keep::Keep;
 use self::keep::kept_child::KeptChild;
 use self::keep::suspended::MAX_SUSPENDED;
+use self::remote::live_app::LiveApp;
 use crate::client::{Client, Key, Person};
 use crate::config::Server;
 use crate::observe::heals::HealLog;
@@ -191,6 +193,18 @@ impl Back {
     /// The child kept for this client, if it runs.
     pub fn kept(&self, client: &Client, child_era: Era) -> Option<Arc<KeptChild>> {
         self.keep.kept.find(client, child_era)
+    }
+
+    /// The application that the server is, if it is one.
+    pub fn app(&self) -> Option<&Arc<LiveApp>> {
+        self.keep.app.as_ref()
+    }
+
+    /// Says which client the server is used by: an application is opened for that one.
+    pub fn meet(&self, client: &Arc<Client>) {
+        if let Some(app) = self.app() {
+            app.meet(client);
+        }
     }
 
     /// The kept children, each with its conversation's name.

@@ -114,7 +114,7 @@ fn memory_budget(config: &Config) -> usize {
 fn private_places(config: &Config, jobs_dir: &Path, scratch: Option<&Path>) -> Arc<[PathBuf]> {
     let file = match &config.source {
         ConfigSource::File(path) => Some(path.as_path()),
-        ConfigSource::Demo { .. } => None,
+        ConfigSource::Demo { .. } | ConfigSource::CommandLine => None,
     };
     let (state, logs) = (config.settings.state_dir.as_deref(), config.settings.log_dir.as_deref());
     let folders = [Some(jobs_dir), scratch, state, logs];

@@ -1,6 +1,7 @@
 //! Why a call got no answer, as an HTTP status and as a JSON-RPC error.
 
 use pontoon_wire::error::{ErrorObject, code};
+use pontoon_wire::{Era, Message, method, quoted};
 
 /// Why a call got no answer from its server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +32,12 @@ pub enum CallError {
     /// A child that kept state for its client is gone.
     #[error("{0}")]
     StateLost(String),
+    /// The application is not there, so the call was not made.
+    #[error("{0}")]
+    AppAway(String),
+    /// The connection to the application was lost with the call under way.
+    #[error("{0}")]
+    OutcomeUnknown(String),
     /// There is no room for the files of a call.
     #[error("{0}")]
     DiskFull(String),
@@ -54,9 +61,9 @@ impl CallError {
         match self {
             Self::Busy { .. } => 429,
             Self::TimedOut { .. } => 504,
-            Self::ServerFailed(_) | Self::StateLost(_) => 502,
+            Self::ServerFailed(_) | Self::StateLost(_) | Self::OutcomeUnknown(_) => 502,
             Self::DiskFull(_) => 507,
-            Self::NoStorage(_) | Self::Stopping | Self::Internal => 503,
+            Self::NoStorage(_) | Self::AppAway(_) | Self::Stopping | Self::Internal => 503,
             Self::Told(_, status) => *status,
         }
     }
@@ -64,10 +71,16 @@ impl CallError {
     /// Whether the bridge did not take the call, rather than a server did not answer it.
     pub fn is_refusal(&self) -> bool {
         match self {
-            Self::Busy { .. } | Self::DiskFull(_) | Self::NoStorage(_) | Self::Stopping => true,
-            Self::TimedOut { .. } | Self::ServerFailed(_) | Self::StateLost(_) | Self::Internal => {
-                false
-            }
+            Self::Busy { .. }
+            | Self::DiskFull(_)
+            | Self::NoStorage(_)
+            | Self::AppAway(_)
+            | Self::Stopping => true,
+            Self::TimedOut { .. }
+            | Self::ServerFailed(_)
+            | Self::StateLost(_)
+            | Self::OutcomeUnknown(_)
+            | Self::Internal => false,
             Self::Told(_, status) => (400..500).contains(status),
         }
     }
@@ -81,12 +94,36 @@ impl CallError {
         }
     }
 
+    /// The result of a tool that says the same, where it is for the model to know what happened: clients show it
+    /// results, and errors they keep.
+    pub fn for_model(&self, request: &Message, client: Era) -> Option<String> {
+        let (text, meta) = match self {
+            Self::StateLost(text) => (text, ""),
+            Self::AppAway(text) => (text, ",\"_meta\":{\"pontoon/outcome\":\"not made\"}"),
+            Self::OutcomeUnknown(text) => (text, ",\"_meta\":{\"pontoon/outcome\":\"unknown\"}"),
+            _ => return None,
+        };
+        let kind = match client {
+            Era::Modern => "\"resultType\":\"complete\",",
+            Era::Legacy => "",
+        };
+        (request.method() == method::CALL_TOOL).then(|| {
+            let text = quoted(text);
+            format!(
+                "{{{kind}\"content\":[{{\"type\":\"text\",\"text\":{text}}}],\"isError\":true{meta}}}"
+            )
+        })
+    }
+
     /// The JSON-RPC error that says the same.
     pub fn to_error(&self) -> ErrorObject {
         let code = match self {
             Self::Busy { .. } => code::BUSY,
             Self::TimedOut { .. } => code::TIMED_OUT,
-            Self::ServerFailed(_) | Self::StateLost(_) => code::SERVER_FAILED,
+            Self::ServerFailed(_)
+            | Self::StateLost(_)
+            | Self::AppAway(_)
+            | Self::OutcomeUnknown(_) => code::SERVER_FAILED,
             Self::DiskFull(_) => code::DISK_FULL,
             Self::NoStorage(_) | Self::Stopping | Self::Internal => code::INTERNAL,
             Self::Told(error, _) => return error.clone(),

@@ -30,6 +30,8 @@ pub struct Call {
     pub cancel: CancellationToken,
     /// Until when it has to be answered.
     pub clock: Clock,
+    /// Whether it does no harm to make it twice, so that it is, if a connection was lost.
+    pub may_repeat: bool,
     /// The way home.
     pub reply: Reply,
 }

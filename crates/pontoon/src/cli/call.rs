@@ -134,6 +134,7 @@ async fn make_call(
         client: Arc::new(client),
         cancel,
         clock,
+        may_repeat: false,
         reply: Reply::new(id.clone(), Arc::clone(&outbox), Some(Arc::clone(&questions))),
     };
     let back = Arc::clone(&entry.back);

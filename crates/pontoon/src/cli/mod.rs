@@ -2,17 +2,20 @@
 
 pub mod call;
 pub mod check;
+pub mod connect;
 pub mod demo;
 mod ending;
 pub mod gc;
 pub mod health;
 pub mod reload;
 pub mod serve;
+mod standard_streams;
 pub mod terminal;
 pub mod tools;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -30,7 +33,8 @@ Examples:
   pontoon serve --config mcp-servers.json    serve your own servers
   pontoon check --config mcp-servers.json    find every mistake in a configuration
   pontoon tools demo                         list the tools of a server
-  pontoon call demo greet name=Ada           call a tool"
+  pontoon call demo greet name=Ada           call a tool
+  pontoon connect ws://localhost:7400        join a client to an application that runs by itself"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -62,6 +66,18 @@ configuration are told and do not matter.")]
     Gc(GcArgs),
     /// Ask a running bridge how it is: exit code 0 if it works, 1 if it is down or not there.
     Health(HealthArgs),
+    /// Join this program's standard input and output to an application that serves MCP by itself, and comes and goes.
+    #[command(after_help = "\
+Examples:
+  claude mcp add max -- pontoon connect ws://localhost:7400
+  pontoon connect ws://localhost:7400 --token-env MAX_TOKEN
+  pontoon connect unix:/run/user/1000/editor.sock --connect-wait 30s
+  pontoon connect tcp://localhost:9876 --timeout 2m --tool-timeout render=20m
+
+It never ends by itself but with its standard input: while the application is away its tools are those it had
+last, and calls wait a while for it. Nothing but MCP is written to standard output; DEBUG=1 tells more on
+standard error.")]
+    Connect(ConnectArgs),
     /// Be a small MCP server on standard input and output, to try things with.
     Demo,
     /// Serve the tools of a running program, behind its Unix socket, on standard input and output.
@@ -121,6 +137,47 @@ struct IpcArgs {
     socket: PathBuf,
     /// Its schema file.
     schema: PathBuf,
+}
+
+/// How an application is joined.
+#[derive(Debug, Args)]
+pub struct ConnectArgs {
+    /// Where the application listens: ws://HOST:PORT/PATH, ws+unix:/PATH, tcp://HOST:PORT or unix:/PATH.
+    url: String,
+    /// The variable with the token that the application wants [default: PONTOON_TOKEN, if it is set].
+    #[arg(long, value_name = "NAME", conflicts_with = "token_file")]
+    token_env: Option<String>,
+    /// The file whose first line is that token; read again for each connection.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// How long a call waits for an application that is away.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    connect_wait: Duration,
+    /// How long a call may take.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = humantime::parse_duration)]
+    timeout: Duration,
+    /// The same for one tool; may be given several times.
+    #[arg(long, value_name = "TOOL=TIME", value_parser = tool_timeout)]
+    tool_timeout: Vec<(String, Duration)>,
+    /// How many calls the application works on at once; more wait for their turn.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    max_in_flight: u16,
+    /// How long the application may give no sign of life while it works on a call.
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = humantime::parse_duration)]
+    busy_grace: Duration,
+    /// How much to tell on standard error: trace, debug, info, warning or error [default: warning].
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// Where the last known tools are kept [default: MCPO_STATE_DIR, else $XDG_STATE_HOME/pontoon, else
+    /// ~/.local/state/pontoon].
+    #[arg(long, value_name = "DIRECTORY")]
+    state_dir: Option<PathBuf>,
+}
+
+fn tool_timeout(word: &str) -> Result<(String, Duration), String> {
+    let (tool, time) = word.split_once('=').ok_or("write it as TOOL=TIME, such as render=20m")?;
+    let time = humantime::parse_duration(time).map_err(|error| error.to_string())?;
+    Ok((tool.to_owned(), time))
 }
 
 #[derive(Debug, Args)]
@@ -217,6 +274,7 @@ pub fn main() -> ExitCode {
         }
         Command::Health(HealthArgs { url, json }) => health::run(url.as_deref(), json),
         Command::Gc(GcArgs { source, dry_run, json }) => gc::run(&source.options(), dry_run, json),
+        Command::Connect(connect) => connect::run(connect),
         Command::Demo => demo::run(),
         // As a rule `main` has taken it already.
         Command::Ipc(IpcArgs { socket, schema }) => {

@@ -99,7 +99,7 @@ fn greet(config: &Config, app: &App) {
         tell("add it to a client:");
         let made_key = match &config.source {
             ConfigSource::Demo { made_key } => made_key.as_ref(),
-            ConfigSource::File(_) => None,
+            ConfigSource::File(_) | ConfigSource::CommandLine => None,
         };
         let key = made_key.map(|key| String::from_utf8_lossy(key.expose()).into_owned());
         let key = key.as_deref().unwrap_or("KEY");

@@ -60,6 +60,7 @@ pub fn learnt_with(server: &Server) -> &'static str {
 pub fn source(config: &Config) -> String {
     match &config.source {
         ConfigSource::File(path) => path.display().to_string(),
+        ConfigSource::CommandLine => "the command line".to_owned(),
         ConfigSource::Demo { .. } => "the built-in demo server (no configuration file)".to_owned(),
     }
 }

@@ -9,11 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 mod address;
+mod app_options;
 mod complete;
 #[cfg(test)]
 mod docs;
 mod document;
 mod draft;
+mod endpoint;
 mod environment;
 mod file;
 mod identity;
@@ -38,6 +40,8 @@ mod values;
 mod variables;
 
 pub use address::{AddressBlock, BadAddressBlock};
+pub use app_options::{AppOptions, BUSY_GRACE, CONNECT_WAIT, TokenSource};
+pub use endpoint::{BadEndpoint, Endpoint, Host};
 pub use environment::Environment;
 pub use identity::{IdentityHeaders, note_on_people};
 pub use isolation::Isolation;
@@ -53,7 +57,7 @@ pub use server::{InheritEnv, Server};
 pub use settings::{BridgeSettings, SMALLEST_BUDGET};
 pub use template::{SHORTEST_SECRET, Start, Template};
 pub use values::LogLevel;
-pub(crate) use values::listen as parse_listen;
+pub(crate) use values::{listen as parse_listen, log_level as parse_log_level};
 
 use draft::FileContext;
 use source::{ServersFile, find_file};
@@ -82,6 +86,8 @@ pub enum ConfigSource {
         /// The API key that was made for it, where other machines can reach it and none is set.
         made_key: Option<Secret>,
     },
+    /// The command line, which names an application.
+    CommandLine,
 }
 
 impl Config {
@@ -127,6 +133,16 @@ impl Config {
         }
     }
 
+    /// The configuration of a bridge between one client and this application.
+    pub fn of_app(server: Server, environment: &Environment) -> Self {
+        Self {
+            settings: BridgeSettings { max_message: LARGEST_OF_APP, ..BridgeSettings::unset() },
+            servers: vec![Arc::new(server)],
+            source: ConfigSource::CommandLine,
+            environment: environment.clone(),
+        }
+    }
+
     /// How a front end with many people behind one key is to say who asks.
     pub fn ways_to_say_who(&self) -> String {
         self.settings.identity.ways_to_say_who(self.settings.owui_jwt_secret.is_some())
@@ -163,6 +179,9 @@ impl Config {
         self.servers.iter().find(|server| server.name.as_str() == name)
     }
 }
+
+/// The longest message of an application: pictures of what it shows, for one.
+const LARGEST_OF_APP: usize = 64 << 20;
 
 /// Settings a mistake in which may cost files.
 const COSTS_FILES: &[&str] =

@@ -26,6 +26,9 @@ pub enum ProgramError {
         /// The file that was found.
         program: PathBuf,
     },
+    /// The server is an application that runs by itself.
+    #[error("it is an application, which is started by its user and not from here")]
+    Application,
     /// The path of our own program file, for the demo, could not be learnt.
     #[error("the path of this program is unknown: {reason}")]
     OwnPath {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use pontoon_wire::heal::HealMode;
 use sha2::{Digest, Sha256};
 
+use super::app_options::AppOptions;
 use super::environment::Environment;
 use super::isolation::Isolation;
 use super::lifetime::{FileLinks, Mode, SessionKey, Warm, WorkspaceScope};
@@ -26,6 +27,8 @@ pub struct Server {
     pub name: ServerName,
     /// The absolute path of its program, or why there is none; the other servers run all the same.
     pub program: Result<PathBuf, ProgramError>,
+    /// The application that it is, if it is no program of ours.
+    pub app: Option<AppOptions>,
     /// How it is looked for again.
     pub search: Option<Search>,
     /// The arguments of the program; they may hold secrets.
@@ -100,6 +103,7 @@ impl Server {
         Self {
             name,
             program,
+            app: None,
             search: None,
             args,
             env: Vec::new(),
@@ -122,6 +126,17 @@ impl Server {
             heal: HealMode::default(),
             fingerprint: 0,
         }
+    }
+
+    /// An application that serves MCP by itself.
+    pub fn of_app(name: ServerName, app: AppOptions) -> Self {
+        let written = app.endpoint.to_string();
+        let mode = Mode::Stateful { idle: Duration::MAX, per_address: 1, per_client: 1 };
+        let server = Self::new(name, Err(ProgramError::Application), Vec::new());
+        let mut server =
+            Self { app: Some(app), mode, files: FileLinks::Off, max_in_flight: 1, ..server };
+        server.fingerprint = server.fingerprint_of(written.as_bytes());
+        server
     }
 
     /// The program as of now: it may have been installed, or moved, since the configuration was read.

@@ -31,7 +31,7 @@ impl Default for LogLevel {
 }
 
 /// A level by the name it has in Rust or in Python.
-pub(super) fn log_level(text: &str) -> Result<LogLevel, &'static str> {
+pub(crate) fn log_level(text: &str) -> Result<LogLevel, &'static str> {
     let level = match text.to_ascii_lowercase().as_str() {
         "trace" => Level::TRACE,
         "debug" => Level::DEBUG,

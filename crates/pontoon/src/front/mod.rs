@@ -4,6 +4,7 @@
 //! up nothing by itself and starts nothing: whose child it is and whether the call may run is decided in `session`.
 
 pub mod admin;
+pub mod answer_stream;
 pub mod body;
 pub mod files;
 pub mod framing;
@@ -17,4 +18,5 @@ pub mod repoll;
 pub mod request_body;
 pub mod response;
 pub mod site;
+pub mod stdio;
 pub mod who;

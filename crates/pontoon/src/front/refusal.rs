@@ -113,6 +113,19 @@ impl Refusal {
         self
     }
 
+    /// The id of the request, if it is known.
+    pub fn id(&self) -> Option<Bytes> {
+        self.0.id.clone()
+    }
+
+    /// The JSON-RPC error that says the same, where there is no HTTP.
+    pub fn into_error(self) -> ErrorObject {
+        match self.0.words {
+            RefusalWords::Error(error) => error,
+            RefusalWords::Detail(detail) => ErrorObject::new(code::INVALID_REQUEST, detail),
+        }
+    }
+
     /// The HTTP status.
     pub fn status(&self) -> u16 {
         self.0.status

@@ -120,6 +120,7 @@ impl Admission {
 
     fn permits<'p>(&'p self, back: &'p Back, client: &Client) -> &'p Arc<Permits> {
         match back.server.mode {
+            _ if back.app().is_some() => &back.shared_calls,
             Mode::Shared { .. } => &back.shared_calls,
             Mode::Stateful { .. } if client.key.can_return() => &self.calls,
             Mode::Stateless | Mode::Stateful { .. } => &self.processes,
@@ -133,7 +134,7 @@ impl Admission {
         } else if Arc::ptr_eq(permits, &self.calls) {
             (Limit::KeptCalls, "")
         } else {
-            (Limit::InFlight, " (max_in_flight of a server whose one process all clients share)")
+            (Limit::InFlight, " (max_in_flight of a server that all clients share)")
         };
         let (counted, what) = match permits.in_use() < limit {
             true => (

@@ -92,14 +92,16 @@ fn subscribe(catalog: &Catalog, entry: &Entry, session: &Session, mut call: Call
     Some(call)
 }
 
-/// Answers what a modern client may hear from us; gives the call back if it must go to a child.
+/// Answers what a modern client may hear from us; gives the call back if it must go to a child. Headers are compared
+/// with the call where there are any.
 pub(super) fn modern(
     catalog: &Catalog,
     entry: &Entry,
-    headers: &[(&str, &[u8])],
+    headers: Option<&[(&str, &[u8])]>,
     call: Call,
 ) -> Option<Call> {
-    if let Some(mismatch) = header_mismatch(catalog, headers, &call.request) {
+    let mismatch = headers.and_then(|headers| header_mismatch(catalog, headers, &call.request));
+    if let Some(mismatch) = mismatch {
         call.reply.fail(CallError::Told(mismatch, 400));
         return None;
     }

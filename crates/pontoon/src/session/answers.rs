@@ -5,7 +5,7 @@ use pontoon_wire::{Era, Message, Revision, Slot, json, quoted, string_value};
 
 use super::catalog::{Catalog, Facts};
 use crate::call::list_member;
-use crate::config::{Mode, Server};
+use crate::config::Server;
 
 /// The result of `initialize`.
 pub fn initialize(facts: &Facts, revision: Revision, server: &Server) -> String {
@@ -15,7 +15,7 @@ pub fn initialize(facts: &Facts, revision: Revision, server: &Server) -> String 
     format!(
         "{{\"protocolVersion\":\"{revision}\",\"capabilities\":{},\"serverInfo\":{info}{instructions}}}",
         // Nor is there a process that could tell a session of a change in a list.
-        capabilities(facts, server.mode, &["subscribe", "listChanged"]),
+        capabilities(facts, server, &["subscribe", "listChanged"]),
     )
 }
 
@@ -29,7 +29,7 @@ pub fn discover(facts: &Facts, server: &Server) -> String {
          \"ttlMs\":0,\"cacheScope\":\"private\",\"_meta\":{{{}:{info}}}}}",
         Revision::NEWEST_MODERN,
         // A subscription hears when the catalogue changes.
-        capabilities(facts, server.mode, &["subscribe"]),
+        capabilities(facts, server, &["subscribe"]),
         quoted(Slot::ResultServerInfo.name()),
     )
 }
@@ -54,12 +54,13 @@ fn member(name: &str, value: Option<&str>) -> String {
     value.map(|value| format!(",\"{name}\":{value}")).unwrap_or_default()
 }
 
-/// The capabilities the bridge can keep: where no process is the client's own, none is there to tell it
+/// The capabilities the bridge can keep. Where no process is the client's own, none is there to tell it
 /// that a resource changed. `broken` are the members that would promise it.
-fn capabilities(facts: &Facts, mode: Mode, broken: &[&str]) -> String {
+fn capabilities(facts: &Facts, server: &Server, broken: &[&str]) -> String {
     let text = facts.capabilities.get();
     let whole = text.as_bytes();
-    if mode.is_stateful() || whole.first() != Some(&b'{') {
+    let is_app = server.app.is_some();
+    if (server.mode.is_stateful() && !is_app) || whole.first() != Some(&b'{') {
         return text.to_owned();
     }
     let raw = |part: &[u8]| String::from_utf8_lossy(part).into_owned();
@@ -67,11 +68,21 @@ fn capabilities(facts: &Facts, mode: Mode, broken: &[&str]) -> String {
         let (key, value) = (raw(&whole[entry.key.clone()]), &whole[entry.value]);
         let is_list = matches!(key.as_str(), "\"tools\"" | "\"prompts\"" | "\"resources\"");
         match is_list && value.first() == Some(&b'{') {
+            // Whether it tells so or not: what it offers is looked at whenever it comes back.
+            true if is_app => format!("{key}:{}", with_list_changed(value)),
             true => format!("{key}:{}", without(value, broken)),
             false => format!("{key}:{}", raw(value)),
         }
     });
     format!("{{{}}}", kept.collect::<Vec<_>>().join(","))
+}
+
+/// A capability that promises to tell when its list changes.
+fn with_list_changed(object: &[u8]) -> String {
+    let rest = without(object, &["listChanged"]);
+    let rest = rest.trim_start_matches('{');
+    let comma = if rest == "}" { "" } else { "," };
+    format!("{{\"listChanged\":true{comma}{rest}")
 }
 
 /// A JSON object without these members.

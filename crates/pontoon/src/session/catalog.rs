@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use pontoon_wire::headers::ParamRules;
-use pontoon_wire::{Era, json, method, string_value};
+use pontoon_wire::{Era, Message, Slot, json, method, string_value};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -68,6 +68,45 @@ impl Catalog {
             Era::Legacy => Self { legacy: Some(facts), ..Self::default() },
             Era::Modern => Self { modern: Some(facts), ..Self::default() },
         }
+    }
+
+    /// What an application is taken to offer that was never seen: nothing yet, of every kind.
+    pub(super) fn of_unseen_app() -> Self {
+        let capabilities =
+            "{\"tools\":{},\"prompts\":{},\"resources\":{},\"logging\":{}}".to_owned();
+        let lists = [
+            method::LIST_TOOLS,
+            method::LIST_PROMPTS,
+            method::LIST_RESOURCES,
+            method::LIST_TEMPLATES,
+        ];
+        let facts = Facts {
+            capabilities: RawValue::from_string(capabilities).expect("a JSON object"),
+            lists: lists.into_iter().map(|list| (list.to_owned(), Vec::new())).collect(),
+            ..Facts::default()
+        };
+        Self::of(Era::Legacy, facts)
+    }
+
+    /// Whether it does no harm to make this request twice: it only reads, or its tool says so.
+    pub(super) fn may_repeat(&self, request: &Message, era: Era) -> bool {
+        let method = request.method();
+        if method != method::CALL_TOOL {
+            return method::only_reads(&method);
+        }
+        let Some(name) = request.string(Slot::Name) else { return false };
+        let facts = match era {
+            Era::Legacy => &self.legacy,
+            Era::Modern => &self.modern,
+        };
+        let tools = facts.iter().filter_map(|facts| facts.lists.get(method::LIST_TOOLS)).flatten();
+        let mut tools = tools.map(|tool| tool.get().as_bytes());
+        let is_it = |tool: &&[u8]| {
+            json::find(tool, "name").and_then(string_value).is_some_and(|it| it == name)
+        };
+        let annotations = tools.find(is_it).and_then(|tool| json::find(tool, "annotations"));
+        let says = |what| annotations.and_then(|it| json::find(it, what)) == Some(b"true");
+        says("readOnlyHint") || says("idempotentHint")
     }
 
     /// Which eras it speaks, and nothing else of it.

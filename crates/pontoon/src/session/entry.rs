@@ -62,6 +62,8 @@ pub struct Entry {
     /// Why the last try to learn it failed, if it did.
     trouble: Mutex<Option<String>>,
     pub(super) file: Option<PathBuf>,
+    /// Whether the catalogue is that of an application as it runs now.
+    pub(super) is_fresh: watch::Sender<bool>,
 }
 
 impl Entry {
@@ -73,7 +75,11 @@ impl Entry {
             catalog.hide(hidden);
             CatalogState::Ready(Arc::new(catalog))
         });
-        let state = watch::Sender::new(kept.unwrap_or(CatalogState::Learning));
+        let unknown = || match back.app() {
+            Some(_) => CatalogState::Ready(Arc::new(Catalog::of_unseen_app())),
+            None => CatalogState::Learning,
+        };
+        let state = watch::Sender::new(kept.unwrap_or_else(unknown));
         Self {
             back,
             state,
@@ -81,6 +87,7 @@ impl Entry {
             wanted: watch::Sender::default(),
             trouble: Mutex::default(),
             file,
+            is_fresh: watch::Sender::new(false),
         }
     }
 

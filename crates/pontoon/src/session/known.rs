@@ -16,6 +16,9 @@ use crate::permits::Permit;
 impl Sessions {
     /// What the server offers every client, if that is known.
     pub(super) fn known_now(entry: &Entry) -> Option<Arc<Catalog>> {
+        if entry.back.app().is_some() && !*entry.is_fresh.borrow() {
+            return None;
+        }
         match entry.state() {
             CatalogState::Ready(catalog) if !entry.back.server.is_personal() => Some(catalog),
             _ => None,
@@ -47,6 +50,9 @@ impl Sessions {
         client: Era,
         method: &str,
     ) -> Result<Arc<Catalog>, CallError> {
+        if entry.back.app().is_some() {
+            return entry.catalog_of_app(method).await;
+        }
         let known = match PersonName::new(entry, person, client) {
             Some(name) => self.catalog_of_person(entry, key, person, &name, method).await?,
             None => match entry.state() {

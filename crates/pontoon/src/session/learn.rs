@@ -47,7 +47,7 @@ impl Learnt {
         let keep = |learnt: Result<Facts, LearnError>, before: Option<&Facts>| match learnt {
             Ok(facts) => Some(facts),
             Err(LearnError::Refused(_)) => None,
-            Err(LearnError::Failed(_) | LearnError::Slow(_)) => before.cloned(),
+            Err(LearnError::Failed(_) | LearnError::Slow(_) | LearnError::Gone) => before.cloned(),
         };
         let mut catalog = Catalog {
             legacy: keep(self.legacy, before.and_then(|before| before.legacy.as_ref())),
@@ -275,7 +275,11 @@ impl<'b> Learner<'b> {
         };
         self.is_asked = false;
         self.trust = Trust::Doubtful;
-        learnt.map(|facts| facts.without_paths(&self.child))
+        match learnt {
+            Ok(facts) => Ok(facts.without_paths(&self.child)),
+            Err(LearnError::Gone) => Err(LearnError::Failed(self.child.obituary().await)),
+            Err(why) => Err(why),
+        }
     }
 
     async fn learn_legacy(&mut self) -> Result<Facts, LearnError> {

@@ -43,6 +43,21 @@ pub fn hello(initialize: &Message) -> Hello {
     }
 }
 
+/// The client that an `initialize` request introduces, before it has a session.
+pub fn introduced(initialize: &Message, person: &Arc<Person>) -> Arc<Client> {
+    let hello = hello(initialize);
+    Arc::new(Client {
+        revision: hello.revision,
+        capabilities: hello.capabilities,
+        info: hello.info.unwrap_or_else(own_info),
+        log_level: None,
+        key: Key::Everyone,
+        person: Arc::clone(person),
+        feed: None,
+        subscriptions: Vec::new(),
+    })
+}
+
 /// One legacy client with us.
 #[derive(Debug)]
 pub struct Session {

@@ -7,20 +7,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use pontoon_wire::{Era, Message, Rewrite, Slot, json, method};
+use pontoon_wire::{Message, Slot, json, method};
 use serde_json::value::RawValue;
 
 use super::catalog::Facts;
 use crate::back::child::ready::ReadyChild;
-use crate::back::conversation::incoming::refusal;
-use crate::back::conversation::link::Purpose;
-use crate::back::conversation::mailbox::ServerEvent;
-use crate::back::conversation::requests::{modern_request, own_request_with};
+use crate::back::conversation::Conversation;
+use crate::back::conversation::requests::NoResult;
 use crate::call::list_member;
-use crate::clock::now;
 
 /// How many pages of a list are read: a server that never ends one is wrong.
 const MAX_PAGES: usize = 1000;
+
+/// How long a server may take for one answer.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Facts {
     /// The same without the folders of the child that told them: they are gone by the time anyone
@@ -56,6 +56,9 @@ pub(super) enum LearnError {
     /// Something went wrong, which says nothing about the server's eras.
     #[error("{0}")]
     Failed(String),
+    /// It ended before it had said all.
+    #[error("it ended before it had said what it offers")]
+    Gone,
     /// Nothing was heard in time, which says as little. Another try may show more.
     #[error("{0}")]
     Slow(String),
@@ -72,7 +75,7 @@ pub(super) enum Trust {
 
 /// What a child offers that said this as it was opened.
 pub(super) async fn learn_lists(
-    child: &ReadyChild,
+    conversation: &Conversation,
     hello: &[u8],
     server_info: Option<&[u8]>,
     trust: Trust,
@@ -92,7 +95,7 @@ pub(super) async fn learn_lists(
         (method::LIST_TEMPLATES, "resources"),
     ] {
         if json::find(capabilities, capability).is_some() {
-            learn_list(child, list, trust, &mut facts).await?;
+            learn_list(conversation, list, trust, &mut facts).await?;
         }
     }
     Ok(facts)
@@ -100,7 +103,7 @@ pub(super) async fn learn_lists(
 
 /// Reads all pages of a list.
 async fn learn_list(
-    child: &ReadyChild,
+    conversation: &Conversation,
     list: &str,
     trust: Trust,
     facts: &mut Facts,
@@ -115,11 +118,11 @@ async fn learn_list(
             || "{}".to_owned(),
             |cursor| format!("{{\"cursor\":{}}}", String::from_utf8_lossy(cursor)),
         );
-        let page = match ask(child, list, &params).await {
+        let page = match ask(conversation, list, &params).await {
             Ok(page) => page,
             // A server may lack a list that its capabilities promise; then it is empty.
             Err(LearnError::Refused(_)) if cursor.is_none() && may_lack => break,
-            Err(LearnError::Slow(why)) => return Err(LearnError::Slow(why)),
+            Err(why @ (LearnError::Slow(_) | LearnError::Gone)) => return Err(why),
             Err(why) => return Err(LearnError::Failed(format!("{list}: {why}"))),
         };
         let result = page.raw(Slot::Result).unwrap_or(b"{}");
@@ -155,46 +158,19 @@ fn raw(text: &[u8]) -> Result<Box<RawValue>, LearnError> {
         .map_err(|error| LearnError::Failed(error.to_string()))
 }
 
-/// Asks a throw-away child, and gives its result or the reason why there is none.
+/// Asks a server, and gives its result or the reason why there is none.
 pub(super) async fn ask(
-    child: &ReadyChild,
+    conversation: &Conversation,
     method: &str,
     params: &str,
 ) -> Result<Message, LearnError> {
-    let request = own_request_with(method, params);
-    let request = match child.era {
-        Era::Legacy => Rewrite::new(request),
-        Era::Modern => modern_request(request),
-    };
-    let patience = 60;
-    let deadline = now() + Duration::from_secs(patience);
-    let mut asked = child.link.ask(request, Some(deadline), Purpose::Own);
-    loop {
-        match asked.next_event().await {
-            ServerEvent::Answer(answer) if answer.has(Slot::Error) => {
-                let text = answer.string(Slot::ErrorMessage).unwrap_or_default();
-                let text = format!("it answered `{method}` with an error: {text}");
-                return Err(LearnError::Refused(text));
-            }
-            ServerEvent::Answer(answer) => return Ok(answer),
-            ServerEvent::TimedOut(_) => {
-                let text = format!("it did not answer `{method}` within {patience} s");
-                return Err(LearnError::Slow(text));
-            }
-            ServerEvent::Gone
-            | ServerEvent::Unsent
-            | ServerEvent::Clogged
-            | ServerEvent::Ended
-            | ServerEvent::Lost(_) => {
-                return Err(LearnError::Failed(child.obituary().await));
-            }
-            ServerEvent::Question(question) => {
-                child.link.say(refusal(&question, "nobody is there to be asked"));
-            }
-            ServerEvent::Note(_)
-            | ServerEvent::Log(_)
-            | ServerEvent::Resumed(_)
-            | ServerEvent::Release => {}
+    let asked = conversation.result_of(method, params, PATIENCE).await;
+    asked.map_err(|why| match why {
+        NoResult::Refused(text) => LearnError::Refused(text),
+        NoResult::Slow => {
+            let seconds = PATIENCE.as_secs();
+            LearnError::Slow(format!("it did not answer `{method}` within {seconds} s"))
         }
-    }
+        NoResult::Gone => LearnError::Gone,
+    })
 }

@@ -4,6 +4,7 @@
 //! rest becomes a task of the server's back, and the middle is done with it.
 
 pub mod admit;
+mod announce;
 mod answered_here;
 pub mod answers;
 pub mod catalog;
@@ -16,6 +17,7 @@ mod learning;
 pub mod legacy;
 mod listen;
 mod lists;
+mod live;
 pub mod memory;
 mod open;
 pub mod personal;

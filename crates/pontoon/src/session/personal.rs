@@ -300,6 +300,7 @@ async fn learn_for(
         let era = eras.child_era(client);
         match learn_era(back, person, era).await {
             Ok(facts) => return Ok((finished(entry, Catalog::of(era, facts)), true)),
+            Err(why @ LearnError::Gone) => return Err(why.to_string()),
             Err(LearnError::Failed(why) | LearnError::Slow(why)) => return Err(why),
             // It is not what it was.
             Err(LearnError::Refused(_)) => {}

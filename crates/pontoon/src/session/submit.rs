@@ -25,6 +25,8 @@ pub enum Arrival<'h> {
     InSession(Arc<Session>),
     /// By itself, as those of modern clients do, with these headers.
     Alone(Vec<(&'h str, &'h [u8])>),
+    /// By itself, over a stream that has no headers.
+    Described,
     /// From a legacy client that opened no session.
     Bare,
 }
@@ -33,6 +35,7 @@ pub enum Arrival<'h> {
 enum Arrived<'h> {
     InSession(OpenCall),
     Alone(Vec<(&'h str, &'h [u8])>),
+    Described,
     Bare,
 }
 
@@ -40,7 +43,7 @@ impl Arrived<'_> {
     fn into_open(self) -> Option<OpenCall> {
         match self {
             Self::InSession(open) => Some(open),
-            Self::Alone(_) | Self::Bare => None,
+            Self::Alone(_) | Self::Described | Self::Bare => None,
         }
     }
 }
@@ -59,6 +62,7 @@ impl Sessions {
         let began = now();
         let arrived = match arrival {
             Arrival::Alone(headers) => Some(Arrived::Alone(headers)),
+            Arrival::Described => Some(Arrived::Described),
             Arrival::Bare => Some(Arrived::Bare),
             Arrival::InSession(session) => {
                 let open = session.begin(call.reply.id().clone(), call.cancel.clone());
@@ -103,7 +107,10 @@ impl Sessions {
         self.count_call(entry, &mut call, began);
         match known {
             Some(Ok(catalog)) => self.route(&catalog, entry, arrived, call),
-            Some(Err(why)) => call.reply.fail(why),
+            Some(Err(why)) => match why.for_model(&call.request, call.client.era()) {
+                Some(result) => call.reply.result(&result),
+                None => call.reply.fail(why),
+            },
             None => call.reply.forget(),
         }
     }
@@ -124,7 +131,8 @@ impl Sessions {
     ) {
         let call = match &arrived {
             Arrived::InSession(open) => answered_here::legacy(catalog, entry, open.session(), call),
-            Arrived::Alone(headers) => answered_here::modern(catalog, entry, headers, call),
+            Arrived::Alone(headers) => answered_here::modern(catalog, entry, Some(headers), call),
+            Arrived::Described => answered_here::modern(catalog, entry, None, call),
             Arrived::Bare => answered_here::bare(catalog, entry, call),
         };
         let Some(mut call) = call else { return };
@@ -140,7 +148,12 @@ impl Sessions {
             }
         }
         let is_unnamed = call.client.key == Key::Unnamed;
-        if is_listen && (is_unnamed || !entry.back.server.mode.is_stateful()) {
+        let is_app = entry.back.app().is_some();
+        if is_app {
+            entry.back.meet(&call.client);
+            call.may_repeat = catalog.may_repeat(&call.request, child_era);
+        }
+        if is_listen && (is_unnamed || is_app || !entry.back.server.mode.is_stateful()) {
             let (entry, catalog) = (Arc::clone(entry), Arc::clone(catalog));
             self.tasks.spawn(Arc::clone(self).listen_to_catalog(entry, catalog, call));
             return;

@@ -64,7 +64,10 @@ impl Exchange<'_> {
         let record = self.record.take();
         let receipt = record.as_ref().and_then(|record| record.receipt());
         finish(record, &CallEnd::Failed(&error.to_string()));
-        reply.fail_with(error, receipt);
+        match error.for_model(&self.request, self.client.era()) {
+            Some(result) => reply.result(&result),
+            None => reply.fail_with(error, receipt),
+        }
     }
 
     /// The request as the child's era has it.
@@ -103,7 +106,10 @@ impl Exchange<'_> {
     }
 
     async fn answer_recorded(self, mut record: CallRecord<'_>, reply: Reply, answer: Message) {
-        match record.complete(answer, self.lease.child().before.as_ref(), &reply).await {
+        match record
+            .complete(answer, self.lease.child().and_then(|it| it.before.as_ref()), &reply)
+            .await
+        {
             Ok((answer, receipt)) => {
                 let own = self.answer_with(reply, answer.clone(), receipt);
                 if own.is_some() {
@@ -189,7 +195,7 @@ impl Exchange<'_> {
 
     /// The server said something that could not be read, and it may have been this call's answer.
     pub(crate) fn lost(&self, why: &str) -> CallError {
-        tracing::error!(server = %self.back.server.name, pid = self.lease.child().id(), why, "an answer was lost");
+        tracing::error!(server = %self.back.server.name, pid = self.lease.pid(), why, "an answer was lost");
         self.back.around.machine.metrics.refused(Limit::Message);
         CallError::ServerFailed(format!(
             "an answer of the server `{}` was dropped because {why}; it may have been this call's, so its outcome is unknown",
@@ -199,7 +205,7 @@ impl Exchange<'_> {
 
     pub(crate) fn clogged(&self) -> CallError {
         self.back.around.machine.metrics.refused(Limit::Unread);
-        tracing::warn!(server = %self.back.server.name, pid = self.lease.child().id(), "a child does not read");
+        tracing::warn!(server = %self.back.server.name, pid = self.lease.pid(), "a child does not read");
         let what = format!("the server `{}` does not read its input", self.back.server.name);
         CallError::Busy { what, retry_after_seconds: 5 }
     }
@@ -210,17 +216,35 @@ impl Exchange<'_> {
             *note += &format!("; it had said: {said}");
         }
         let server = &self.back.server.name;
-        tracing::error!(%server, pid = self.lease.child().id(), %error, "a call timed out");
+        tracing::error!(%server, pid = self.lease.pid(), %error, "a call timed out");
         self.fail(reply, error);
         // A kept child may be well although one tool hung. One that answers nothing is ended.
         match &self.lease {
             Lease::Kept(kept) => kept.end_if_it_hangs().await,
             Lease::Own(child) => child.has_hung.store(true, Ordering::Release),
-            Lease::Task(_) => {}
+            // Whether an application is still there is seen by its signs of life.
+            Lease::Task(_) | Lease::App(_) => {}
         }
     }
 
+    /// The connection to an application was lost with the call under way: what became of it only the application
+    /// knows.
+    fn outcome_unknown(&mut self, reply: Reply, how: &str) {
+        let server = &self.back.server.name;
+        tracing::error!(%server, how, "the outcome of a call is unknown");
+        let text = format!(
+            "the connection to the application was lost after this call was sent ({how}), so its outcome is unknown: it may \
+             have been carried out in whole, in part or not at all. Look at the state of the application before you call \
+             again",
+        );
+        self.fail(reply, CallError::OutcomeUnknown(text));
+    }
+
     pub(crate) async fn mourn(&mut self, reply: Reply) {
+        if let Lease::App(connection) = &self.lease {
+            let how = connection.how_it_ended();
+            return self.outcome_unknown(reply, &how);
+        }
         // With this the client knows, and its next call may begin anew. Nothing else need tell it meanwhile.
         let lost = match self.lease.note_loss_told() {
             true => {
@@ -228,7 +252,7 @@ impl Exchange<'_> {
             }
             false => "",
         };
-        let child = self.lease.child();
+        let Some(child) = self.lease.child() else { return reply.fail(CallError::Internal) };
         let how = child.obituary().await;
         tracing::error!(server = %self.back.server.name, pid = child.id(), how, "a child ended early");
         // What everybody's process complained of may be about another's call.

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::exchange::Exchange;
 use self::record::{CallEnd, CallRecord, finish};
-use self::run::Unsent;
+use self::run::{Retry, Unsent};
 use super::Back;
 use super::keep::demand::{Demand, Use};
 use super::keep::lease::Lease;
@@ -46,9 +46,10 @@ impl Back {
             return Box::pin(self.take_subscription(call)).await;
         }
         let Some((call, suspended)) = self.find_suspended(call, child_era) else { return };
-        let Call { request, client, cancel, clock, reply } = call;
+        let Call { request, client, cancel, clock, may_repeat, reply } = call;
         let mut record = None;
-        if request.method() == method::CALL_TOOL {
+        // What an application does is its own record.
+        if request.method() == method::CALL_TOOL && self.server.app.is_none() {
             match self.open_record(&request, &client, reply.id()) {
                 Ok(opened) => record = Some(opened),
                 Err(error) => return reply.fail(error),
@@ -58,7 +59,7 @@ impl Back {
             Some(lease) => lease,
             None => match self.lease_unless(&cancel, &clock, Use::Call, &client, child_era).await {
                 Some(Ok(lease)) => lease,
-                Some(Err(error)) => return refuse(reply, error, record, client.era()),
+                Some(Err(error)) => return refuse(reply, error, record, &request, &client),
                 None => return reply.forget(),
             },
         };
@@ -68,7 +69,8 @@ impl Back {
         // another may try, once: a new one.
         let may_retry = exchange.lease.may_be_stale();
         let (client, request) = (Arc::clone(&exchange.client), exchange.request.clone());
-        if let Some(unsent) = exchange.run(cancel, reply, may_retry).await {
+        let retry = Retry { if_unsent: may_retry, if_lost: may_repeat };
+        if let Some(unsent) = exchange.run(cancel, reply, retry).await {
             Box::pin(self.take_again(unsent, request, client, child_era)).await;
         }
     }
@@ -86,10 +88,10 @@ impl Back {
             Some(Ok(lease)) => {
                 let begun = self.exchange(lease, request, client, clock, record, reply).await;
                 if let Some((exchange, reply)) = begun {
-                    exchange.run(cancel, reply, false).await;
+                    exchange.run(cancel, reply, Retry::NEVER).await;
                 }
             }
-            Some(Err(error)) => refuse(reply, error, record, client.era()),
+            Some(Err(error)) => refuse(reply, error, record, &request, &client),
             None => reply.forget(),
         }
     }
@@ -208,22 +210,18 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Refuses a call. That state was lost is for the model to know, so a tool answers with it.
-fn refuse(reply: Reply, error: CallError, record: Option<CallRecord<'_>>, client: Era) {
-    let is_tool = record.is_some();
+/// Refuses a call. What is for the model to know is the result of its tool.
+fn refuse(
+    reply: Reply,
+    error: CallError,
+    record: Option<CallRecord<'_>>,
+    request: &Message,
+    client: &Client,
+) {
     finish(record, &CallEnd::Failed(&error.to_string()));
-    match error {
-        CallError::StateLost(text) if is_tool => {
-            let kind = match client {
-                Era::Modern => "\"resultType\":\"complete\",",
-                Era::Legacy => "",
-            };
-            let text = pontoon_wire::quoted(&text);
-            reply.result(&format!(
-                "{{{kind}\"content\":[{{\"type\":\"text\",\"text\":{text}}}],\"isError\":true}}"
-            ));
-        }
-        error => reply.fail(error),
+    match error.for_model(request, client.era()) {
+        Some(result) => reply.result(&result),
+        None => reply.fail(error),
     }
 }
 

@@ -102,7 +102,8 @@ impl Back {
 impl CallRecord<'_> {
     /// Says that this child has the call, and makes the job that a stateless call has.
     pub(crate) async fn begin_at(&mut self, lease: &Lease) -> Result<(), CallError> {
-        match lease.child().workspace.clone() {
+        let Some(child) = lease.child() else { return Ok(()) };
+        match child.workspace.clone() {
             // What lies there is no call's.
             None | Some(Workspace::Temporary(_)) => {}
             Some(Workspace::Job(own)) => {
@@ -111,7 +112,7 @@ impl CallRecord<'_> {
                 self.files = Some(CallFiles::Job(own));
             }
             Some(Workspace::Session(workspace)) => {
-                let complaints = lease.child().words.complaints.clone();
+                let complaints = child.words.complaints.clone();
                 let before = match self.back.server.mode {
                     Mode::Stateless => 0,
                     Mode::Stateful { .. } | Mode::Shared { .. } => complaints.count(),

@@ -7,20 +7,33 @@ use super::exchange::{Exchange, NextStep};
 use super::record::CallRecord;
 use super::waiting::{WaitingCall, unanswered};
 use crate::back::conversation::mailbox::ServerEvent;
+use crate::back::keep::lease::Lease;
 use crate::call::{CallError, Reply};
 use crate::clock::Clock;
 
 /// What a call that its child never read goes on with.
 pub(crate) type Unsent<'b> = (CancellationToken, Clock, Option<CallRecord<'b>>, Reply);
 
+/// When a call may be given to another child.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Retry {
+    /// If the child never read it.
+    pub(crate) if_unsent: bool,
+    /// If the connection to an application was lost, for it does no harm to make the call twice.
+    pub(crate) if_lost: bool,
+}
+
+impl Retry {
+    pub(crate) const NEVER: Self = Self { if_unsent: false, if_lost: false };
+}
+
 impl<'b> Exchange<'b> {
-    /// Runs to the end; gives the way home back if the child never read the request and another
-    /// may be tried.
+    /// Runs to the end; gives the way home back if another child may be tried.
     pub(crate) async fn run(
         mut self,
         cancel: CancellationToken,
         reply: Reply,
-        may_retry: bool,
+        retry: Retry,
     ) -> Option<Unsent<'b>> {
         let (mut cancel, mut reply) = (cancel, reply);
         // Rare roads are boxed, so that the usual call stays small: it is moved more than once.
@@ -97,7 +110,10 @@ impl<'b> Exchange<'b> {
                     self.fail(reply, self.clogged());
                     NextStep::Over
                 }
-                ServerEvent::Unsent if may_retry => {
+                ServerEvent::Gone if retry.if_lost && matches!(self.lease, Lease::App(_)) => {
+                    return Some((cancel, self.clock, self.record, reply));
+                }
+                ServerEvent::Unsent if retry.if_unsent => {
                     self.record.iter_mut().for_each(|record| record.take_back());
                     return Some((cancel, self.clock, self.record, reply));
                 }

@@ -22,9 +22,11 @@ use super::ready::ReadyChild;
 use super::workspace::{OwnJob, Temporary, Workspace, blocking};
 use crate::back::conversation::Conversation;
 use crate::back::conversation::abilities::can_answer;
+use crate::back::conversation::carrier::Carrier;
 use crate::back::conversation::handshake::{HandshakeError, Opening, shake_hands};
 use crate::back::conversation::link::{Link, LinkOptions};
 use crate::back::conversation::list_changes::ListChanges;
+use crate::back::remote::live_app::LiveApp;
 use crate::call::CallError;
 use crate::client::{Client, Key, Person};
 use crate::clock::{Clock, now};
@@ -127,6 +129,23 @@ impl Launcher {
             machine,
             heals,
             metrics,
+        }
+    }
+
+    /// The application that its entry names, if it is no program.
+    pub(crate) fn live_app(&self) -> Option<LiveApp> {
+        let app = self.server.app.clone()?;
+        Some(LiveApp::new(app, self.link_options(true, Span::none()), Arc::clone(&self.changed)))
+    }
+
+    fn link_options(&self, one_client: bool, span: Span) -> LinkOptions {
+        LinkOptions {
+            heal: self.server.heal,
+            max_message: self.machine.max_message,
+            held: Arc::clone(&self.machine.held),
+            one_client,
+            heals: Arc::clone(&self.heals),
+            span,
         }
     }
 
@@ -302,21 +321,17 @@ impl Launcher {
         };
         self.log_complaints(&process, &span);
         let (input, output) = process.take_streams().expect("a new child still has its streams");
-        let options = LinkOptions {
-            heal: self.server.heal,
-            max_message: self.machine.max_message,
-            held: Arc::clone(&self.machine.held),
-            one_client: is_one_client,
-            heals: Arc::clone(&self.heals),
-            span,
-        };
+        let options = self.link_options(is_one_client, span);
         let words = ChildWords {
             complaints: process.complaints(),
             redactor: self.redactor_for(person),
             is_walled,
         };
         Ok(Unopened(ReadyChild {
-            conversation: Conversation::new(Link::start(input, output, &options), &self.changed),
+            conversation: Conversation::new(
+                Link::start(Carrier::Pipes(input, output), &options),
+                &self.changed,
+            ),
             pid: process.id(),
             process: Some(process),
             words,

@@ -14,6 +14,8 @@ use super::in_memory::{InMemoryProcess, InMemoryServers};
 pub enum Starter {
     /// The spawner process.
     Spawner(Spawner),
+    /// Nothing: every server is an application that runs by itself.
+    Nothing(Support),
     /// The test.
     #[cfg(test)]
     InMemory(InMemoryServers),
@@ -24,6 +26,7 @@ impl Starter {
     pub(crate) fn support(&self) -> &Support {
         match self {
             Self::Spawner(spawner) => spawner.support(),
+            Self::Nothing(support) => support,
             #[cfg(test)]
             Self::InMemory(servers) => servers.support(),
         }
@@ -33,6 +36,7 @@ impl Starter {
     pub fn living(&self) -> usize {
         match self {
             Self::Spawner(spawner) => spawner.living(),
+            Self::Nothing(_) => 0,
             #[cfg(test)]
             Self::InMemory(servers) => servers.living(),
         }
@@ -42,6 +46,7 @@ impl Starter {
     pub fn is_gone(&self) -> bool {
         match self {
             Self::Spawner(spawner) => spawner.is_gone(),
+            Self::Nothing(_) => false,
             #[cfg(test)]
             Self::InMemory(_) => false,
         }
@@ -51,6 +56,7 @@ impl Starter {
     pub async fn gone(&self) {
         match self {
             Self::Spawner(spawner) => spawner.gone().await,
+            Self::Nothing(_) => std::future::pending().await,
             #[cfg(test)]
             Self::InMemory(_) => std::future::pending().await,
         }
@@ -60,6 +66,7 @@ impl Starter {
     pub async fn stop_all(&self, ladder: &Ladder) {
         match self {
             Self::Spawner(spawner) => spawner.stop_all(ladder).await,
+            Self::Nothing(_) => {}
             #[cfg(test)]
             Self::InMemory(servers) => servers.stop_all().await,
         }
@@ -69,6 +76,7 @@ impl Starter {
     pub(crate) async fn start(&self, command: &Command) -> Result<Process, SpawnError> {
         match self {
             Self::Spawner(spawner) => spawner.spawn(command).await.map(Process::Spawned),
+            Self::Nothing(_) => Err(SpawnError::SpawnerGone),
             #[cfg(test)]
             Self::InMemory(servers) => Ok(Process::InMemory(servers.start())),
         }

@@ -45,6 +45,7 @@ fn of_program(error: &ProgramError) -> String {
         ProgramError::NotExecutable { program } => {
             format!("`{}` is not an executable file; {mend}", last(&program.to_string_lossy()))
         }
+        ProgramError::Application => error.to_string(),
         ProgramError::OwnPath { .. } => "the path of this program is unknown".to_owned(),
     }
 }

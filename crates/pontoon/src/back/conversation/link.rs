@@ -8,15 +8,16 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
-use pontoon_supervise::{ChildInput, ChildOutput};
 use pontoon_wire::heal::HealMode;
 use pontoon_wire::peer::OurId;
 use pontoon_wire::{Era, Message, Rewrite, Text};
 use tracing::{Instrument, Span};
 
+use super::carrier::Carrier;
 use super::mailbox::{Mailbox, ServerEvent};
 use super::reader::LinkReader;
 use super::state::{Asker, AwaitedAnswer, Listener, SharedLink};
+use super::websocket::SocketEnd;
 use crate::held_bytes::HeldBytes;
 use crate::observe::heals::HealLog;
 
@@ -51,7 +52,8 @@ pub struct Link {
 
 impl Link {
     /// Begins a conversation. The returned link is the only thing that keeps the input open.
-    pub fn start(input: ChildInput, output: ChildOutput, options: &LinkOptions) -> Self {
+    pub(crate) fn start(carrier: Carrier, options: &LinkOptions) -> Self {
+        let (input, output) = carrier.split();
         let (heal, one_client) = (options.heal, options.one_client);
         let shared = SharedLink::new(input, heal, one_client, Arc::clone(&options.heals));
         let shared = Arc::new(shared);
@@ -160,6 +162,11 @@ impl Link {
     /// Whether the server has closed its output, or its input broke.
     pub fn is_gone(&self) -> bool {
         self.shared.gone.is_cancelled() || self.shared.lock().input.is_none()
+    }
+
+    /// How the connection ended that carried it, if it was a WebSocket and has ended.
+    pub(crate) fn end(&self) -> Option<SocketEnd> {
+        self.shared.lock().end.clone()
     }
 
     /// Waits until the server has closed its output.
@@ -294,7 +301,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_is_too_long_costs_the_call_that_it_names_and_no_other() {
         let ((input, told), (mut server, output)) = (pipe().unwrap(), pipe().unwrap());
-        let link = Link::start(input, output, &options());
+        let link = Link::start(Carrier::Pipes(input, output), &options());
         let mut told = BufReader::new(told).lines();
         let mut calls = Vec::new();
         for _ in 0..2 {
@@ -325,7 +332,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_dead_server_never_began_to_read_may_be_asked_elsewhere() {
         let ((input, unread), (silent, output)) = (pipe().unwrap(), pipe().unwrap());
-        let link = Link::start(input, output, &options());
+        let link = Link::start(Carrier::Pipes(input, output), &options());
         let ask = |text: &str| {
             let request =
                 format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":\"{text}\"}}");

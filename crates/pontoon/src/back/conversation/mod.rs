@@ -5,6 +5,7 @@
 //! open, with what its client's session wants to hear of it.
 
 pub(crate) mod abilities;
+pub(crate) mod carrier;
 pub mod handshake;
 pub(crate) mod incoming;
 pub mod link;
@@ -13,6 +14,7 @@ pub mod mailbox;
 pub(crate) mod reader;
 pub mod requests;
 pub(crate) mod state;
+pub(crate) mod websocket;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -46,12 +48,15 @@ pub struct Conversation {
     feeding: Mutex<Option<(Arc<Outbox>, Feeding)>>,
     /// The log level the server was last told.
     log_level: Mutex<Option<Bytes>>,
+    /// Whether clients hear of changed lists from the catalogue, and not from the server.
+    hides_list_changes: bool,
     /// Tells the catalogue when a list changes.
     _watching: Listening,
 }
 
+/// What passes on what belongs to no call, until it is dropped.
 #[derive(Debug)]
-enum Feeding {
+pub(crate) enum Feeding {
     Listener { _listening: Listening },
     Subscription { task: tokio::task::JoinHandle<()> },
 }
@@ -81,8 +86,16 @@ impl Conversation {
             waiting_calls: AtomicUsize::new(0),
             feeding: Mutex::new(None),
             log_level: Mutex::new(None),
+            hides_list_changes: false,
             _watching: watching,
         }
+    }
+
+    /// The same, whose clients do not hear from the server that lists changed: the catalogue tells them, once it
+    /// knows the new ones.
+    pub(crate) fn without_list_changes(mut self) -> Self {
+        self.hides_list_changes = true;
+        self
     }
 
     /// Says that a call waits for a person until the guard is dropped.
@@ -160,6 +173,21 @@ impl Conversation {
         json::find(self.capabilities(), capability).is_some()
     }
 
+    /// Tells these when a modern server says that one of its lists changed: it does so only if it is asked to.
+    pub(crate) fn hear_of_lists(&self, changes: &Arc<ListChanges>) -> Feeding {
+        let filter = "{\"notifications\":{\"toolsListChanged\":true,\"promptsListChanged\":true,\
+             \"resourcesListChanged\":true}}";
+        let request = modern_request(own_request_with(method::LISTEN, filter));
+        let asked = self.link.ask(request, None, Purpose::Listen);
+        let changes = Arc::clone(changes);
+        let hear = move |note: &Message| {
+            if note.method().ends_with("/list_changed") {
+                changes.note(now());
+            }
+        };
+        Feeding::Subscription { task: tokio::spawn(feed_from(asked, hear)) }
+    }
+
     /// Lets another session of the same client hear what the last one heard.
     pub(crate) fn refeed(&self, client: &Client) {
         let Some(feed) = &client.feed else { return };
@@ -177,6 +205,7 @@ impl Conversation {
         let Some(feed) = &client.feed else { return };
         let (outbox, subscriptions) = (Arc::clone(&feed.outbox), &client.subscriptions);
         let is_shared = !self.link.is_of_one_client();
+        let hides_list_changes = self.hides_list_changes;
         let feeding = match self.era {
             Era::Legacy => {
                 subscriptions.iter().for_each(|uri| self.subscribe(uri));
@@ -184,7 +213,9 @@ impl Conversation {
                     self.ask_through(feed, client);
                 }
                 let listener = move |message: &Message| {
-                    if !(is_shared && message.method() == method::LOG) {
+                    let method = message.method();
+                    let is_hidden = hides_list_changes && method.ends_with("/list_changed");
+                    if !is_hidden && !(is_shared && method == method::LOG) {
                         outbox.push(Item::Note(message.clone().into()));
                     }
                 };
@@ -199,7 +230,12 @@ impl Conversation {
                 );
                 let request = modern_request(own_request_with(method::LISTEN, &filter));
                 let asked = self.link.ask(request, None, Purpose::Listen);
-                Feeding::Subscription { task: tokio::spawn(feed_from(asked, outbox)) }
+                let hear = move |note: &Message| {
+                    if !(hides_list_changes && note.method().ends_with("/list_changed")) {
+                        outbox.push(Item::Note(era::to_legacy_note(note).into()));
+                    }
+                };
+                Feeding::Subscription { task: tokio::spawn(feed_from(asked, hear)) }
             }
         };
         let feeding = Some((Arc::clone(&feed.outbox), feeding));
@@ -226,14 +262,14 @@ impl Conversation {
     }
 }
 
-/// Passes what a modern subscription hears on to a legacy client.
-async fn feed_from(mut asked: PendingRequest, feed: Arc<Outbox>) {
+/// Passes what a modern subscription hears on.
+async fn feed_from(mut asked: PendingRequest, hear: impl Fn(&Message)) {
     loop {
         match asked.next_event().await {
             ServerEvent::Note(note) => {
                 let Ok(note) = Message::parse(note.to_bytes().as_ref()) else { continue };
                 if note.method() != method::ACKNOWLEDGED {
-                    feed.push(Item::Note(era::to_legacy_note(&note).into()));
+                    hear(&note);
                 }
             }
             event if event.is_end() => return,

@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use pontoon_supervise::{ChildInput, ChildOutput};
 use pontoon_wire::Message;
 use pontoon_wire::framing::lines::Lines;
 use pontoon_wire::heal::lines::{Found, LineDoctor};
 use pontoon_wire::heal::{Heal, HealMode};
 use pontoon_wire::peer::PeerEvent;
-use tokio::io::AsyncReadExt;
 
+use super::carrier::{FrameInput, FrameOutput, Heard};
 use super::mailbox::ServerEvent;
 use super::state::{Handovers, LinkState, SharedLink};
 use crate::clock::now;
@@ -27,10 +26,13 @@ const LONG_LINE: usize = 256 * 1024;
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
+/// How long a socket is read that we write to no more: no process ends there that could be waited for.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// The task of a link.
 pub(crate) struct LinkReader {
     shared: Arc<SharedLink>,
-    output: ChildOutput,
+    output: FrameOutput,
     lines: Lines,
     doctor: LineDoctor,
     has_wide_pipe: bool,
@@ -38,6 +40,8 @@ pub(crate) struct LinkReader {
     hold: Hold,
     /// Since when there is no room for more of it.
     full_since: Option<Instant>,
+    /// Until when a socket is read that we write to no more.
+    ends_at: Option<tokio::time::Instant>,
     /// What is to be handed over when the link is not locked any more.
     deliveries: Handovers,
 }
@@ -46,7 +50,7 @@ impl LinkReader {
     /// Reads messages up to this length; long ones are counted by `hold`.
     pub(crate) fn new(
         shared: Arc<SharedLink>,
-        output: ChildOutput,
+        output: FrameOutput,
         heal: HealMode,
         max_message: usize,
         hold: Hold,
@@ -59,6 +63,7 @@ impl LinkReader {
             has_wide_pipe: false,
             hold,
             full_since: None,
+            ends_at: None,
             deliveries: Handovers::default(),
         }
     }
@@ -72,11 +77,12 @@ impl LinkReader {
                 timer.as_mut().reset(deadline.into());
                 is_armed = true;
             }
-            let has_room = self.has_room();
+            let (has_room, ends_at) = (self.has_room(), self.ends_at);
             tokio::select! {
-                read = self.output.read_buf(self.lines.buffer()), if has_room => match read {
-                    Ok(0) | Err(_) => break,
-                    Ok(_) => self.handle_lines(),
+                heard = self.output.next(&mut self.lines), if has_room => match heard {
+                    Heard::Bytes => self.handle_lines(),
+                    Heard::Frame(frame) => self.handle_frame(frame),
+                    Heard::End => break,
                 },
                 () = writable(blocked.as_deref()), if blocked.is_some() => self.shared.lock().write(),
                 // A timer that has fired stays ready, so it is not asked again until it is reset.
@@ -86,14 +92,26 @@ impl LinkReader {
                 }
                 () = self.shared.wake.notified() => {}
                 () = tokio::time::sleep(LOOK_AGAIN), if !has_room => {}
+                () = until(ends_at), if ends_at.is_some() => break,
             }
         }
     }
 
     /// What to wait for besides input: the pipe, if it was full, and a new earliest deadline.
-    fn next_wait(&self) -> (Option<Arc<ChildInput>>, Option<Instant>) {
+    fn next_wait(&mut self) -> (Option<Arc<FrameInput>>, Option<Instant>) {
         let mut state = self.shared.lock();
         state.write();
+        if let FrameOutput::WebSocket(socket) = &mut self.output {
+            while let Some(message) = state.next_message() {
+                socket.send(message);
+            }
+            socket.set_busy(state.peer.open_requests() > 0);
+            if state.input.is_none() {
+                socket.close();
+            }
+        } else if state.input.is_none() && self.ends_at.is_none() && self.output.is_socket() {
+            self.ends_at = Some(tokio::time::Instant::now() + LAST_WORDS);
+        }
         let blocked = state.input.clone().filter(|_| !state.outgoing.is_empty());
         let earliest = state.peer.poll_timeout();
         let is_new = earliest.is_some() && (state.armed.is_none() || state.armed > earliest);
@@ -116,7 +134,7 @@ impl LinkReader {
             buffer.reserve(more);
             if more >= LONG_LINE && !self.has_wide_pipe {
                 self.has_wide_pipe = true;
-                widen(&self.output);
+                self.output.widen();
             }
         }
         true
@@ -163,6 +181,21 @@ impl LinkReader {
         drop(state);
         self.deliver();
         self.shrink();
+    }
+
+    /// A frame is a message by itself: white space in it ends nothing.
+    fn handle_frame(&mut self, frame: BytesMut) {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        match is_nothing(&frame) {
+            true => state.peer.heals().note(Heal::H08),
+            false => self.doctor.take(frame, state.peer.heals()),
+        }
+        self.handle_found(&mut state);
+        state.write();
+        self.shared.heals.add(state.peer.heals());
+        drop(state);
+        self.deliver();
     }
 
     fn deliver(&mut self) {
@@ -240,6 +273,9 @@ impl Drop for LinkReader {
         // What was said comes before the end.
         self.deliver();
         let mut state = shared.lock();
+        if let FrameOutput::WebSocket(socket) = &self.output {
+            state.end = socket.end().cloned();
+        }
         state.is_gone = true;
         state.input = None;
         state.abandon(&mut self.deliveries);
@@ -251,24 +287,24 @@ impl Drop for LinkReader {
     }
 }
 
-/// Waits until the pipe has room, or is broken.
-async fn writable(input: Option<&ChildInput>) {
+/// Whether a frame says nothing: some applications answer notifications so.
+fn is_nothing(frame: &[u8]) -> bool {
+    let text = frame.trim_ascii();
+    text.is_empty() || text == b"\"\""
+}
+
+/// Waits until there is room to write.
+async fn writable(input: Option<&FrameInput>) {
     match input {
-        // An error here shows again at the next write, which then gives up.
-        Some(input) => drop(input.writable().await),
+        Some(input) => input.writable().await,
         None => std::future::pending().await,
     }
 }
 
-/// Lets a server write a long line in fewer turns. Where that is not allowed, nothing changes.
-#[cfg(target_os = "linux")]
-fn widen(output: &ChildOutput) {
-    const WIDE: usize = 1024 * 1024;
-    if let Err(error) = rustix::pipe::fcntl_setpipe_size(output, WIDE) {
-        tracing::trace!(%error, "the pipe keeps its size");
+/// Waits until then; for ever if there is no such time.
+async fn until(then: Option<tokio::time::Instant>) {
+    match then {
+        Some(then) => tokio::time::sleep_until(then).await,
+        None => std::future::pending().await,
     }
 }
-
-/// Elsewhere pipes have the size they have.
-#[cfg(not(target_os = "linux"))]
-fn widen(_output: &ChildOutput) {}

@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
-use pontoon_supervise::ChildInput;
 use pontoon_wire::heal::HealMode;
 use pontoon_wire::{Era, Message, Peer, Text};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::carrier::FrameInput;
 use super::mailbox::{Mailbox, ServerEvent};
+use super::websocket::SocketEnd;
 use crate::clock::now;
 use crate::observe::heals::HealLog;
 
@@ -37,14 +38,16 @@ pub(crate) struct SharedLink {
 pub(crate) struct LinkState {
     pub(crate) peer: Peer<AwaitedAnswer>,
     pub(crate) outgoing: VecDeque<Bytes>,
+    /// Whole messages for the task to send, where it alone can.
+    pub(crate) messages: VecDeque<Bytes>,
     pub(crate) outgoing_bytes: usize,
-    /// How many bytes the pipe has taken.
+    /// How many bytes were taken from us.
     pub(crate) written: u64,
     /// Until when a cancelled call may still be at work.
     ghost_until: Option<Instant>,
     /// Until when what the server logs may still be about a call that was answered.
     answered_until: Option<Instant>,
-    pub(crate) input: Option<Arc<ChildInput>>,
+    pub(crate) input: Option<Arc<FrameInput>>,
     pub(crate) listeners: Vec<(u64, Listener)>,
     next_listener: u64,
     pub(crate) asker: Option<Asker>,
@@ -58,6 +61,8 @@ pub(crate) struct LinkState {
     pub(crate) armed: Option<Instant>,
     pub(crate) lists_changed: bool,
     pub(crate) is_gone: bool,
+    /// How a WebSocket ended.
+    pub(crate) end: Option<SocketEnd>,
 }
 
 /// Hears what belongs to no request.
@@ -114,7 +119,7 @@ impl Handovers {
 impl SharedLink {
     /// A conversation in which nothing was said yet.
     pub(crate) fn new(
-        input: ChildInput,
+        input: FrameInput,
         heal: HealMode,
         one_client: bool,
         heals: Arc<HealLog>,
@@ -123,6 +128,7 @@ impl SharedLink {
         let state = LinkState {
             peer: if one_client { peer } else { peer.share() },
             outgoing: VecDeque::new(),
+            messages: VecDeque::new(),
             outgoing_bytes: 0,
             written: 0,
             ghost_until: None,
@@ -137,6 +143,7 @@ impl SharedLink {
             armed: None,
             lists_changed: false,
             is_gone: false,
+            end: None,
         };
         let (wake, gone) = (Notify::new(), CancellationToken::new());
         Self { state: Mutex::new(state), wake, gone, one_client, heals }
@@ -151,7 +158,7 @@ impl SharedLink {
         state.write();
         let deadline = state.peer.poll_timeout();
         let is_earlier = deadline.is_some() && (state.armed.is_none() || state.armed > deadline);
-        if !state.outgoing.is_empty() || is_earlier {
+        if !state.outgoing.is_empty() || !state.messages.is_empty() || is_earlier {
             drop(state);
             self.wake.notify_one();
         }
@@ -233,8 +240,13 @@ impl LinkState {
 
     /// Writes until everything is written or the pipe is full.
     pub(crate) fn write(&mut self) {
+        let is_queue = self.input.as_ref().is_some_and(|input| input.is_queue());
         while let Some(text) = self.peer.poll_write() {
             self.outgoing_bytes += text.len() + 1;
+            if is_queue {
+                self.messages.push_back(text.to_bytes());
+                continue;
+            }
             self.outgoing.extend(text.pieces().iter().cloned());
             self.outgoing.push_back(Bytes::from_static(b"\n"));
         }
@@ -246,7 +258,7 @@ impl LinkState {
                 *slice = IoSlice::new(piece);
             }
             let used = self.outgoing.len().min(slices.len());
-            match input.try_write_vectored(&slices[..used]) {
+            match input.try_write(&slices[..used]) {
                 Ok(written) => {
                     self.outgoing_bytes -= written;
                     self.written += written as u64;
@@ -263,8 +275,17 @@ impl LinkState {
         }
     }
 
+    /// The next whole message for the task to send. From now on it may have been read.
+    pub(crate) fn next_message(&mut self) -> Option<Bytes> {
+        let message = self.messages.pop_front()?;
+        self.outgoing_bytes -= message.len() + 1;
+        self.written += message.len() as u64 + 1;
+        Some(message)
+    }
+
     fn drop_outgoing(&mut self) {
         self.outgoing.clear();
+        self.messages.clear();
         self.outgoing_bytes = 0;
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::kept::KeptLease;
 use crate::back::child::ready::ReadyChild;
 use crate::back::conversation::{Conversation, WaitsForPerson};
+use crate::back::remote::live_app::AppConnection;
 
 /// A child for one call.
 #[derive(Debug)]
@@ -15,29 +16,43 @@ pub enum Lease {
     Kept(KeptLease),
     /// Started for one call, and kept because it works on a task the client will ask about.
     Task(Arc<ReadyChild>),
+    /// No process of ours: the connection to an application.
+    App(Arc<AppConnection>),
 }
 
 impl std::ops::Deref for Lease {
     type Target = Conversation;
 
     fn deref(&self) -> &Conversation {
-        self.child()
-    }
-}
-
-impl Lease {
-    /// The child.
-    pub(crate) fn child(&self) -> &ReadyChild {
         match self {
             Self::Own(child) => child,
             Self::Kept(lease) => &lease.child,
             Self::Task(child) => child,
+            Self::App(connection) => connection,
         }
+    }
+}
+
+impl Lease {
+    /// The child, if it is one.
+    pub(crate) fn child(&self) -> Option<&ReadyChild> {
+        match self {
+            Self::Own(child) => Some(child),
+            Self::Kept(lease) => Some(&lease.child),
+            Self::Task(child) => Some(child),
+            Self::App(_) => None,
+        }
+    }
+
+    /// The process id of the child, if it is one.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.child().map(ReadyChild::id)
     }
 
     /// Whether the child may have died before the call came, with none looking.
     pub(crate) fn may_be_stale(&self) -> bool {
-        matches!(self, Self::Kept(_)) || self.child().has_waited
+        matches!(self, Self::Kept(_) | Self::App(_))
+            || self.child().is_some_and(|child| child.has_waited)
     }
 
     /// Says that its call waits for a person until the guard is dropped. Meanwhile the child gets no
@@ -45,7 +60,7 @@ impl Lease {
     pub(crate) fn wait_for_person(&self) -> WaitsForPerson<'_> {
         match self {
             Self::Kept(lease) => lease.wait_for_person(),
-            Self::Own(_) | Self::Task(_) => self.child().wait_for_person(),
+            Self::Own(_) | Self::Task(_) | Self::App(_) => Conversation::wait_for_person(self),
         }
     }
 
@@ -63,7 +78,7 @@ impl Lease {
                 lease.child.note_loss_told();
                 lease.child.may_have_state()
             }
-            Self::Own(_) | Self::Task(_) => false,
+            Self::Own(_) | Self::Task(_) | Self::App(_) => false,
         }
     }
 }

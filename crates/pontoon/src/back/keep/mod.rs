@@ -29,6 +29,7 @@ use self::suspended::SuspendedCalls;
 use self::table::KeptTable;
 use super::child::launcher::Launcher;
 use super::conversation::handshake::Opening;
+use super::remote::live_app::LiveApp;
 use crate::call::CallError;
 use crate::client::Client;
 use crate::clock::{Clock, now};
@@ -54,6 +55,8 @@ pub struct KeepLimits {
 #[derive(Debug)]
 pub(crate) struct Keep {
     launcher: Arc<Launcher>,
+    /// The application, if the server is one.
+    pub(crate) app: Option<Arc<LiveApp>>,
     /// Whom a process is started for that serves every client.
     everyone: Client,
     pub(crate) kept: KeptChildren,
@@ -80,12 +83,16 @@ impl Keep {
             spares: Arc::new(Spares::new(Arc::clone(&launcher), memory, starts)),
             head_starts,
             suspended: SuspendedCalls::new(ids, name),
+            app: launcher.live_app().map(Arc::new),
             launcher,
         }
     }
 
     /// A child for this client, started if need be.
     pub(crate) async fn lease(self: &Arc<Self>, demand: &Demand<'_>) -> Result<Lease, CallError> {
+        if let Some(app) = &self.app {
+            return app.lease().await.map(Lease::App);
+        }
         match self.launcher.server.mode {
             Mode::Shared { .. } => {
                 // It hears nothing of the one whose call comes first.

@@ -2,7 +2,7 @@
 //!
 //! Plain functions over headers and a message; what follows from them is done in `streamable` and `sse`.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use hyper::HeaderMap;
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, CONTENT_TYPE};
@@ -41,7 +41,16 @@ pub async fn read_message(
     client: &Principal,
 ) -> Result<Message, Refusal> {
     let (body, hold) = read_body(headers, body, site, client).await?;
-    let message = hold.ride_with(Message::parse(body).map_err(unreadable)?);
+    Ok(hold.ride_with(parse(body)?))
+}
+
+/// The message in this text, with an envelope as it must be.
+///
+/// # Errors
+///
+/// A text that is no message.
+pub fn parse(text: BytesMut) -> Result<Message, Refusal> {
+    let message = Message::parse(text).map_err(unreadable)?;
     match message.check_envelope() {
         Ok(()) => Ok(message),
         Err(wrong) => Err(Refusal::invalid(400, wrong.to_string()).with_id(request_id(&message))),
@@ -159,6 +168,21 @@ pub fn era(message: &Message, version_header: Option<&str>) -> Era {
 ///
 /// 400 with the protocol's codes.
 pub fn check_modern(headers: &[(&str, &[u8])], request: &Message) -> Result<(), Refusal> {
+    check_described(request, |method, name, version| {
+        headers::check_standard(headers, method, name, version)
+            .map_err(|mismatch| Refusal::new(400, code::HEADER_MISMATCH, mismatch.to_string()))
+    })
+}
+
+/// Whether a modern request describes itself. Its method, name and version are to be `agreed` to.
+///
+/// # Errors
+///
+/// 400 with the protocol's codes.
+pub fn check_described(
+    request: &Message,
+    agreed: impl FnOnce(&str, Option<&str>, &str) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
     let invalid = |text: &str| Refusal::new(400, code::INVALID_PARAMS, text);
     let Some(version) = request.string(Slot::MetaVersion) else {
         let name = Slot::MetaVersion.name();
@@ -175,8 +199,7 @@ pub fn check_modern(headers: &[(&str, &[u8])], request: &Message) -> Result<(), 
     if let Some(member) = member.filter(|_| name.is_none()) {
         return Err(invalid(&format!("`params.{member}` must be a string")));
     }
-    headers::check_standard(headers, &method, name.as_deref(), &version)
-        .map_err(|mismatch| Refusal::new(400, code::HEADER_MISMATCH, mismatch.to_string()))?;
+    agreed(&method, name.as_deref(), &version)?;
     if Revision::parse(&version).map(Revision::era) != Some(Era::Modern) {
         let error =
             ErrorObject::new(code::UNSUPPORTED_VERSION, "this protocol version is not spoken here");

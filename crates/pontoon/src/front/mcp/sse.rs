@@ -53,7 +53,7 @@ pub fn open(
         let (site, stream) = (Arc::clone(site), Arc::clone(&stream));
         OnEnd(Box::new(move || {
             site.streams.remove(&stream.id);
-            if let Some(session) = stream.close() {
+            if let Some(session) = stream.answers.close() {
                 site.sessions.close(&session);
             }
         }))
@@ -87,20 +87,20 @@ pub async fn message(
     let (head, body) = request.into_parts();
     let message = read_message(&head.headers, body, site, &caller.person.principal).await?;
     if message.kind() != Kind::Request {
-        if let Some(session) = stream.session() {
+        if let Some(session) = stream.answers.session() {
             let client = caller.legacy_client(entry, &session);
             site.sessions.note(entry, &session, &client, &message);
         }
         return Ok(accepted());
     }
     let id = request_id(&message).unwrap_or_default();
-    let outbox = stream.begin(id.clone()).map_err(|why| {
+    let outbox = stream.answers.begin(id.clone(), None).map_err(|why| {
         if matches!(why, CallError::Busy { .. }) {
             site.metrics.refused(Limit::Streams);
         }
         Refusal::of_call(why.status(), &why).with_id(Some(id.clone()))
     })?;
-    let session = stream.session();
+    let session = stream.answers.session();
     let questions = session.as_ref().map(|session| Arc::clone(&session.questions));
     let reply = Reply::new(id, outbox, questions);
     let client = session.as_ref().map(|session| caller.legacy_client(entry, session));
@@ -118,7 +118,7 @@ pub async fn message(
         };
         session.touch();
         let (cancel, clock) = (CancellationToken::new(), entry.back.clock(&message));
-        let call = Call { request: message, client, cancel, clock, reply };
+        let call = Call { request: message, client, cancel, clock, may_repeat: false, reply };
         site.sessions.submit(&entry, Arrival::InSession(session), call).await;
     };
     tasks.spawn(answering.in_current_span());
@@ -136,7 +136,7 @@ async fn initialize(
     let key_of = |session: &Arc<str>| caller.key(Some(session), &entry.back.server);
     match site.sessions.open(entry, request, &caller.person, key_of).await {
         Err(why) => reply.fail(why),
-        Ok((session, result)) if stream.welcome(&session) => reply.result(&result),
+        Ok((session, result)) if stream.answers.welcome(&session) => reply.result(&result),
         Ok((session, _)) => {
             site.sessions.close(&session);
             let text = "the session is open already: open another stream for another session";

@@ -1,34 +1,26 @@
 //! One stream of the deprecated HTTP+SSE transport: all answers of a client on one connection.
 //!
-//! Each call keeps its own bounded outbox, and the stream takes from them in turn. So a client that
-//! reads slowly costs no more than its calls, whose number is limited.
+//! How they get there is in `answer_stream`; this file knows who the streams belong to, and how they look over HTTP.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use pontoon_wire::Text;
 use pontoon_wire::framing::events;
 use tokio::time::{Instant, Sleep};
 
+use super::super::answer_stream::AnswerStream;
 use super::event_body::{KEEP_ALIVE, OnEnd};
 use crate::call::CallError;
 use crate::client::{Person, Principal};
 use crate::config::ServerName;
-use crate::outbox::{Next, Outbox};
-use crate::session::legacy::Session;
-use crate::session::stream::outcome_text;
 
 /// Streams in all, and of one client.
 const MAX_STREAMS: usize = 1024;
 const MAX_PER_CLIENT: usize = 64;
-
-/// Answers that a client has not taken yet.
-const MAX_CALLS: usize = 256;
 
 /// A client that has not begun after this long is let go.
 const OPENING: Duration = Duration::from_secs(60);
@@ -71,7 +63,7 @@ impl SseStreams {
 
     /// Lets all of them end with the answers that are under way.
     pub fn end(&self) {
-        self.lock().values().for_each(|stream| stream.end());
+        self.lock().values().for_each(|stream| stream.answers.end());
     }
 
     /// Forgets a stream that was closed.
@@ -93,26 +85,9 @@ pub struct SseStream {
     pub server: ServerName,
     /// Whose it is.
     pub principal: Principal,
+    /// What is still to be sent on it.
+    pub answers: AnswerStream,
     opened: Instant,
-    state: Mutex<SseState>,
-}
-
-#[derive(Debug, Default)]
-struct SseState {
-    session: Option<Arc<Session>>,
-    calls: VecDeque<OwedAnswer>,
-    /// Nothing new is put on it; it ends with the last answer.
-    is_ending: bool,
-    /// The client has hung up.
-    is_closed: bool,
-    waker: Option<Waker>,
-}
-
-/// A call whose answer is still to be sent.
-#[derive(Debug)]
-struct OwedAnswer {
-    request_id: Bytes,
-    outbox: Arc<Outbox>,
 }
 
 impl SseStream {
@@ -122,125 +97,15 @@ impl SseStream {
             id: uuid::Uuid::new_v4().to_string(),
             server: server.clone(),
             principal: person.principal.clone(),
+            answers: AnswerStream::default(),
             opened: Instant::now(),
-            state: Mutex::default(),
         }
-    }
-
-    /// The session that was opened on it.
-    pub fn session(&self) -> Option<Arc<Session>> {
-        self.lock().session.clone()
-    }
-
-    /// Makes `session` the stream's own. False if it has one, or the client has hung up.
-    pub fn welcome(&self, session: &Arc<Session>) -> bool {
-        let mut state = self.lock();
-        if state.is_closed || state.session.is_some() {
-            return false;
-        }
-        // While the stream is open the session cannot go stale.
-        session.is_fed.store(true, Ordering::Release);
-        state.session = Some(Arc::clone(session));
-        wake(state);
-        true
-    }
-
-    /// Where the answer to a request goes.
-    ///
-    /// # Errors
-    ///
-    /// [`CallError`] when too many answers wait for the client, or the stream is about to end.
-    pub fn begin(&self, request_id: Bytes) -> Result<Arc<Outbox>, CallError> {
-        let mut state = self.lock();
-        if state.is_closed || state.is_ending {
-            return Err(CallError::Stopping);
-        }
-        if state.calls.len() >= MAX_CALLS {
-            let what = format!("{MAX_CALLS} answers wait on this stream: read them");
-            return Err(CallError::Busy { what, retry_after_seconds: 1 });
-        }
-        let outbox = Arc::<Outbox>::default();
-        outbox.share_stream();
-        state.calls.push_back(OwedAnswer { request_id, outbox: Arc::clone(&outbox) });
-        wake(state);
-        Ok(outbox)
-    }
-
-    /// Lets it end with the answers that are under way.
-    pub fn end(&self) {
-        let mut state = self.lock();
-        state.is_ending = true;
-        wake(state);
-    }
-
-    /// Closes it, and gives the session that ends with it.
-    pub fn close(&self) -> Option<Arc<Session>> {
-        let mut state = self.lock();
-        state.is_closed = true;
-        state.calls.clear();
-        state.session.take()
-    }
-
-    /// The next message, `None` at the end.
-    fn poll_message(&self, context: &mut Context<'_>) -> Poll<Option<Text>> {
-        let mut state = self.lock();
-        if let Some(session) = state.session.clone() {
-            match poll_outbox(&session.feed.outbox, context) {
-                Poll::Ready(Next::Message(text)) => return Poll::Ready(Some(text)),
-                // The session has ended, so the stream does, too.
-                Poll::Ready(_) => state.is_ending = true,
-                Poll::Pending => {}
-            }
-        }
-        for _ in 0..state.calls.len() {
-            let Some(call) = state.calls.pop_front() else { break };
-            let text = match poll_outbox(&call.outbox, context) {
-                Poll::Ready(Next::End(Some(outcome))) => outcome_text(outcome, &call.request_id),
-                // It was cancelled, and gets no answer.
-                Poll::Ready(Next::End(None) | Next::Release) => continue,
-                Poll::Ready(Next::Message(text)) => {
-                    state.calls.push_back(call);
-                    text
-                }
-                Poll::Pending => {
-                    state.calls.push_back(call);
-                    continue;
-                }
-            };
-            return Poll::Ready(Some(text));
-        }
-        if state.is_ending && state.calls.is_empty() {
-            return Poll::Ready(None);
-        }
-        state.waker = Some(context.waker().clone());
-        Poll::Pending
     }
 
     /// Whether it was opened and then forgotten.
     fn is_forgotten(&self) -> bool {
-        let state = self.lock();
-        state.session.is_none() && state.calls.is_empty() && self.opened.elapsed() >= OPENING
+        self.answers.is_unused() && self.opened.elapsed() >= OPENING
     }
-
-    fn lock(&self) -> MutexGuard<'_, SseState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The next thing in an outbox. This client cannot hang up and come back, so it is never let go.
-fn poll_outbox(outbox: &Outbox, context: &mut Context<'_>) -> Poll<Next> {
-    loop {
-        match outbox.poll_next(context) {
-            Poll::Ready(Next::Release) => {}
-            polled => return polled,
-        }
-    }
-}
-
-fn wake(mut state: MutexGuard<'_, SseState>) {
-    let waker = state.waker.take();
-    drop(state);
-    waker.into_iter().for_each(Waker::wake);
 }
 
 /// The stream as a response body.
@@ -281,7 +146,7 @@ impl SseBody {
             if self.is_over {
                 return Poll::Ready(None);
             }
-            match self.stream.poll_message(context) {
+            match self.stream.answers.poll_message(context) {
                 Poll::Ready(Some(text)) => {
                     self.ready.push_back(Bytes::from_static(b"event: message\n"));
                     self.ready.extend(events::event(None, None, text.pieces()));

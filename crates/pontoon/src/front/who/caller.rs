@@ -139,21 +139,26 @@ impl Caller {
 
     /// The client of a modern request, which says of itself what a server needs to know.
     pub fn modern_client(&self, entry: &Entry, request: &Message) -> Arc<Client> {
-        // Copied, because a child that is kept for this client remembers them longer than the request.
-        let copy = |slot| request.raw(slot).map(Bytes::copy_from_slice);
-        Arc::new(Client {
-            revision: Revision::NEWEST_MODERN,
-            capabilities: copy(Slot::MetaCapabilities).unwrap_or_default(),
-            info: copy(Slot::MetaClientInfo)
-                .filter(|info| info.first() == Some(&b'{'))
-                .unwrap_or_else(own_info),
-            log_level: copy(Slot::MetaLogLevel).filter(|level| level.first() == Some(&b'"')),
-            key: self.key(None, &entry.back.server),
-            person: Arc::clone(&self.person),
-            feed: None,
-            subscriptions: Vec::new(),
-        })
+        described_client(request, self.key(None, &entry.back.server), &self.person)
     }
+}
+
+/// The client that a modern request describes.
+pub fn described_client(request: &Message, key: Key, person: &Arc<Person>) -> Arc<Client> {
+    // Copied, because a child that is kept for this client remembers them longer than the request.
+    let copy = |slot| request.raw(slot).map(Bytes::copy_from_slice);
+    Arc::new(Client {
+        revision: Revision::NEWEST_MODERN,
+        capabilities: copy(Slot::MetaCapabilities).unwrap_or_default(),
+        info: copy(Slot::MetaClientInfo)
+            .filter(|info| info.first() == Some(&b'{'))
+            .unwrap_or_else(own_info),
+        log_level: copy(Slot::MetaLogLevel).filter(|level| level.first() == Some(&b'"')),
+        key,
+        person: Arc::clone(person),
+        feed: None,
+        subscriptions: Vec::new(),
+    })
 }
 
 fn name(key: &KeyName) -> Arc<str> {

@@ -1,0 +1,94 @@
+//! One application without a listener: the bridge between it and one client.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use pontoon_supervise::Support;
+use tokio_util::sync::CancellationToken;
+
+use super::{BridgeStartError, entry, until};
+use crate::back::child::process::Starter;
+use crate::back::child::told::Hearers;
+use crate::back::{Surroundings, open_store};
+use crate::config::Config;
+use crate::front::stdio::StdioFront;
+use crate::ids::Ids;
+use crate::observe::metrics::Metrics;
+use crate::session::admit::Admission;
+use crate::session::entry::Entry;
+use crate::session::{Entries, Sessions};
+
+/// How long a call waits for its turn: its own time ends that.
+const TURN: Duration = Duration::from_secs(86_400);
+
+/// One application, and the sessions of its clients.
+#[derive(Debug)]
+pub struct LiveBridge {
+    sessions: Arc<Sessions>,
+    entry: Arc<Entry>,
+    max_message: usize,
+    stop: CancellationToken,
+    scratch: PathBuf,
+}
+
+impl LiveBridge {
+    /// The application that this configuration names. What it offers is kept in `state_dir`.
+    ///
+    /// # Errors
+    ///
+    /// [`BridgeStartError`] when there is no folder to work in.
+    pub fn new(
+        config: &Config,
+        state_dir: Option<&Path>,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Self, BridgeStartError> {
+        let scratch = std::env::temp_dir().join(format!("pontoon-{}", uuid::Uuid::new_v4()));
+        let store = open_store(config, &scratch)?;
+        // No client comes back with an id.
+        let ids = Ids::new(uuid::Uuid::new_v4().as_bytes(), "", SystemTime::now());
+        let starter = Starter::Nothing(Support::default());
+        let around = Surroundings::new(config, store, ids, starter, Arc::clone(metrics));
+        let mut around = around.map_err(BridgeStartError::Thread)?;
+        around.machine.hearers = Hearers::Operator;
+        let stop = CancellationToken::new();
+        let server = &config.servers[0];
+        let entry = entry(server, &around, state_dir, &stop);
+        let entries = Entries::from([(server.name.to_string(), Arc::clone(&entry))]);
+        let admission = Admission::new(1, TURN, Arc::clone(metrics));
+        let (held, ids) = (Arc::clone(&around.machine.held), Arc::clone(&around.keep.ids));
+        let sessions = Sessions::new(entries, admission, held, ids, config.ways_to_say_who());
+        Ok(Self {
+            sessions: Arc::new(sessions),
+            entry,
+            max_message: config.settings.max_message,
+            stop,
+            scratch,
+        })
+    }
+
+    /// Looks for the application, and keeps the connection to it, until the bridge is closed.
+    pub fn begin(&self) {
+        let keeping = Arc::clone(&self.entry).keep_live();
+        self.sessions.tasks.spawn(until(self.stop.clone(), keeping));
+    }
+
+    /// A front for one client of it.
+    pub fn front(&self) -> Arc<StdioFront> {
+        let (sessions, entry) = (Arc::clone(&self.sessions), Arc::clone(&self.entry));
+        Arc::new(StdioFront::new(sessions, entry, self.max_message))
+    }
+
+    /// Lets go of the application.
+    pub fn close(&self) {
+        self.stop.cancel();
+    }
+}
+
+impl Drop for LiveBridge {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.scratch) {
+            tracing::debug!(folder = %self.scratch.display(), %error, "not removed");
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! A WebSocket as the carrier of a conversation: a message in each frame, signs of life, and how it ended.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::{Sink, Stream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, Sleep};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::{self, Message as Frame, Utf8Bytes};
+
+/// How long the other side may be silent before it is asked for a sign of life.
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// After this many questions without any answer the other side is gone, if it ever answered one.
+const MISSES: u32 = 3;
+
+/// How long the other side may take to close in order.
+const CLOSING: Duration = Duration::from_secs(2);
+
+/// What a WebSocket stands on.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin> Duplex for T {}
+
+/// How a WebSocket ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SocketEnd {
+    /// The code that the other side closed it with, if it did.
+    pub(crate) code: Option<u16>,
+    /// The same in words.
+    pub(crate) words: String,
+}
+
+/// A WebSocket.
+pub(crate) struct WebSocket {
+    stream: WebSocketStream<Box<dyn Duplex>>,
+    queue: VecDeque<Bytes>,
+    /// Something was written that may still lie in a buffer.
+    needs_flush: bool,
+    /// It is to be closed when everything was written.
+    is_closing: bool,
+    signs: SignsOfLife,
+    /// When the other side is asked for a sign of life, or given up.
+    alarm: Pin<Box<Sleep>>,
+    end: Option<SocketEnd>,
+}
+
+impl std::fmt::Debug for WebSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WebSocket").field("end", &self.end).finish_non_exhaustive()
+    }
+}
+
+impl WebSocket {
+    /// A WebSocket that was opened. While a call is under way the other side may be silent for `busy_grace`.
+    pub(crate) fn new(stream: WebSocketStream<Box<dyn Duplex>>, busy_grace: Duration) -> Self {
+        Self {
+            stream,
+            queue: VecDeque::new(),
+            needs_flush: false,
+            is_closing: false,
+            signs: SignsOfLife::new(busy_grace, Instant::now()),
+            alarm: Box::pin(tokio::time::sleep(SILENCE)),
+            end: None,
+        }
+    }
+
+    /// Sends this message in its turn.
+    pub(super) fn send(&mut self, message: Bytes) {
+        self.queue.push_back(message);
+    }
+
+    /// Says whether a call is under way: then silence means less.
+    pub(super) fn set_busy(&mut self, is_busy: bool) {
+        self.signs.set_busy(is_busy, Instant::now());
+    }
+
+    /// Closes it when everything was sent.
+    pub(super) fn close(&mut self) {
+        if !self.is_closing {
+            self.is_closing = true;
+            self.alarm.as_mut().reset(Instant::now() + CLOSING);
+        }
+    }
+
+    /// How it ended, once it has.
+    pub(super) fn end(&self) -> Option<&SocketEnd> {
+        self.end.as_ref()
+    }
+
+    /// The next message, `None` at the end; meanwhile what is to be sent is sent. Cancel safe: everything lies
+    /// in the socket.
+    pub(super) async fn next_frame(&mut self) -> Option<BytesMut> {
+        std::future::poll_fn(|context| self.poll_frame(context)).await
+    }
+
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<BytesMut>> {
+        loop {
+            if self.end.is_some() {
+                return Poll::Ready(None);
+            }
+            if let Poll::Ready(Err(error)) = self.poll_send(context) {
+                self.fail(&error);
+                continue;
+            }
+            match Pin::new(&mut self.stream).poll_next(context) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    self.signs.heard(Instant::now());
+                    if let Some(message) = self.take(frame) {
+                        return Poll::Ready(Some(message));
+                    }
+                }
+                Poll::Ready(Some(Err(error))) => self.fail(&error),
+                Poll::Ready(None) => self.finish(None, "the connection was closed".to_owned()),
+                Poll::Pending => {
+                    if self.alarm.as_mut().poll(context).is_pending() {
+                        return Poll::Pending;
+                    }
+                    self.ring();
+                }
+            }
+        }
+    }
+
+    /// Writes what waits, as far as there is room.
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<tungstenite::Result<()>> {
+        while !self.queue.is_empty() {
+            ready!(Pin::new(&mut self.stream).poll_ready(context))?;
+            let Some(message) = self.queue.pop_front() else { break };
+            // What the scanner has passed is UTF-8.
+            let text = Utf8Bytes::try_from(message)
+                .map_err(|_| tungstenite::Error::Utf8("a message of ours".to_owned()))?;
+            Pin::new(&mut self.stream).start_send(Frame::Text(text))?;
+            self.needs_flush = true;
+        }
+        if self.needs_flush {
+            ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+            self.needs_flush = false;
+        }
+        if self.is_closing {
+            ready!(Pin::new(&mut self.stream).poll_close(context))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn take(&mut self, frame: Frame) -> Option<BytesMut> {
+        let bytes = match frame {
+            Frame::Text(text) => Bytes::from(text),
+            // Some applications send their JSON so.
+            Frame::Binary(bytes) => bytes,
+            Frame::Pong(_) => {
+                self.signs.answers_pings = true;
+                return None;
+            }
+            Frame::Ping(_) | Frame::Frame(_) => {
+                // Its answer was put into the buffer by the library.
+                self.needs_flush = true;
+                return None;
+            }
+            Frame::Close(close) => {
+                // The library's own answer to it goes out with the next look at the stream.
+                self.note_close(close);
+                return None;
+            }
+        };
+        Some(bytes.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..])))
+    }
+
+    fn note_close(&mut self, close: Option<CloseFrame>) {
+        let code = close.as_ref().map(|close| u16::from(close.code));
+        let words = match close {
+            Some(close) if !close.reason.is_empty() => {
+                format!("it closed the connection ({}: {})", u16::from(close.code), close.reason)
+            }
+            Some(close) => format!("it closed the connection ({})", u16::from(close.code)),
+            None => "it closed the connection".to_owned(),
+        };
+        self.finish(code, words);
+    }
+
+    fn fail(&mut self, error: &tungstenite::Error) {
+        let words = match error {
+            tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed => {
+                "the connection was closed".to_owned()
+            }
+            tungstenite::Error::Protocol(
+                tungstenite::error::ProtocolError::ResetWithoutClosingHandshake,
+            ) => "the connection broke off".to_owned(),
+            tungstenite::Error::Io(error) => format!("the connection broke off ({error})"),
+            tungstenite::Error::Capacity(error) => format!("it sent too much ({error})"),
+            error => format!("the connection failed ({error})"),
+        };
+        self.finish(None, words);
+    }
+
+    fn finish(&mut self, code: Option<u16>, words: String) {
+        if self.end.is_none() {
+            self.end = Some(SocketEnd { code, words });
+        }
+    }
+
+    /// Time has passed in silence.
+    fn ring(&mut self) {
+        let now = Instant::now();
+        if self.is_closing {
+            return self.finish(None, "the connection was closed by us".to_owned());
+        }
+        match self.signs.look(now) {
+            Look::Later(then) => self.alarm.as_mut().reset(then),
+            Look::Ask(then) => {
+                self.alarm.as_mut().reset(then);
+                // If it cannot be taken now, the connection is as silent as if it had been.
+                if Pin::new(&mut self.stream).start_send(Frame::Ping(Bytes::new())).is_ok() {
+                    self.needs_flush = true;
+                }
+            }
+            Look::Gone(silence) => {
+                let seconds = silence.as_secs();
+                self.finish(None, format!("it gave no sign of life for {seconds} s"));
+            }
+        }
+    }
+}
+
+/// When the other side was heard, and what its silence means.
+#[derive(Debug)]
+struct SignsOfLife {
+    heard: Instant,
+    misses: u32,
+    /// Whether it answers pings at all: some cannot, and are not blamed.
+    answers_pings: bool,
+    busy_since: Option<Instant>,
+    busy_grace: Duration,
+}
+
+/// What is to be done about silence.
+#[derive(Debug, PartialEq, Eq)]
+enum Look {
+    /// Nothing until then.
+    Later(Instant),
+    /// Ask for a sign of life, and look again then.
+    Ask(Instant),
+    /// The other side is gone: it was silent for so long.
+    Gone(Duration),
+}
+
+impl SignsOfLife {
+    fn new(busy_grace: Duration, now: Instant) -> Self {
+        Self { heard: now, misses: 0, answers_pings: false, busy_since: None, busy_grace }
+    }
+
+    fn heard(&mut self, now: Instant) {
+        self.heard = now;
+        self.misses = 0;
+        self.busy_since = self.busy_since.map(|_| now);
+    }
+
+    fn set_busy(&mut self, is_busy: bool, now: Instant) {
+        match (is_busy, self.busy_since) {
+            (true, None) => self.busy_since = Some(now),
+            (false, Some(_)) => {
+                // What it missed while it worked is forgiven.
+                (self.busy_since, self.misses) = (None, 0);
+            }
+            _ => {}
+        }
+    }
+
+    fn look(&mut self, now: Instant) -> Look {
+        let due = self.heard + SILENCE;
+        if now < due {
+            return Look::Later(due);
+        }
+        // One that works on its main thread reads and answers nothing meanwhile.
+        let is_spared = self.busy_since.is_some_and(|since| now < since + self.busy_grace);
+        if is_spared {
+            self.misses = 0;
+        } else if self.misses >= MISSES && self.answers_pings {
+            return Look::Gone(now - self.heard);
+        } else {
+            self.misses += 1;
+        }
+        Look::Ask(now + SILENCE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// How long it takes until one is given up that was last heard at the beginning.
+    fn given_up_after(answers_pings: bool, is_busy: bool) -> Option<u64> {
+        let began = Instant::now();
+        let mut signs = SignsOfLife::new(120 * SECOND, began);
+        signs.answers_pings = answers_pings;
+        signs.set_busy(is_busy, began);
+        let mut now = began + SILENCE;
+        while now < began + 1000 * SECOND {
+            match signs.look(now) {
+                Look::Later(then) | Look::Ask(then) => now = then,
+                Look::Gone(silence) => return Some(silence.as_secs()),
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn one_that_gives_no_sign_of_life_is_given_up_after_three_questions() {
+        assert_eq!(given_up_after(true, false), Some(60));
+    }
+
+    #[test]
+    fn one_that_never_answered_a_ping_is_not_blamed_for_it() {
+        assert_eq!(given_up_after(false, false), None);
+        assert_eq!(given_up_after(false, true), None);
+    }
+
+    #[test]
+    fn one_that_works_on_a_call_is_spared_for_a_while() {
+        assert_eq!(given_up_after(true, true), Some(165));
+    }
+
+    #[test]
+    fn what_was_missed_at_work_is_forgiven_when_the_work_is_done() {
+        let began = Instant::now();
+        let mut signs = SignsOfLife::new(10 * SECOND, began);
+        signs.answers_pings = true;
+        signs.set_busy(true, began);
+        for times in 1..=3 {
+            assert_eq!(
+                signs.look(began + times * SILENCE),
+                Look::Ask(began + (times + 1) * SILENCE)
+            );
+        }
+        signs.set_busy(false, began + 59 * SECOND);
+        assert!(matches!(signs.look(began + 60 * SECOND), Look::Ask(_)));
+    }
+}

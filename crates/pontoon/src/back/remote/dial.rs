@@ -1,0 +1,228 @@
+//! One connection to an application: a socket, and the handshake of a WebSocket where it is one.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_tungstenite::client_async_with_config;
+use tokio_tungstenite::tungstenite::Error;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::error::{ProtocolError, SubProtocolError};
+use tokio_tungstenite::tungstenite::handshake::client::Request;
+use tokio_tungstenite::tungstenite::http::HeaderValue;
+use tokio_tungstenite::tungstenite::http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+
+use crate::back::conversation::carrier::Carrier;
+use crate::back::conversation::websocket::{Duplex, WebSocket};
+use crate::config::{AppOptions, Endpoint, Host, Secret};
+
+/// How long one try may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The sub-protocol of MCP over WebSocket.
+const SUBPROTOCOL: HeaderValue = HeaderValue::from_static("mcp");
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DialError {
+    /// Nothing answers there.
+    #[error("nothing answers there: {0}")]
+    Unreachable(String),
+    /// It wants to know who is there, and does not like the answer.
+    #[error("it refused the connection with HTTP {status}: {}", ask_for_token(.had_token))]
+    Denied {
+        /// The HTTP status.
+        status: u16,
+        /// Whether a token was shown.
+        had_token: bool,
+    },
+    /// The token cannot be read.
+    #[error("the token cannot be read: {0}")]
+    Token(String),
+    /// What answers there is something else.
+    #[error("what answers there speaks no WebSocket: {0}")]
+    Foreign(String),
+    /// It takes a connection and says nothing.
+    #[error("it took the connection and then said nothing for {} s", PATIENCE.as_secs())]
+    Silent,
+}
+
+fn ask_for_token(had_token: &bool) -> &'static str {
+    match had_token {
+        true => "it does not accept the token; give it the one that the application shows",
+        false => "it wants a token; give it with --token-env or --token-file",
+    }
+}
+
+/// Dials an application.
+#[derive(Debug, Default)]
+pub(crate) struct Dialer {
+    /// The application does not know the sub-protocol, and must not be asked for it.
+    is_plain: bool,
+}
+
+impl Dialer {
+    /// Makes one connection; messages may be as long as `max_message`.
+    pub(crate) async fn dial(
+        &mut self,
+        app: &AppOptions,
+        max_message: usize,
+    ) -> Result<Carrier, DialError> {
+        let trying = self.try_dial(app, max_message);
+        tokio::time::timeout(PATIENCE, trying).await.unwrap_or(Err(DialError::Silent))
+    }
+
+    async fn try_dial(
+        &mut self,
+        app: &AppOptions,
+        max_message: usize,
+    ) -> Result<Carrier, DialError> {
+        match &app.endpoint {
+            Endpoint::Tcp(host) => Ok(Carrier::Tcp(connect(host).await?)),
+            Endpoint::Unix(path) => Ok(Carrier::Unix(connect_unix(path).await?)),
+            Endpoint::WebSocket { .. } | Endpoint::WebSocketUnix(_) => {
+                let token = app.token.as_ref().map(|token| token.read()).transpose();
+                let token = token.map_err(|error| DialError::Token(error.to_string()))?;
+                let opened = self.open(app, token.as_ref(), max_message).await;
+                match opened {
+                    Err(OpenError::UnknownProtocol) => {
+                        self.is_plain = true;
+                        self.open(app, token.as_ref(), max_message).await
+                    }
+                    opened => opened,
+                }
+                .map_err(OpenError::into_dial_error)
+            }
+        }
+    }
+
+    async fn open(
+        &self,
+        app: &AppOptions,
+        token: Option<&Secret>,
+        max_message: usize,
+    ) -> Result<Carrier, OpenError> {
+        let (stream, url): (Box<dyn Duplex>, _) = match &app.endpoint {
+            Endpoint::WebSocketUnix(path) => {
+                (Box::new(connect_unix(path).await?), "ws://localhost/".to_owned())
+            }
+            Endpoint::WebSocket { host, path } => {
+                (Box::new(connect(host).await?), format!("ws://{host}{path}"))
+            }
+            Endpoint::Tcp(_) | Endpoint::Unix(_) => return Err(OpenError::UnknownProtocol),
+        };
+        let request = self.request(&url, token)?;
+        let config = WebSocketConfig::default()
+            .read_buffer_size(8 * 1024)
+            .write_buffer_size(0)
+            .max_message_size(Some(max_message))
+            .max_frame_size(Some(max_message));
+        match client_async_with_config(request, stream, Some(config)).await {
+            Ok((socket, _)) => Ok(Carrier::WebSocket(WebSocket::new(socket, app.busy_grace))),
+            Err(Error::Protocol(ProtocolError::SecWebSocketSubProtocolError(
+                SubProtocolError::NoSubProtocol,
+            ))) => Err(OpenError::UnknownProtocol),
+            Err(error) => Err(OpenError::Dial(told(error, token.is_some()))),
+        }
+    }
+
+    fn request(&self, url: &str, token: Option<&Secret>) -> Result<Request, DialError> {
+        let mut request = url
+            .into_client_request()
+            .map_err(|error| DialError::Foreign(format!("the address cannot be used: {error}")))?;
+        if !self.is_plain {
+            request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL);
+        }
+        if let Some(token) = token {
+            let value = [b"Bearer ", token.expose()].concat();
+            let value = HeaderValue::from_bytes(&value);
+            let mut value =
+                value.map_err(|_| DialError::Token("it holds what no header may".to_owned()))?;
+            value.set_sensitive(true);
+            request.headers_mut().insert(AUTHORIZATION, value);
+        }
+        Ok(request)
+    }
+}
+
+/// Why no WebSocket was opened.
+enum OpenError {
+    /// It did not choose our sub-protocol, and so may not know any.
+    UnknownProtocol,
+    Dial(DialError),
+}
+
+impl OpenError {
+    fn into_dial_error(self) -> DialError {
+        match self {
+            Self::UnknownProtocol => DialError::Foreign("it agrees to no sub-protocol".to_owned()),
+            Self::Dial(error) => error,
+        }
+    }
+}
+
+impl From<DialError> for OpenError {
+    fn from(error: DialError) -> Self {
+        Self::Dial(error)
+    }
+}
+
+fn told(error: Error, had_token: bool) -> DialError {
+    match error {
+        Error::Http(response) => match response.status().as_u16() {
+            status @ (401 | 403) => DialError::Denied { status, had_token },
+            status => DialError::Foreign(format!("it answered HTTP {status}")),
+        },
+        Error::Io(error) => DialError::Unreachable(error.to_string()),
+        Error::Protocol(ProtocolError::HandshakeIncomplete) => {
+            DialError::Foreign("it hung up during the handshake".to_owned())
+        }
+        error => DialError::Foreign(error.to_string()),
+    }
+}
+
+/// Connects to a host; on this machine by both families, for an application may listen on one only.
+async fn connect(host: &Host) -> Result<TcpStream, DialError> {
+    let connected = match host.is_loopback() {
+        true => {
+            let named: Option<IpAddr> = host.name.parse().ok();
+            let (v4, v6) = (IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST));
+            let (first, second) = match named {
+                Some(address @ IpAddr::V6(_)) => (address, v4),
+                Some(address) => (address, v6),
+                None => (v4, v6),
+            };
+            match TcpStream::connect((first, host.port)).await {
+                Err(error) => TcpStream::connect((second, host.port)).await.map_err(|_| error),
+                connected => connected,
+            }
+        }
+        false => TcpStream::connect((host.name.as_str(), host.port)).await,
+    };
+    let stream = connected.map_err(|error| unreachable(&error))?;
+    drop(stream.set_nodelay(true));
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(15))
+        .with_interval(Duration::from_secs(5));
+    // Where it cannot be set, a connection that is half open is noticed later.
+    if let Err(error) = SockRef::from(&stream).set_tcp_keepalive(&keepalive) {
+        tracing::debug!(%error, "the connection has no keep-alive");
+    }
+    Ok(stream)
+}
+
+async fn connect_unix(path: &Path) -> Result<UnixStream, DialError> {
+    UnixStream::connect(path).await.map_err(|error| unreachable(&error))
+}
+
+fn unreachable(error: &io::Error) -> DialError {
+    DialError::Unreachable(match error.kind() {
+        io::ErrorKind::ConnectionRefused => "the connection was refused".to_owned(),
+        io::ErrorKind::NotFound => "there is no such socket".to_owned(),
+        _ => error.to_string(),
+    })
+}

@@ -1,0 +1,323 @@
+//! An application that comes and goes: the one connection to it, made anew whenever it was lost.
+//!
+//! [`LiveApp::connect`] is called again and again by one task, which learns what the application offers; calls
+//! [`LiveApp::lease`] what that task has connected, and wait a while for it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use pontoon_wire::{Era, Message, Revision, Slot, json, method};
+use tokio::sync::watch;
+
+use super::backoff::{Backoff, chance};
+use super::dial::{DialError, Dialer};
+use crate::back::conversation::handshake::{HandshakeError, Opening, shake_hands};
+use crate::back::conversation::link::{Link, LinkOptions};
+use crate::back::conversation::list_changes::ListChanges;
+use crate::back::conversation::requests::NoResult;
+use crate::back::conversation::{Conversation, Feeding};
+use crate::call::CallError;
+use crate::client::Client;
+use crate::clock::{now, since};
+use crate::config::AppOptions;
+use crate::errors::chain;
+
+/// How long an application may take to open a conversation: it may be loading a document.
+const OPENING: Duration = Duration::from_secs(30);
+
+/// A connection that lasted no longer was none: whatever ended it will do so again.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// The least pause before an application is asked again that wants no connection from us now.
+const UNWANTED: Duration = Duration::from_secs(5);
+
+/// A connection to an application, ready for calls. Dropping the last of its users closes it.
+#[derive(Debug)]
+pub struct AppConnection {
+    conversation: Conversation,
+    opened: Instant,
+    /// Hears from a modern application that its lists changed.
+    lists: Option<Feeding>,
+}
+
+impl std::ops::Deref for AppConnection {
+    type Target = Conversation;
+
+    fn deref(&self) -> &Conversation {
+        &self.conversation
+    }
+}
+
+impl Drop for AppConnection {
+    fn drop(&mut self) {
+        self.link.close_input();
+    }
+}
+
+impl AppConnection {
+    /// How it ended, in words.
+    pub(crate) fn how_it_ended(&self) -> String {
+        let end = self.link.end().map(|end| end.words);
+        end.unwrap_or_else(|| "the connection was closed".to_owned())
+    }
+}
+
+/// Where an application stands.
+#[derive(Debug, Clone)]
+pub enum AppState {
+    /// It is looked for since then, the last time in vain for this reason.
+    Looking {
+        /// Since when.
+        since: Instant,
+        /// Why there was no connection, once that was tried.
+        why: Option<String>,
+    },
+    /// It is there.
+    Up(Arc<AppConnection>),
+}
+
+/// One application, and the connection to it.
+#[derive(Debug)]
+pub struct LiveApp {
+    options: AppOptions,
+    link: LinkOptions,
+    changes: Arc<ListChanges>,
+    state: watch::Sender<AppState>,
+    /// The client for whom the conversation is opened, once there is one.
+    client: watch::Sender<Option<Arc<Client>>>,
+    pace: Mutex<Pace>,
+    dialer: tokio::sync::Mutex<Dialer>,
+}
+
+/// How the application was found so far.
+#[derive(Debug)]
+struct Pace {
+    backoff: Backoff,
+    /// The pause that the end of the last connection asks for.
+    at_least: Duration,
+    /// The era that it was last opened in.
+    era: Era,
+    /// What the log has said of it.
+    said: Option<String>,
+}
+
+/// Whether a modern application speaks our revision, by its answer to `server/discover`.
+fn speaks_newest(discovered: &Message) -> bool {
+    let result = discovered.raw(Slot::Result).unwrap_or(b"{}");
+    let versions = json::find(result, "supportedVersions").unwrap_or(b"[]");
+    let newest = format!("\"{}\"", Revision::NEWEST_MODERN);
+    let mut versions = json::elements(versions, 0..versions.len()).map(|at| &versions[at]);
+    versions.any(|version| version == newest.as_bytes())
+}
+
+/// Why an application could not be used.
+#[derive(Debug, thiserror::Error)]
+enum ConnectError {
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    #[error("it speaks no MCP: {0}")]
+    Handshake(#[from] HandshakeError),
+    #[error("it speaks no MCP: {legacy}, and {modern}")]
+    NoEra { legacy: HandshakeError, modern: String },
+}
+
+impl LiveApp {
+    /// The application that these options describe, not yet looked for.
+    pub(crate) fn new(options: AppOptions, link: LinkOptions, changes: Arc<ListChanges>) -> Self {
+        let pace = Pace {
+            backoff: Backoff::new(options.endpoint.is_local()),
+            at_least: Duration::ZERO,
+            era: Era::Legacy,
+            said: None,
+        };
+        Self {
+            options,
+            link,
+            changes,
+            state: watch::Sender::new(AppState::Looking { since: now(), why: None }),
+            client: watch::Sender::new(None),
+            pace: Mutex::new(pace),
+            dialer: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Says for whom conversations are opened from now on. That client hears what belongs to no call.
+    pub(crate) fn meet(&self, client: &Arc<Client>) {
+        self.client.send_replace(Some(Arc::clone(client)));
+        if let Some(connection) = self.connection() {
+            connection.refeed(client);
+        }
+    }
+
+    /// Where it stands, and told whenever that changes.
+    pub fn state(&self) -> watch::Receiver<AppState> {
+        self.state.subscribe()
+    }
+
+    /// The connection, if there is one now.
+    pub(crate) fn connection(&self) -> Option<Arc<AppConnection>> {
+        match &*self.state.borrow() {
+            AppState::Up(connection) if !connection.link.is_gone() => Some(Arc::clone(connection)),
+            AppState::Up(_) | AppState::Looking { .. } => None,
+        }
+    }
+
+    /// How long a call waits for the application.
+    pub fn connect_wait(&self) -> Duration {
+        self.options.connect_wait
+    }
+
+    /// The connection, as soon as there is one. A call waits for it for a while.
+    ///
+    /// # Errors
+    ///
+    /// What to tell the model when there is none.
+    pub(crate) async fn lease(&self) -> Result<Arc<AppConnection>, CallError> {
+        let mut state = self.state.subscribe();
+        let is_up = |state: &AppState| matches!(state, AppState::Up(it) if !it.link.is_gone());
+        let up = tokio::time::timeout(self.options.connect_wait, state.wait_for(is_up)).await;
+        match up.ok().and_then(Result::ok).as_deref() {
+            Some(AppState::Up(connection)) => Ok(Arc::clone(connection)),
+            _ => Err(self.not_there()),
+        }
+    }
+
+    /// What a model hears whose call could not be made.
+    pub fn not_there(&self) -> CallError {
+        let why = match &*self.state.borrow() {
+            AppState::Looking { why: Some(why), .. } => why.clone(),
+            AppState::Looking { .. } | AppState::Up(_) => "it is not ready".to_owned(),
+        };
+        CallError::AppAway(format!(
+            "the application at {} cannot be reached ({why}), so this call was not made: start the application, or ask \
+             the user to, and call again",
+            self.options.endpoint
+        ))
+    }
+
+    /// Connects, however long that takes, and makes the connection known.
+    pub async fn connect(&self) -> Arc<AppConnection> {
+        let mut clients = self.client.subscribe();
+        loop {
+            let client = clients.wait_for(Option::is_some).await.map(|client| client.clone());
+            let Ok(Some(client)) = client else { return std::future::pending().await };
+            let pause = match self.try_connect(&client).await {
+                Ok(connection) => {
+                    self.lock().said = None;
+                    tracing::info!(app = %self.options.endpoint, era = ?connection.era, "application connected");
+                    connection.begin_for(&client);
+                    connection.feed(&client);
+                    self.state.send_replace(AppState::Up(Arc::clone(&connection)));
+                    return connection;
+                }
+                Err(error) => self.note_failure(&error),
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Takes note that there is no connection, for this reason, and says when to look again.
+    fn note_failure(&self, error: &ConnectError) -> Duration {
+        let why = chain(error);
+        let mut pace = self.lock();
+        if pace.said.as_ref() != Some(&why) {
+            tracing::warn!(app = %self.options.endpoint, why, "no connection; it is tried again and again");
+            pace.said = Some(why.clone());
+        }
+        let at_least = match error {
+            ConnectError::Dial(DialError::Denied { .. } | DialError::Token(_)) => UNWANTED,
+            _ => std::mem::take(&mut pace.at_least),
+        };
+        let pause = pace.backoff.next(chance()).max(at_least);
+        drop(pace);
+        self.state.send_modify(|state| match state {
+            AppState::Looking { why: before, .. } => *before = Some(why),
+            AppState::Up(_) => *state = AppState::Looking { since: now(), why: Some(why) },
+        });
+        pause
+    }
+
+    /// Takes note that the connection is of no use any more, for this reason or for what ended it. It waits as
+    /// long as is good before the next try.
+    pub async fn lose(&self, connection: &AppConnection, why: Option<&str>) {
+        let end = connection.link.end();
+        let words = why.map_or_else(|| connection.how_it_ended(), str::to_owned);
+        tracing::warn!(app = %self.options.endpoint, why = words, "application gone");
+        self.state.send_replace(AppState::Looking { since: now(), why: Some(words) });
+        let was_short = since(connection.opened) < SHORT || why.is_some();
+        let pause = {
+            let mut pace = self.lock();
+            if !was_short {
+                pace.backoff.reset();
+            }
+            let unwanted = matches!(end.and_then(|end| end.code), Some(1008 | 1013 | 4401 | 4403));
+            pace.at_least = if unwanted { UNWANTED } else { Duration::ZERO };
+            match (was_short, unwanted) {
+                (_, true) => UNWANTED,
+                (true, false) => pace.backoff.next(chance()),
+                (false, false) => Duration::ZERO,
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+
+    async fn try_connect(&self, client: &Arc<Client>) -> Result<Arc<AppConnection>, ConnectError> {
+        let first = self.lock().era;
+        let connection = match self.open(client, first).await {
+            Ok(connection) => connection,
+            // It may speak the other era; a connection may be held to the first it heard of.
+            Err(ConnectError::Handshake(refused @ HandshakeError::Refused(_))) => {
+                match self.open(client, first.other()).await {
+                    Ok(connection) => connection,
+                    Err(ConnectError::Handshake(modern)) => {
+                        let modern = modern.to_string();
+                        return Err(ConnectError::NoEra { legacy: refused, modern });
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            Err(error) => return Err(error),
+        };
+        self.lock().era = connection.era;
+        Ok(Arc::new(connection))
+    }
+
+    async fn open(&self, client: &Client, era: Era) -> Result<AppConnection, ConnectError> {
+        let max_message = self.link.max_message;
+        let carrier = self.dialer.lock().await.dial(&self.options, max_message).await?;
+        let conversation = Conversation::new(Link::start(carrier, &self.link), &self.changes);
+        let conversation = conversation.without_list_changes();
+        // From here on it is closed if it comes to nothing.
+        let mut connection = AppConnection { conversation, opened: now(), lists: None };
+        connection.conversation.era = era;
+        connection.conversation.hello = Some(match Opening::for_client(client, era) {
+            Opening::Legacy { revision, capabilities, info } => {
+                connection.link.hold_for(capabilities.clone(), client.era());
+                let (link, deadline) = (&connection.link, now() + OPENING);
+                shake_hands(link, revision, &capabilities, &info, deadline, &self.link.heals)
+                    .await?
+            }
+            Opening::Modern => {
+                let discovered = connection.result_of(method::DISCOVER, "{}", OPENING).await;
+                let discovered = discovered.map_err(|why| match why {
+                    NoResult::Refused(text) => HandshakeError::Refused(text),
+                    NoResult::Slow => HandshakeError::Silent,
+                    NoResult::Gone => HandshakeError::Gone,
+                })?;
+                if !speaks_newest(&discovered) {
+                    let text = format!("it does not speak {}", Revision::NEWEST_MODERN);
+                    return Err(HandshakeError::Refused(text).into());
+                }
+                discovered
+            }
+        });
+        if era == Era::Modern {
+            connection.lists = Some(connection.hear_of_lists(&self.changes));
+        }
+        Ok(connection)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

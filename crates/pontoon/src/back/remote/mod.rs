@@ -1,0 +1,8 @@
+//! A server that is no process of ours: an application that is reached by a socket, and that comes and goes.
+//!
+//! An address comes in, a conversation goes out; `dial` makes one connection, `live_app` sees that there is one
+//! whenever that is possible. Nothing here starts a process.
+
+pub(crate) mod backoff;
+pub(crate) mod dial;
+pub mod live_app;

@@ -1,0 +1,144 @@
+//! `pontoon connect`: a client on standard input and output, joined to an application that comes and goes.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pontoon_supervise::{give_memory_back, harden_worker};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::ConnectArgs;
+use super::standard_streams;
+use super::terminal::{fail, tell};
+use crate::app::LiveBridge;
+use crate::config::{
+    AppOptions, Config, Endpoint, Environment, LogLevel, Server, ServerName, TokenSource,
+    parse_log_level,
+};
+use crate::errors::chain;
+use crate::observe::log::{self, LogSettings};
+use crate::observe::metrics::Metrics;
+use crate::observe::redact::Redactor;
+
+/// The variable of a token, unless another is named.
+const TOKEN: &str = "PONTOON_TOKEN";
+
+/// How long what is left may take when the client is gone.
+const LAST: Duration = Duration::from_millis(500);
+
+/// Exit code of words that make no sense.
+const TYPED_WRONGLY: u8 = 2;
+
+/// Joins the client and the application until the client leaves, or a signal comes.
+pub fn run(arguments: ConnectArgs) -> ExitCode {
+    harden_worker();
+    give_memory_back();
+    let environment = Environment::of_process();
+    let state_dir = arguments.state_dir.clone().or_else(|| state_dir(&environment));
+    let level = match level(arguments.log_level.as_deref(), &environment) {
+        Ok(level) => level,
+        Err(why) => return wrong(&why),
+    };
+    let server = match server(arguments, &environment) {
+        Ok(server) => server,
+        Err(why) => return wrong(&why),
+    };
+    let metrics = Arc::new(Metrics::default());
+    let token = server.app.as_ref().and_then(|app| app.token.clone());
+    let token = token.and_then(|token| token.read().ok());
+    let redactor = Redactor::new(token.iter().map(|token| token.expose()));
+    let settings = LogSettings { level: level.0, folder: None, redactor };
+    let _log = match log::start(settings, &metrics) {
+        Ok(log) => log,
+        Err(error) => return fail(&format!("cannot start the log: {error}")),
+    };
+    let config = Config::of_app(server, &environment);
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&format!("cannot start: {error}")),
+    };
+    let code = runtime.block_on(async {
+        match join(&config, state_dir, &metrics).await {
+            Ok(code) => code,
+            Err(why) => fail(&why),
+        }
+    });
+    // A terminal is read by a thread that cannot be told to stop.
+    runtime.shutdown_timeout(LAST);
+    code
+}
+
+async fn join(
+    config: &Config,
+    state_dir: Option<PathBuf>,
+    metrics: &Arc<Metrics>,
+) -> Result<ExitCode, String> {
+    let bridge = LiveBridge::new(config, state_dir.as_deref(), metrics);
+    let bridge = bridge.map_err(|error| chain(&error))?;
+    let input = standard_streams::input();
+    let input = input.map_err(|error| format!("standard input cannot be read: {error}"))?;
+    let output = standard_streams::output();
+    let output = output.map_err(|error| format!("standard output cannot be written: {error}"))?;
+    let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let [Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)] = signals.map(signal) else {
+        return Err("signals cannot be heard".to_owned());
+    };
+    bridge.begin();
+    let front = bridge.front();
+    let code = tokio::select! {
+        _ = front.serve(input, output) => ExitCode::SUCCESS,
+        _ = interrupt.recv() => ExitCode::from(130),
+        _ = terminate.recv() => ExitCode::from(143),
+        _ = hangup.recv() => ExitCode::from(129),
+    };
+    bridge.close();
+    // The application is told that this was on purpose.
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    Ok(code)
+}
+
+/// The application that was typed.
+fn server(arguments: ConnectArgs, environment: &Environment) -> Result<Server, String> {
+    let endpoint: Endpoint = arguments.url.parse().map_err(|bad| format!("{bad}"))?;
+    let token = match (arguments.token_file, arguments.token_env) {
+        (Some(file), _) => Some(TokenSource::File(file)),
+        (None, Some(name)) => Some(TokenSource::variable(&name, environment)?),
+        (None, None) => TokenSource::variable(TOKEN, environment).ok(),
+    };
+    let name: ServerName = "app".parse().map_err(|_| "the name `app` is no name".to_owned())?;
+    let app = AppOptions {
+        endpoint,
+        token,
+        connect_wait: arguments.connect_wait,
+        busy_grace: arguments.busy_grace,
+    };
+    Ok(Server {
+        timeout: arguments.timeout,
+        tool_timeouts: arguments.tool_timeout,
+        max_in_flight: usize::from(arguments.max_in_flight),
+        ..Server::of_app(name, app)
+    })
+}
+
+fn level(word: Option<&str>, environment: &Environment) -> Result<LogLevel, String> {
+    let is_debug = environment.get("DEBUG").is_some_and(|value| value == "1");
+    let word = word.unwrap_or(if is_debug { "debug" } else { "warning" });
+    parse_log_level(word).map_err(|forms| format!("{word:?} is no log level: write {forms}"))
+}
+
+/// Where the catalogue is kept: `None` where there is no home for it.
+fn state_dir(environment: &Environment) -> Option<PathBuf> {
+    let folder = |name: &str| {
+        let value = environment.get(name).filter(|value| !value.is_empty())?;
+        Some(PathBuf::from(value)).filter(|path| path.is_absolute())
+    };
+    folder("MCPO_STATE_DIR")
+        .or_else(|| Some(folder("XDG_STATE_HOME")?.join("pontoon")))
+        .or_else(|| Some(folder("HOME")?.join(".local/state/pontoon")))
+}
+
+fn wrong(why: &str) -> ExitCode {
+    tell(&format!("error: {why}"));
+    ExitCode::from(TYPED_WRONGLY)
+}

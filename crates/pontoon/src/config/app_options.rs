@@ -1,0 +1,71 @@
+//! An application that serves MCP by itself and comes and goes: where it is, and how patient the bridge is with it.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::endpoint::Endpoint;
+use super::environment::Environment;
+use super::secret::Secret;
+
+/// How long a call waits for an application that is not there, unless told otherwise.
+pub const CONNECT_WAIT: Duration = Duration::from_secs(10);
+
+/// How long an application may give no sign of life while it works on a call, unless told otherwise.
+pub const BUSY_GRACE: Duration = Duration::from_secs(120);
+
+/// An application that serves MCP by itself, as the user wants it used.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AppOptions {
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// What it is shown, if it asks who is there.
+    pub token: Option<TokenSource>,
+    /// How long a call waits for it.
+    pub connect_wait: Duration,
+    /// How long it may give no sign of life while it works on a call: one that works on its main thread cannot.
+    pub busy_grace: Duration,
+}
+
+/// Where the token of an application comes from. It is read for each connection, for it may change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenSource {
+    /// This value.
+    Value(Secret),
+    /// The first line of this file.
+    File(PathBuf),
+}
+
+impl TokenSource {
+    /// The token in a variable of this name.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn variable(name: &str, environment: &Environment) -> Result<Self, String> {
+        let value = environment.get(name).and_then(|value| value.to_str()).unwrap_or_default();
+        match value.trim() {
+            "" => Err(format!("the variable {name} is not set, or is empty")),
+            token => Ok(Self::Value(Secret::new(token))),
+        }
+    }
+
+    /// The token as it is now.
+    ///
+    /// # Errors
+    ///
+    /// When its file cannot be read or holds none.
+    pub fn read(&self) -> io::Result<Secret> {
+        match self {
+            Self::Value(secret) => Ok(secret.clone()),
+            Self::File(path) => {
+                let text = fs::read_to_string(path)?;
+                match text.lines().next().unwrap_or_default().trim() {
+                    "" => Err(io::Error::other("its first line is empty")),
+                    token => Ok(Secret::new(token)),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! One stream to a client, on which all its answers go out: of the older HTTP transport, or standard output.
+//!
+//! Each call keeps its own bounded outbox, and the stream takes from them in turn. So a client that
+//! reads slowly costs no more than its calls, whose number is limited.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use pontoon_wire::Text;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::CallError;
+use crate::outbox::{Next, Outbox};
+use crate::session::legacy::Session;
+use crate::session::stream::outcome_text;
+
+/// Answers that a client has not taken yet.
+const MAX_CALLS: usize = 256;
+
+/// All answers of a client on one stream.
+#[derive(Debug, Default)]
+pub struct AnswerStream {
+    state: Mutex<AnswerState>,
+}
+
+#[derive(Debug, Default)]
+struct AnswerState {
+    session: Option<Arc<Session>>,
+    calls: VecDeque<OwedAnswer>,
+    /// Nothing new is put on it; it ends with the last answer.
+    is_ending: bool,
+    /// The client has hung up.
+    is_closed: bool,
+    waker: Option<Waker>,
+}
+
+/// A call whose answer is still to be sent.
+#[derive(Debug)]
+struct OwedAnswer {
+    request_id: Bytes,
+    outbox: Arc<Outbox>,
+    /// Cancels it, where the stream is all that knows of it.
+    cancel: Option<CancellationToken>,
+}
+
+impl AnswerStream {
+    /// The session that was opened on it.
+    pub fn session(&self) -> Option<Arc<Session>> {
+        self.lock().session.clone()
+    }
+
+    /// Makes `session` the stream's own. False if it has one, or the client has hung up.
+    pub fn welcome(&self, session: &Arc<Session>) -> bool {
+        let mut state = self.lock();
+        if state.is_closed || state.session.is_some() {
+            return false;
+        }
+        // While the stream is open the session cannot go stale.
+        session.is_fed.store(true, Ordering::Release);
+        state.session = Some(Arc::clone(session));
+        wake(state);
+        true
+    }
+
+    /// Where the answer to a request goes. With `cancel` it can be cancelled by its id, and is with the stream.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] when too many answers wait for the client, or the stream is about to end.
+    pub fn begin(
+        &self,
+        request_id: Bytes,
+        cancel: Option<&CancellationToken>,
+    ) -> Result<Arc<Outbox>, CallError> {
+        let mut state = self.lock();
+        if state.is_closed || state.is_ending {
+            return Err(CallError::Stopping);
+        }
+        if state.calls.len() >= MAX_CALLS {
+            let what = format!("{MAX_CALLS} answers wait on this stream: read them");
+            return Err(CallError::Busy { what, retry_after_seconds: 1 });
+        }
+        let outbox = Arc::<Outbox>::default();
+        outbox.share_stream();
+        state.calls.push_back(OwedAnswer {
+            request_id,
+            outbox: Arc::clone(&outbox),
+            cancel: cancel.cloned(),
+        });
+        wake(state);
+        Ok(outbox)
+    }
+
+    /// Cancels the call that the client gave this id, the newest if it gave it to several.
+    pub fn cancel(&self, id: &[u8]) {
+        let state = self.lock();
+        let call = state.calls.iter().rev().find(|call| call.request_id == id);
+        call.and_then(|call| call.cancel.as_ref()).into_iter().for_each(CancellationToken::cancel);
+    }
+
+    /// Lets it end with the answers that are under way.
+    pub fn end(&self) {
+        let mut state = self.lock();
+        state.is_ending = true;
+        wake(state);
+    }
+
+    /// Closes it, and gives the session that ends with it.
+    pub fn close(&self) -> Option<Arc<Session>> {
+        let mut state = self.lock();
+        state.is_closed = true;
+        let calls = std::mem::take(&mut state.calls);
+        calls.iter().filter_map(|call| call.cancel.as_ref()).for_each(CancellationToken::cancel);
+        state.session.take()
+    }
+
+    /// The next message, `None` at the end.
+    pub fn poll_message(&self, context: &mut Context<'_>) -> Poll<Option<Text>> {
+        let mut state = self.lock();
+        if let Some(session) = state.session.clone() {
+            match poll_outbox(&session.feed.outbox, context) {
+                Poll::Ready(Next::Message(text)) => return Poll::Ready(Some(text)),
+                // The session has ended, so the stream does, too.
+                Poll::Ready(_) => state.is_ending = true,
+                Poll::Pending => {}
+            }
+        }
+        for _ in 0..state.calls.len() {
+            let Some(call) = state.calls.pop_front() else { break };
+            let text = match poll_outbox(&call.outbox, context) {
+                Poll::Ready(Next::End(Some(outcome))) => outcome_text(outcome, &call.request_id),
+                // It was cancelled, and gets no answer.
+                Poll::Ready(Next::End(None) | Next::Release) => continue,
+                Poll::Ready(Next::Message(text)) => {
+                    state.calls.push_back(call);
+                    text
+                }
+                Poll::Pending => {
+                    state.calls.push_back(call);
+                    continue;
+                }
+            };
+            return Poll::Ready(Some(text));
+        }
+        if state.is_ending && state.calls.is_empty() {
+            return Poll::Ready(None);
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Whether another answer may be owed.
+    pub fn has_room(&self) -> bool {
+        self.lock().calls.len() < MAX_CALLS
+    }
+
+    /// Whether nothing was ever put on it.
+    pub fn is_unused(&self) -> bool {
+        let state = self.lock();
+        state.session.is_none() && state.calls.is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, AnswerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The next thing in an outbox. This client cannot hang up and come back, so it is never let go.
+fn poll_outbox(outbox: &Outbox, context: &mut Context<'_>) -> Poll<Next> {
+    loop {
+        match outbox.poll_next(context) {
+            Poll::Ready(Next::Release) => {}
+            polled => return polled,
+        }
+    }
+}
+
+fn wake(mut state: MutexGuard<'_, AnswerState>) {
+    let waker = state.waker.take();
+    drop(state);
+    waker.into_iter().for_each(Waker::wake);
+}

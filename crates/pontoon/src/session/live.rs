@@ -1,0 +1,137 @@
+//! What an application offers that comes and goes: learnt anew over each connection to it, and kept meanwhile.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use pontoon_wire::{Era, Slot, json, method};
+
+use super::catalog::{Catalog, Facts};
+use super::entry::{CatalogState, Entry};
+use super::kept;
+use super::lists::{LearnError, Trust, learn_lists};
+use crate::back::remote::live_app::{AppConnection, AppState, LiveApp};
+use crate::call::{CallError, list_member};
+
+/// How long a client that shakes hands waits for an application: it must not be late itself.
+const GREETING: Duration = Duration::from_millis(80);
+
+/// How long a list waits for an application that seems to be there.
+const LISTING: Duration = Duration::from_secs(2);
+
+/// Changes come in bursts: how long is waited for the next one.
+const BURST: Duration = Duration::from_millis(50);
+
+impl Entry {
+    /// Keeps a connection to the application, and learns what it offers whenever that may be another.
+    pub async fn keep_live(self: Arc<Self>) {
+        let Some(app) = self.back.app().cloned() else { return };
+        loop {
+            let connection = app.connect().await;
+            let why = self.keep_learning(&app, &connection).await;
+            self.is_fresh.send_replace(false);
+            app.lose(&connection, why.as_deref()).await;
+        }
+    }
+
+    /// Learns what the application offers as long as this connection lasts. Says why it is of no use, if it was not
+    /// the connection that ended.
+    async fn keep_learning(&self, app: &LiveApp, connection: &AppConnection) -> Option<String> {
+        loop {
+            let learning = learn(connection);
+            let learnt = tokio::select! {
+                learnt = learning => learnt,
+                () = connection.link.gone() => return None,
+            };
+            match learnt {
+                Ok(facts) => self.set_app(connection.era, facts),
+                Err(LearnError::Gone) => return None,
+                Err(why) => {
+                    self.set_trouble(Some(&why.to_string()));
+                    return Some(format!("it does not say what it offers: {why}"));
+                }
+            }
+            tokio::select! {
+                () = connection.link.gone() => return None,
+                () = self.back.changed().heard() => tokio::time::sleep(BURST).await,
+            }
+            // Nothing is heard of an application that was lost meanwhile.
+            if app.connection().is_none() {
+                return None;
+            }
+        }
+    }
+
+    fn set_app(&self, era: Era, facts: Facts) {
+        let tools = facts.lists.get(method::LIST_TOOLS).map_or(0, Vec::len);
+        tracing::info!(server = %self.back.server.name, ?era, tools, "application ready");
+        let mut catalog = Catalog::of(era, facts);
+        catalog.read_rules();
+        if let Some(file) = &self.file
+            && let Err(error) = kept::write(file, &catalog, SystemTime::now())
+        {
+            tracing::warn!(file = %file.display(), error = &error as &dyn std::error::Error, "catalogue not kept");
+        }
+        catalog.hide(&self.back.server.disabled_tools);
+        self.set_trouble(None);
+        self.state.send_replace(CatalogState::Ready(Arc::new(catalog)));
+        self.is_fresh.send_replace(true);
+    }
+
+    /// What the application offers: as it runs now, if that is known soon enough for this method, else as it did
+    /// last. A call waits longer, for without the application it cannot be made.
+    pub(super) async fn catalog_of_app(&self, method: &str) -> Result<Arc<Catalog>, CallError> {
+        let app = self.back.app().ok_or(CallError::Internal)?;
+        let mut is_fresh = self.is_fresh.subscribe();
+        let fresh = async { is_fresh.wait_for(|is_fresh| *is_fresh).await.is_ok() };
+        match method {
+            method::INITIALIZE | method::DISCOVER => {
+                drop(tokio::time::timeout(GREETING, fresh).await);
+            }
+            method::PING | method::SET_LEVEL | method::LISTEN => {}
+            method if list_member(method).is_some() => {
+                let mut state = app.state();
+                let is_away =
+                    |state: &AppState| matches!(state, AppState::Looking { why: Some(_), .. });
+                let known = async {
+                    tokio::select! {
+                        _ = fresh => {}
+                        _ = state.wait_for(is_away) => {}
+                    }
+                };
+                drop(tokio::time::timeout(LISTING, known).await);
+            }
+            _ => {
+                let is_there = tokio::time::timeout(app.connect_wait(), fresh).await;
+                if !is_there.unwrap_or(false) {
+                    return Err(app.not_there());
+                }
+            }
+        }
+        match self.state() {
+            CatalogState::Ready(catalog) => Ok(catalog),
+            _ => Err(CallError::Internal),
+        }
+    }
+}
+
+/// What an application offers over this connection.
+async fn learn(connection: &AppConnection) -> Result<Facts, LearnError> {
+    let hello = connection.hello.as_ref().ok_or(LearnError::Gone)?;
+    let result = hello.raw(Slot::Result).unwrap_or(b"{}");
+    let info = match connection.era {
+        Era::Legacy => json::find(result, "serverInfo"),
+        Era::Modern => hello.raw(Slot::ResultServerInfo),
+    };
+    let mut facts = learn_lists(connection, result, info, Trust::Fresh).await?;
+    // A client may have been promised these before the application was seen.
+    let lists: HashMap<_, _> =
+        [method::LIST_TOOLS, method::LIST_PROMPTS, method::LIST_RESOURCES, method::LIST_TEMPLATES]
+            .into_iter()
+            .map(|list| (list.to_owned(), Vec::new()))
+            .collect();
+    for (list, none) in lists {
+        facts.lists.entry(list).or_insert(none);
+    }
+    Ok(facts)
+}
