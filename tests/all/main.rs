@@ -9,6 +9,7 @@ mod bare;
 mod children;
 mod claude;
 mod cli;
+mod connect;
 #[cfg(target_os = "linux")]
 mod cost;
 mod deadline;

@@ -4,6 +4,7 @@
 //! bridge's own runtime can hide a fault of the bridge. A kit that finds something wrong panics;
 //! it is only ever called from tests.
 //!
+//! - [`live_app`] is an application that serves MCP by itself, and comes and goes.
 //! - [`rig`] starts `pontoon serve` and fails the test if anything is left behind.
 //! - [`claude`] is the real Claude Code command, with a model that is a script.
 //! - [`client`] speaks HTTP/1.1 and both eras of the protocol, down to single bytes.
@@ -18,6 +19,7 @@ pub mod cgroup;
 pub mod claude;
 pub mod client;
 pub mod disk;
+pub mod live_app;
 pub mod metrics;
 pub mod program;
 pub mod rig;

@@ -155,6 +155,16 @@ impl StdioServer {
         self.wait()
     }
 
+    /// Kills it.
+    ///
+    /// # Panics
+    ///
+    /// When that cannot be done.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it is ours");
+        self.wait();
+    }
+
     /// Waits for the end, with the input open.
     ///
     /// # Panics

@@ -48,7 +48,7 @@ pub fn run(arguments: ConnectArgs) -> ExitCode {
     let token = server.app.as_ref().and_then(|app| app.token.clone());
     let token = token.and_then(|token| token.read().ok());
     let redactor = Redactor::new(token.iter().map(|token| token.expose()));
-    let settings = LogSettings { level: level.0, folder: None, redactor };
+    let settings = LogSettings { level: level.0, folder: None, redactor, is_output_taken: true };
     let _log = match log::start(settings, &metrics) {
         Ok(log) => log,
         Err(error) => return fail(&format!("cannot start the log: {error}")),

@@ -27,6 +27,7 @@ pub fn run(options: &Options) -> ExitCode {
     let settings = LogSettings {
         level: config.settings.log_level.0,
         folder: config.settings.log_dir.as_deref(),
+        is_output_taken: false,
         redactor: Redactor::new(secrets(&config).chain(proxies.iter().map(String::as_bytes))),
     };
     let log = match log::start(settings, &metrics) {

@@ -47,16 +47,16 @@ pub struct StdioFront {
     entry: Arc<Entry>,
     person: Arc<Person>,
     stream: AnswerStream,
-    /// Fires when the client has left.
-    left: CancellationToken,
+    /// Fires when the client says nothing more: subscriptions end then, calls do not.
+    heard_all: CancellationToken,
     max_message: usize,
 }
 
 impl StdioFront {
     /// A client that has said nothing yet; its messages may be this long.
     pub fn new(sessions: Arc<Sessions>, entry: Arc<Entry>, max_message: usize) -> Self {
-        let (stream, left) = (AnswerStream::default(), CancellationToken::new());
-        Self { sessions, entry, person: Person::local(), stream, left, max_message }
+        let (stream, heard_all) = (AnswerStream::default(), CancellationToken::new());
+        Self { sessions, entry, person: Person::local(), stream, heard_all, max_message }
     }
 
     /// Serves the client until it leaves.
@@ -92,6 +92,7 @@ impl StdioFront {
                     if let Some(rest) = lines.finish() {
                         self.take(rest).await;
                     }
+                    self.heard_all.cancel();
                     self.stream.end();
                     grace.as_mut().reset(tokio::time::Instant::now() + GRACE);
                 },
@@ -114,7 +115,7 @@ impl StdioFront {
 
     /// The client is gone, and so is what was done for it.
     fn leave(&self) {
-        self.left.cancel();
+        self.heard_all.cancel();
         if let Some(session) = self.stream.close() {
             self.sessions.close(&session);
         }
@@ -177,7 +178,7 @@ impl StdioFront {
                 self.sessions.tasks.spawn(async move {
                     tokio::select! {
                         () = front.entry.announce(&session) => {}
-                        () = front.left.cancelled() => {}
+                        () = front.heard_all.cancelled() => {}
                     }
                 });
             }
@@ -197,7 +198,11 @@ impl StdioFront {
         arrival: Arrival<'static>,
     ) {
         let id = post::request_id(&request).unwrap_or_default();
-        let (cancel, clock) = (CancellationToken::new(), self.entry.back.clock(&request));
+        let cancel = match request.method() == method::LISTEN {
+            true => self.heard_all.child_token(),
+            false => CancellationToken::new(),
+        };
+        let clock = self.entry.back.clock(&request);
         // There is room: a line is read only then.
         let Ok(outbox) = self.stream.begin(id.clone(), Some(&cancel)) else { return };
         let questions = session.map(|session| Arc::clone(&session.questions));

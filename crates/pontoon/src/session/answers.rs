@@ -56,7 +56,7 @@ fn member(name: &str, value: Option<&str>) -> String {
 
 /// The capabilities the bridge can keep. Where no process is the client's own, none is there to tell it
 /// that a resource changed. `broken` are the members that would promise it.
-fn capabilities(facts: &Facts, server: &Server, broken: &[&str]) -> String {
+pub(super) fn capabilities(facts: &Facts, server: &Server, broken: &[&str]) -> String {
     let text = facts.capabilities.get();
     let whole = text.as_bytes();
     let is_app = server.app.is_some();

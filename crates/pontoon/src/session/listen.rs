@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pontoon_wire::{Era, Message, method};
 
+use super::answers;
 use super::catalog::{Catalog, Facts};
 use super::entry::Entry;
 use super::personal::{PersonName, outcome};
@@ -29,8 +30,8 @@ impl Sessions {
         let name = PersonName::new(&entry, &client.person, client.era());
         let (mut changes, mut said) = (entry.changes(), entry.back.changed().subscribe());
         let mut known = Arc::clone(&catalog);
-        let capabilities =
-            catalog.facts(Era::Modern).map(|facts| facts.capabilities.get().to_owned());
+        let facts = catalog.facts(Era::Modern);
+        let capabilities = facts.map(|facts| answers::capabilities(facts, &entry.back.server, &[]));
         let capabilities = capabilities.unwrap_or_default();
         let mut filter = Filter::of(&request).within(capabilities.as_bytes());
         filter.uris.clear();

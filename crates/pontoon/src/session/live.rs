@@ -85,21 +85,12 @@ impl Entry {
         let mut is_fresh = self.is_fresh.subscribe();
         let fresh = async { is_fresh.wait_for(|is_fresh| *is_fresh).await.is_ok() };
         match method {
-            method::INITIALIZE | method::DISCOVER => {
-                drop(tokio::time::timeout(GREETING, fresh).await);
-            }
             method::PING | method::SET_LEVEL | method::LISTEN => {}
+            method::INITIALIZE | method::DISCOVER => {
+                drop(tokio::time::timeout(GREETING, fresh_or_away(app, fresh)).await);
+            }
             method if list_member(method).is_some() => {
-                let mut state = app.state();
-                let is_away =
-                    |state: &AppState| matches!(state, AppState::Looking { why: Some(_), .. });
-                let known = async {
-                    tokio::select! {
-                        _ = fresh => {}
-                        _ = state.wait_for(is_away) => {}
-                    }
-                };
-                drop(tokio::time::timeout(LISTING, known).await);
+                drop(tokio::time::timeout(LISTING, fresh_or_away(app, fresh)).await);
             }
             _ => {
                 let is_there = tokio::time::timeout(app.connect_wait(), fresh).await;
@@ -112,6 +103,16 @@ impl Entry {
             CatalogState::Ready(catalog) => Ok(catalog),
             _ => Err(CallError::Internal),
         }
+    }
+}
+
+/// Waits until what the application offers is known, or it is known to be away.
+async fn fresh_or_away(app: &LiveApp, fresh: impl Future<Output = bool>) {
+    let mut state = app.state();
+    let is_away = |state: &AppState| matches!(state, AppState::Looking { why: Some(_), .. });
+    tokio::select! {
+        _ = fresh => {}
+        _ = state.wait_for(is_away) => {}
     }
 }
 

@@ -47,6 +47,8 @@ pub struct LogSettings<'a> {
     pub folder: Option<&'a Path>,
     /// What must never be logged.
     pub redactor: Redactor,
+    /// Whether standard output is a client's, and nothing of the log may be on it.
+    pub is_output_taken: bool,
 }
 
 /// The log, as long as it is held. At its end it is written out.
@@ -77,7 +79,7 @@ impl Drop for Log {
 /// lines are counted as lost, and it is tried again.
 pub fn start(settings: LogSettings<'_>, metrics: &Arc<Metrics>) -> io::Result<Log> {
     // Collectors read standard output. A person at a terminal reads what is told on standard error.
-    let (mut console, style) = match io::stdout().is_terminal() {
+    let (mut console, style) = match settings.is_output_taken || io::stdout().is_terminal() {
         true => (Console::new(io::stderr().as_fd())?, Style::Text { has_colour: has_colour() }),
         false => (Console::new(io::stdout().as_fd())?, Style::Json),
     };

@@ -1,0 +1,419 @@
+//! An application that serves MCP by itself over a WebSocket, a TCP port or a Unix socket, and that comes and goes.
+//!
+//! It works on one call at a time for each connection, as applications with one main thread do, and notes every call
+//! that it carries out. Its tools: `echo` gives `text` back, `read` does and is marked as read-only, `die` closes every
+//! connection before it answers, `die_once` does so the first time for a text and is marked as idempotent, `wait` takes
+//! `ms` milliseconds.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tungstenite::handshake::server::{ErrorResponse, Request, Response};
+use tungstenite::http::StatusCode;
+use tungstenite::{Message, WebSocket};
+
+/// How an application is.
+#[derive(Debug, Clone)]
+pub struct Manner {
+    /// It speaks the modern era alone.
+    pub is_modern: bool,
+    /// It agrees to the sub-protocol `mcp`.
+    pub knows_subprotocol: bool,
+    /// The token that it wants.
+    pub token: Option<String>,
+    /// The names of further tools.
+    pub more_tools: Vec<String>,
+    /// It answers notifications, as seed applications do: with nothing in a frame, and with `""`.
+    pub answers_notifications: bool,
+    /// It sends its messages in frames of bytes.
+    pub sends_bytes: bool,
+}
+
+impl Default for Manner {
+    fn default() -> Self {
+        Self {
+            is_modern: false,
+            knows_subprotocol: true,
+            token: None,
+            more_tools: Vec::new(),
+            answers_notifications: false,
+            sends_bytes: false,
+        }
+    }
+}
+
+/// What stays when an application is closed and started again: the calls that it carried out, by their texts.
+#[derive(Debug, Clone, Default)]
+pub struct Deeds(Arc<Mutex<HashMap<String, usize>>>);
+
+impl Deeds {
+    /// How often a call with this text was carried out.
+    pub fn count(&self, text: &str) -> usize {
+        self.0.lock().unwrap().get(text).copied().unwrap_or(0)
+    }
+
+    /// Those that were carried out more than once.
+    pub fn repeated(&self) -> Vec<String> {
+        let deeds = self.0.lock().unwrap();
+        deeds.iter().filter(|(_, count)| **count > 1).map(|(text, _)| text.clone()).collect()
+    }
+
+    fn add(&self, text: &str) -> usize {
+        let mut deeds = self.0.lock().unwrap();
+        let count = deeds.entry(text.to_owned()).or_default();
+        *count += 1;
+        *count
+    }
+}
+
+/// Where an application listens.
+#[derive(Debug, Clone)]
+pub enum Place {
+    /// A WebSocket at this port of the loopback; zero chooses one.
+    WebSocket(u16),
+    /// A WebSocket behind this Unix socket.
+    WebSocketUnix(PathBuf),
+    /// Lines at this port.
+    Tcp(u16),
+    /// Lines behind this Unix socket.
+    Unix(PathBuf),
+}
+
+/// An application that runs.
+#[derive(Debug)]
+pub struct LiveApp {
+    place: Place,
+    shared: Arc<Shared>,
+    listening: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    manner: Mutex<Manner>,
+    deeds: Deeds,
+    is_closed: AtomicBool,
+    /// What ends the connections that are open.
+    connections: Mutex<Vec<Box<dyn Ending>>>,
+    accepted: AtomicUsize,
+}
+
+/// A connection that can be ended from outside.
+trait Ending: Send + std::fmt::Debug {
+    fn end(&self);
+}
+
+impl Ending for TcpStream {
+    fn end(&self) {
+        let _ = self.shutdown(Shutdown::Both);
+    }
+}
+
+impl Ending for UnixStream {
+    fn end(&self) {
+        let _ = self.shutdown(Shutdown::Both);
+    }
+}
+
+/// What a connection stands on.
+trait Duplex: Read + Write + Send + 'static {
+    fn ending(&self) -> Box<dyn Ending>;
+}
+
+impl Duplex for TcpStream {
+    fn ending(&self) -> Box<dyn Ending> {
+        Box::new(self.try_clone().unwrap())
+    }
+}
+
+impl Duplex for UnixStream {
+    fn ending(&self) -> Box<dyn Ending> {
+        Box::new(self.try_clone().unwrap())
+    }
+}
+
+impl LiveApp {
+    /// Starts one there. What it does is added to these deeds.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot listen.
+    pub fn start(place: &Place, manner: Manner, deeds: &Deeds) -> Self {
+        let shared = Arc::new(Shared {
+            manner: Mutex::new(manner),
+            deeds: deeds.clone(),
+            is_closed: AtomicBool::new(false),
+            connections: Mutex::default(),
+            accepted: AtomicUsize::new(0),
+        });
+        let serving = Arc::clone(&shared);
+        let (place, listening) = match place {
+            Place::WebSocket(port) | Place::Tcp(port) => {
+                let listener = bind(*port);
+                let port = listener.local_addr().unwrap().port();
+                let is_web = matches!(place, Place::WebSocket(_));
+                let place = if is_web { Place::WebSocket(port) } else { Place::Tcp(port) };
+                let accept = move || {
+                    let (stream, _) = listener.accept()?;
+                    stream.set_nodelay(true)?;
+                    Ok(stream)
+                };
+                (place, thread::spawn(move || listen(&serving, accept, is_web)))
+            }
+            Place::WebSocketUnix(path) | Place::Unix(path) => {
+                let _ = std::fs::remove_file(path);
+                let listener = UnixListener::bind(path).unwrap();
+                let is_web = matches!(place, Place::WebSocketUnix(_));
+                let accept = move || listener.accept().map(|(stream, _)| stream);
+                (place.clone(), thread::spawn(move || listen(&serving, accept, is_web)))
+            }
+        };
+        Self { place, shared, listening: Some(listening) }
+    }
+
+    /// Where it is, so that it can be started there again.
+    pub fn place(&self) -> Place {
+        self.place.clone()
+    }
+
+    /// Its address, as `pontoon connect` wants it.
+    pub fn url(&self) -> String {
+        match &self.place {
+            Place::WebSocket(port) => format!("ws://127.0.0.1:{port}"),
+            Place::Tcp(port) => format!("tcp://127.0.0.1:{port}"),
+            Place::WebSocketUnix(path) => format!("ws+unix:{}", path.display()),
+            Place::Unix(path) => format!("unix:{}", path.display()),
+        }
+    }
+
+    /// How many connections it took.
+    pub fn accepted(&self) -> usize {
+        self.shared.accepted.load(Ordering::SeqCst)
+    }
+
+    /// Closes all connections, as an application does that falls over, and goes on listening.
+    pub fn drop_connections(&self) {
+        self.shared.drop_connections();
+    }
+
+    /// Closes it, with all its connections.
+    pub fn close(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.shared.is_closed.store(true, Ordering::SeqCst);
+        // It waits for a connection, and this is the last one.
+        match &self.place {
+            Place::WebSocket(port) | Place::Tcp(port) => {
+                drop(TcpStream::connect(("127.0.0.1", *port)));
+            }
+            Place::Unix(path) | Place::WebSocketUnix(path) => drop(UnixStream::connect(path)),
+        }
+        if let Some(listening) = self.listening.take() {
+            listening.join().unwrap();
+        }
+        self.shared.drop_connections();
+        if let Place::Unix(path) | Place::WebSocketUnix(path) = &self.place {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Drop for LiveApp {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Listens at a port, also at one that was closed just now.
+fn bind(port: u16) -> TcpListener {
+    for _ in 0..200 {
+        match TcpListener::bind(("127.0.0.1", port)) {
+            Ok(listener) => return listener,
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            Err(error) => panic!("port {port}: {error}"),
+        }
+    }
+    panic!("port {port} stays in use");
+}
+
+fn listen<S: Duplex>(shared: &Arc<Shared>, accept: impl Fn() -> std::io::Result<S>, is_web: bool) {
+    while !shared.is_closed.load(Ordering::SeqCst) {
+        let Ok(stream) = accept() else { continue };
+        if shared.is_closed.load(Ordering::SeqCst) {
+            return;
+        }
+        shared.accepted.fetch_add(1, Ordering::SeqCst);
+        shared.connections.lock().unwrap().push(stream.ending());
+        let shared = Arc::clone(shared);
+        thread::spawn(move || match is_web {
+            true => serve_web(&shared, stream),
+            false => serve_lines(&shared, stream),
+        });
+    }
+}
+
+fn serve_web(shared: &Shared, stream: impl Duplex) {
+    let manner = shared.manner.lock().unwrap().clone();
+    let greet = |request: &Request, mut response: Response| {
+        let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
+        if let Some(token) = &manner.token
+            && header("authorization") != Some(&format!("Bearer {token}"))
+        {
+            let mut refused = ErrorResponse::new(None);
+            *refused.status_mut() = StatusCode::UNAUTHORIZED;
+            return Err(refused);
+        }
+        if manner.knows_subprotocol && header("sec-websocket-protocol") == Some("mcp") {
+            response.headers_mut().insert("sec-websocket-protocol", "mcp".parse().unwrap());
+        }
+        Ok(response)
+    };
+    let Ok(mut socket) = tungstenite::accept_hdr(stream, greet) else { return };
+    while let Ok(frame) = socket.read() {
+        let text = match &frame {
+            Message::Text(text) => text.as_str(),
+            Message::Close(_) => break,
+            _ => continue,
+        };
+        let message: Value = serde_json::from_str(text).expect("the bridge sends JSON");
+        let answer = shared.answer(&message);
+        let sent = match answer {
+            Some(answer) if manner.sends_bytes => {
+                socket.send(Message::Binary(answer.to_string().into_bytes().into()))
+            }
+            Some(answer) => socket.send(Message::text(answer.to_string())),
+            None if manner.answers_notifications && message.get("id").is_none() => {
+                say_nothing(&mut socket)
+            }
+            None => Ok(()),
+        };
+        if sent.is_err() || shared.is_closed.load(Ordering::SeqCst) {
+            break;
+        }
+    }
+    // Unless the connection is gone already.
+    let _ = socket.close(None);
+    let _ = socket.flush();
+}
+
+/// What applications send that answer notifications.
+fn say_nothing(socket: &mut WebSocket<impl Duplex>) -> tungstenite::Result<()> {
+    socket.send(Message::text(""))?;
+    socket.send(Message::text("\"\""))?;
+    socket.send(Message::text("{\"jsonrpc\":\"2.0\",\"id\":null}"))
+}
+
+fn serve_lines(shared: &Shared, stream: impl Duplex) {
+    let mut stream = BufReader::new(stream);
+    let mut line = String::new();
+    while stream.read_line(&mut line).is_ok_and(|length| length > 0) {
+        let message: Value = serde_json::from_str(&line).expect("the bridge sends JSON");
+        if let Some(answer) = shared.answer(&message) {
+            let answer = format!("{answer}\n");
+            if stream.get_mut().write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+        line.clear();
+    }
+}
+
+impl Shared {
+    fn drop_connections(&self) {
+        let connections = std::mem::take(&mut *self.connections.lock().unwrap());
+        connections.iter().for_each(|connection| connection.end());
+    }
+
+    /// What it answers, if anything.
+    fn answer(&self, message: &Value) -> Option<Value> {
+        let id = message.get("id")?;
+        let method = message.get("method")?.as_str()?;
+        let manner = self.manner.lock().unwrap().clone();
+        let result = match (method, manner.is_modern) {
+            ("initialize", false) => Ok(json!({
+                "protocolVersion": message["params"]["protocolVersion"],
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "live-app", "version": "1"},
+            })),
+            ("server/discover", true) => Ok(json!({
+                "resultType": "complete",
+                "supportedVersions": ["2026-07-28"],
+                "capabilities": {"tools": {}},
+                "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "live-app", "version": "1"}},
+            })),
+            ("tools/list", is_modern) => {
+                let mut result = json!({"tools": tools(&manner.more_tools)});
+                if is_modern {
+                    result["resultType"] = json!("complete");
+                    result["ttlMs"] = json!(0);
+                    result["cacheScope"] = json!("private");
+                }
+                Ok(result)
+            }
+            ("tools/call", is_modern) => {
+                let mut result = self.call(&message["params"])?;
+                if is_modern {
+                    result["resultType"] = json!("complete");
+                }
+                Ok(result)
+            }
+            // One that waits for events, of which there are none.
+            ("subscriptions/listen", true) => return None,
+            _ => Err(json!({"code": -32601, "message": format!("there is no `{method}`")})),
+        };
+        Some(match result {
+            Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+            Err(error) => json!({"jsonrpc": "2.0", "id": id, "error": error}),
+        })
+    }
+
+    fn call(&self, params: &Value) -> Option<Value> {
+        let (tool, arguments) = (params["name"].as_str().unwrap_or_default(), &params["arguments"]);
+        let text = arguments["text"].as_str().unwrap_or_default();
+        let times = self.deeds.add(text);
+        match tool {
+            "die" => {
+                self.drop_connections();
+                return None;
+            }
+            "die_once" if times == 1 => {
+                self.drop_connections();
+                return None;
+            }
+            "wait" => thread::sleep(Duration::from_millis(arguments["ms"].as_u64().unwrap_or(0))),
+            "silent" => return None,
+            _ => {}
+        }
+        Some(json!({"content": [{"type": "text", "text": text}]}))
+    }
+}
+
+fn tools(more: &[String]) -> Vec<Value> {
+    let tool = |name: &str, annotations: Value| json!({"name": name, "inputSchema": {"type": "object"}, "annotations": annotations});
+    let mut tools = vec![
+        tool("echo", json!({})),
+        tool("read", json!({"readOnlyHint": true})),
+        tool("die", json!({})),
+        tool("die_once", json!({"idempotentHint": true})),
+        tool("wait", json!({})),
+        tool("silent", json!({})),
+    ];
+    tools.extend(more.iter().map(|name| tool(name, json!({}))));
+    tools
+}
+
+/// A place for a Unix socket in this folder.
+pub fn socket_in(folder: &Path) -> PathBuf {
+    folder.join("app.sock")
+}
