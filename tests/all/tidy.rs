@@ -15,10 +15,11 @@ const DRAWERS: [&str; 9] =
 const LONGEST: usize = 600;
 
 /// The files that wait for a clock, each with its reason.
-const SLEEPERS: [(&str, &str); 4] = [
+const SLEEPERS: [(&str, &str); 5] = [
     ("crates/supervise/tests/all/world.rs", "other processes can only be looked for"),
     ("tests/src/rig/wait.rs", "other processes can only be looked for"),
     ("tests/src/bin/", "a server under test is slow on purpose"),
+    ("tests/src/live_app.rs", "an application is slow on purpose, and waits for its port"),
     ("tests/all/tidy.rs", "looks for the words"),
 ];
 

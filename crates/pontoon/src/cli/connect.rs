@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Args;
 use pontoon_supervise::{give_memory_back, harden_worker};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::ConnectArgs;
 use super::standard_streams;
 use super::terminal::{fail, tell};
 use crate::app::LiveBridge;
@@ -29,6 +29,48 @@ const LAST: Duration = Duration::from_millis(500);
 
 /// Exit code of words that make no sense.
 const TYPED_WRONGLY: u8 = 2;
+
+/// How an application is joined.
+#[derive(Debug, Args)]
+pub struct ConnectArgs {
+    /// Where the application listens: ws://HOST:PORT/PATH, ws+unix:/PATH, tcp://HOST:PORT or unix:/PATH.
+    url: String,
+    /// The variable with the token that the application wants [default: PONTOON_TOKEN, if it is set].
+    #[arg(long, value_name = "NAME", conflicts_with = "token_file")]
+    token_env: Option<String>,
+    /// The file whose first line is that token; read again for each connection.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// How long a call waits for an application that is away.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    connect_wait: Duration,
+    /// How long a call may take.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = humantime::parse_duration)]
+    timeout: Duration,
+    /// The same for one tool; may be given several times.
+    #[arg(long, value_name = "TOOL=TIME", value_parser = tool_timeout)]
+    tool_timeout: Vec<(String, Duration)>,
+    /// How many calls the application works on at once; more wait for their turn.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    max_in_flight: u16,
+    /// How long the application may give no sign of life while it works on a call.
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = humantime::parse_duration)]
+    busy_grace: Duration,
+    /// How much to tell on standard error: trace, debug, info, warning or error [default: warning].
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// Where the last known tools are kept [default: MCPO_STATE_DIR, else $XDG_STATE_HOME/pontoon, else
+    /// ~/.local/state/pontoon].
+    #[arg(long, value_name = "DIRECTORY")]
+    state_dir: Option<PathBuf>,
+}
+
+/// A time for one tool, as it is typed.
+fn tool_timeout(word: &str) -> Result<(String, Duration), String> {
+    let (tool, time) = word.split_once('=').ok_or("write it as TOOL=TIME, such as render=20m")?;
+    let time = humantime::parse_duration(time).map_err(|error| error.to_string())?;
+    Ok((tool.to_owned(), time))
+}
 
 /// Joins the client and the application until the client leaves, or a signal comes.
 pub fn run(arguments: ConnectArgs) -> ExitCode {

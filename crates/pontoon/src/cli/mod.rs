@@ -15,7 +15,6 @@ pub mod tools;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -77,7 +76,7 @@ Examples:
 It never ends by itself but with its standard input: while the application is away its tools are those it had
 last, and calls wait a while for it. Nothing but MCP is written to standard output; DEBUG=1 tells more on
 standard error.")]
-    Connect(ConnectArgs),
+    Connect(connect::ConnectArgs),
     /// Be a small MCP server on standard input and output, to try things with.
     Demo,
     /// Serve the tools of a running program, behind its Unix socket, on standard input and output.
@@ -137,47 +136,6 @@ struct IpcArgs {
     socket: PathBuf,
     /// Its schema file.
     schema: PathBuf,
-}
-
-/// How an application is joined.
-#[derive(Debug, Args)]
-pub struct ConnectArgs {
-    /// Where the application listens: ws://HOST:PORT/PATH, ws+unix:/PATH, tcp://HOST:PORT or unix:/PATH.
-    url: String,
-    /// The variable with the token that the application wants [default: PONTOON_TOKEN, if it is set].
-    #[arg(long, value_name = "NAME", conflicts_with = "token_file")]
-    token_env: Option<String>,
-    /// The file whose first line is that token; read again for each connection.
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-    /// How long a call waits for an application that is away.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
-    connect_wait: Duration,
-    /// How long a call may take.
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = humantime::parse_duration)]
-    timeout: Duration,
-    /// The same for one tool; may be given several times.
-    #[arg(long, value_name = "TOOL=TIME", value_parser = tool_timeout)]
-    tool_timeout: Vec<(String, Duration)>,
-    /// How many calls the application works on at once; more wait for their turn.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    max_in_flight: u16,
-    /// How long the application may give no sign of life while it works on a call.
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = humantime::parse_duration)]
-    busy_grace: Duration,
-    /// How much to tell on standard error: trace, debug, info, warning or error [default: warning].
-    #[arg(long, value_name = "LEVEL")]
-    log_level: Option<String>,
-    /// Where the last known tools are kept [default: MCPO_STATE_DIR, else $XDG_STATE_HOME/pontoon, else
-    /// ~/.local/state/pontoon].
-    #[arg(long, value_name = "DIRECTORY")]
-    state_dir: Option<PathBuf>,
-}
-
-fn tool_timeout(word: &str) -> Result<(String, Duration), String> {
-    let (tool, time) = word.split_once('=').ok_or("write it as TOOL=TIME, such as render=20m")?;
-    let time = humantime::parse_duration(time).map_err(|error| error.to_string())?;
-    Ok((tool.to_owned(), time))
 }
 
 #[derive(Debug, Args)]

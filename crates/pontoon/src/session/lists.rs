@@ -12,8 +12,7 @@ use serde_json::value::RawValue;
 
 use super::catalog::Facts;
 use crate::back::child::ready::ReadyChild;
-use crate::back::conversation::Conversation;
-use crate::back::conversation::requests::NoResult;
+use crate::back::conversation::{Conversation, NoResult};
 use crate::call::list_member;
 
 /// How many pages of a list are read: a server that never ends one is wrong.

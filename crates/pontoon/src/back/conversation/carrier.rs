@@ -93,7 +93,7 @@ pub(crate) enum FrameOutput {
 
 /// What was read.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum FrameRead {
     /// More bytes of lines, which are in the buffer now.
     Bytes,
     /// A whole message.
@@ -104,18 +104,18 @@ pub(super) enum Heard {
 
 impl FrameOutput {
     /// What comes next. Cancel safe: what was read in part waits in the buffer or the socket.
-    pub(super) async fn next(&mut self, lines: &mut Lines) -> Heard {
+    pub(super) async fn next(&mut self, lines: &mut Lines) -> FrameRead {
         let read = match self {
             Self::Pipe(pipe) => pipe.read_buf(lines.buffer()).await,
             Self::Tcp(half) => half.read_buf(lines.buffer()).await,
             Self::Unix(half) => half.read_buf(lines.buffer()).await,
             Self::WebSocket(socket) => {
-                return socket.next_frame().await.map_or(Heard::End, Heard::Frame);
+                return socket.next_frame().await.map_or(FrameRead::End, FrameRead::Frame);
             }
         };
         match read {
-            Ok(0) | Err(_) => Heard::End,
-            Ok(_) => Heard::Bytes,
+            Ok(0) | Err(_) => FrameRead::End,
+            Ok(_) => FrameRead::Bytes,
         }
     }
 

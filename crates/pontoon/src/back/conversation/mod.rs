@@ -24,6 +24,7 @@ use bytes::Bytes;
 use pontoon_wire::{Era, Message, Rewrite, Slot, era, json, method, quoted};
 
 use self::abilities::can_answer;
+use self::incoming::refusal;
 use self::link::{Link, Listening, PendingRequest, Purpose};
 use self::list_changes::ListChanges;
 use self::mailbox::ServerEvent;
@@ -52,6 +53,17 @@ pub struct Conversation {
     hides_list_changes: bool,
     /// Tells the catalogue when a list changes.
     _watching: Listening,
+}
+
+/// Why a request of the bridge's own has no result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NoResult {
+    /// The server answered with an error.
+    Refused(String),
+    /// It did not answer in time.
+    Slow,
+    /// It is gone.
+    Gone,
 }
 
 /// What passes on what belongs to no call, until it is dropped.
@@ -127,6 +139,45 @@ impl Conversation {
                 ServerEvent::Answer(_) => return true,
                 event if event.is_end() => return false,
                 _ => {}
+            }
+        }
+    }
+
+    /// The answer to a request of the bridge's own, as this conversation's era has it. What the server asks
+    /// meanwhile is refused.
+    pub(crate) async fn result_of(
+        &self,
+        method: &str,
+        params: &str,
+        patience: Duration,
+    ) -> Result<Message, NoResult> {
+        let request = own_request_with(method, params);
+        let request = match self.era {
+            Era::Legacy => Rewrite::new(request),
+            Era::Modern => modern_request(request),
+        };
+        let mut asked = self.link.ask(request, Some(now() + patience), Purpose::Own);
+        loop {
+            match asked.next_event().await {
+                ServerEvent::Answer(answer) if answer.has(Slot::Error) => {
+                    let text = answer.string(Slot::ErrorMessage).unwrap_or_default();
+                    let text = format!("it answered `{method}` with an error: {text}");
+                    return Err(NoResult::Refused(text));
+                }
+                ServerEvent::Answer(answer) => return Ok(answer),
+                ServerEvent::TimedOut(_) => return Err(NoResult::Slow),
+                ServerEvent::Gone
+                | ServerEvent::Unsent
+                | ServerEvent::Clogged
+                | ServerEvent::Ended
+                | ServerEvent::Lost(_) => return Err(NoResult::Gone),
+                ServerEvent::Question(question) => {
+                    self.link.say(refusal(&question, "nobody is there to be asked"));
+                }
+                ServerEvent::Note(_)
+                | ServerEvent::Log(_)
+                | ServerEvent::Resumed(_)
+                | ServerEvent::Release => {}
             }
         }
     }

@@ -13,7 +13,7 @@ use pontoon_wire::heal::lines::{Found, LineDoctor};
 use pontoon_wire::heal::{Heal, HealMode};
 use pontoon_wire::peer::PeerEvent;
 
-use super::carrier::{FrameInput, FrameOutput, Heard};
+use super::carrier::{FrameInput, FrameOutput, FrameRead};
 use super::mailbox::ServerEvent;
 use super::state::{Handovers, LinkState, SharedLink};
 use crate::clock::now;
@@ -80,9 +80,9 @@ impl LinkReader {
             let (has_room, ends_at) = (self.has_room(), self.ends_at);
             tokio::select! {
                 heard = self.output.next(&mut self.lines), if has_room => match heard {
-                    Heard::Bytes => self.handle_lines(),
-                    Heard::Frame(frame) => self.handle_frame(frame),
-                    Heard::End => break,
+                    FrameRead::Bytes => self.handle_lines(),
+                    FrameRead::Frame(frame) => self.handle_frame(frame),
+                    FrameRead::End => break,
                 },
                 () = writable(blocked.as_deref()), if blocked.is_some() => self.shared.lock().write(),
                 // A timer that has fired stays ready, so it is not asked again until it is reset.

@@ -211,15 +211,15 @@ impl WebSocket {
             return self.finish(None, "the connection was closed by us".to_owned());
         }
         match self.signs.look(now) {
-            Look::Later(then) => self.alarm.as_mut().reset(then),
-            Look::Ask(then) => {
+            Remedy::Later(then) => self.alarm.as_mut().reset(then),
+            Remedy::Ask(then) => {
                 self.alarm.as_mut().reset(then);
                 // If it cannot be taken now, the connection is as silent as if it had been.
                 if Pin::new(&mut self.stream).start_send(Frame::Ping(Bytes::new())).is_ok() {
                     self.needs_flush = true;
                 }
             }
-            Look::Gone(silence) => {
+            Remedy::Gone(silence) => {
                 let seconds = silence.as_secs();
                 self.finish(None, format!("it gave no sign of life for {seconds} s"));
             }
@@ -240,7 +240,7 @@ struct SignsOfLife {
 
 /// What is to be done about silence.
 #[derive(Debug, PartialEq, Eq)]
-enum Look {
+enum Remedy {
     /// Nothing until then.
     Later(Instant),
     /// Ask for a sign of life, and look again then.
@@ -271,21 +271,21 @@ impl SignsOfLife {
         }
     }
 
-    fn look(&mut self, now: Instant) -> Look {
+    fn look(&mut self, now: Instant) -> Remedy {
         let due = self.heard + SILENCE;
         if now < due {
-            return Look::Later(due);
+            return Remedy::Later(due);
         }
         // One that works on its main thread reads and answers nothing meanwhile.
         let is_spared = self.busy_since.is_some_and(|since| now < since + self.busy_grace);
         if is_spared {
             self.misses = 0;
         } else if self.misses >= MISSES && self.answers_pings {
-            return Look::Gone(now - self.heard);
+            return Remedy::Gone(now - self.heard);
         } else {
             self.misses += 1;
         }
-        Look::Ask(now + SILENCE)
+        Remedy::Ask(now + SILENCE)
     }
 }
 
@@ -304,8 +304,8 @@ mod tests {
         let mut now = began + SILENCE;
         while now < began + 1000 * SECOND {
             match signs.look(now) {
-                Look::Later(then) | Look::Ask(then) => now = then,
-                Look::Gone(silence) => return Some(silence.as_secs()),
+                Remedy::Later(then) | Remedy::Ask(then) => now = then,
+                Remedy::Gone(silence) => return Some(silence.as_secs()),
             }
         }
         None
@@ -336,10 +336,10 @@ mod tests {
         for times in 1..=3 {
             assert_eq!(
                 signs.look(began + times * SILENCE),
-                Look::Ask(began + (times + 1) * SILENCE)
+                Remedy::Ask(began + (times + 1) * SILENCE)
             );
         }
         signs.set_busy(false, began + 59 * SECOND);
-        assert!(matches!(signs.look(began + 60 * SECOND), Look::Ask(_)));
+        assert!(matches!(signs.look(began + 60 * SECOND), Remedy::Ask(_)));
     }
 }
