@@ -1,4 +1,4 @@
-//! Host tools in the real Claude Code command, versions old and new.
+//! Host tools and live applications in the real Claude Code command, versions old and new.
 //!
 //! The model is a script, so that each conversation is known: what the model is asked next is looked at
 //! in the record of the API that stands for it.
@@ -6,6 +6,7 @@
 mod examples;
 #[cfg(target_os = "linux")]
 mod kills;
+mod live_app;
 mod model;
 mod session;
 

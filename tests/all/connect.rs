@@ -166,6 +166,20 @@ fn the_last_tools_are_told_while_the_application_is_away_and_no_change_is_none()
 }
 
 #[test]
+fn a_change_of_tools_while_connected_is_told_once_they_are_known() {
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let app = app(&deeds);
+    let mut client = home.client(&app.url(), &[]);
+    let before = tools(&mut client, "before").len();
+    client.call(1, "grow", json!({"text": "grown"}));
+    tools_changed(&mut client);
+    let after = tools(&mut client, "after");
+    assert!(after.len() == before + 1 && after.contains(&"grown".to_owned()), "{after:?}");
+    assert_eq!(app.accepted(), 1);
+    home.finish(client);
+}
+
+#[test]
 fn what_was_begun_is_answered_before_the_bridge_ends_with_its_input() {
     let (home, deeds) = (Home::new(), Deeds::default());
     let app = app(&deeds);

@@ -3,7 +3,7 @@
 //! It works on one call at a time for each connection, as applications with one main thread do, and notes every call
 //! that it carries out. Its tools: `echo` gives `text` back, `read` does and is marked as read-only, `die` closes every
 //! connection before it answers, `die_once` does so the first time for a text and is marked as idempotent, `wait` takes
-//! `ms` milliseconds.
+//! `ms` milliseconds, `silent` never answers, and `grow` adds a tool named by `text` and says that the tools changed.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -287,16 +287,13 @@ fn serve_web(shared: &Shared, stream: impl Duplex) {
             _ => continue,
         };
         let message: Value = serde_json::from_str(text).expect("the bridge sends JSON");
-        let answer = shared.answer(&message);
-        let sent = match answer {
-            Some(answer) if manner.sends_bytes => {
-                socket.send(Message::Binary(answer.to_string().into_bytes().into()))
-            }
-            Some(answer) => socket.send(Message::text(answer.to_string())),
-            None if manner.answers_notifications && message.get("id").is_none() => {
-                say_nothing(&mut socket)
-            }
-            None => Ok(()),
+        let said = shared.answers(&message);
+        let sent = match manner.answers_notifications && message.get("id").is_none() {
+            true => say_nothing(&mut socket),
+            false => said.iter().try_for_each(|said| match manner.sends_bytes {
+                true => socket.send(Message::Binary(said.to_string().into_bytes().into())),
+                false => socket.send(Message::text(said.to_string())),
+            }),
         };
         if sent.is_err() || shared.is_closed.load(Ordering::SeqCst) {
             break;
@@ -319,8 +316,8 @@ fn serve_lines(shared: &Shared, stream: impl Duplex) {
     let mut line = String::new();
     while stream.read_line(&mut line).is_ok_and(|length| length > 0) {
         let message: Value = serde_json::from_str(&line).expect("the bridge sends JSON");
-        if let Some(answer) = shared.answer(&message) {
-            let answer = format!("{answer}\n");
+        for said in shared.answers(&message) {
+            let answer = format!("{said}\n");
             if stream.get_mut().write_all(answer.as_bytes()).is_err() {
                 return;
             }
@@ -333,6 +330,13 @@ impl Shared {
     fn drop_connections(&self) {
         let connections = std::mem::take(&mut *self.connections.lock().unwrap());
         connections.iter().for_each(|connection| connection.end());
+    }
+
+    /// What it says to a message: the answer, and what follows from it.
+    fn answers(&self, message: &Value) -> Vec<Value> {
+        let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+        let has_grown = message["params"]["name"] == "grow";
+        self.answer(message).into_iter().chain(has_grown.then_some(changed)).collect()
     }
 
     /// What it answers, if anything.
@@ -393,6 +397,7 @@ impl Shared {
             }
             "wait" => thread::sleep(Duration::from_millis(arguments["ms"].as_u64().unwrap_or(0))),
             "silent" => return None,
+            "grow" => self.manner.lock().unwrap().more_tools.push(text.to_owned()),
             _ => {}
         }
         Some(json!({"content": [{"type": "text", "text": text}]}))
@@ -408,6 +413,7 @@ fn tools(more: &[String]) -> Vec<Value> {
         tool("die_once", json!({"idempotentHint": true})),
         tool("wait", json!({})),
         tool("silent", json!({})),
+        tool("grow", json!({})),
     ];
     tools.extend(more.iter().map(|name| tool(name, json!({}))));
     tools

@@ -26,11 +26,11 @@ struct Tally {
 
 /// The tool of a call: most are plain, some may be made twice, a few close everything.
 fn tool(number: usize) -> &'static str {
-    match number % 100 {
+    match number % 200 {
         0 => "die",
-        1..=5 => "die_once",
-        6..=25 => "read",
-        26..=30 => "wait",
+        1 | 2 => "die_once",
+        3..=40 => "read",
+        41..=45 => "wait",
         _ => "echo",
     }
 }
