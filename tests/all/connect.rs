@@ -117,6 +117,11 @@ fn tools_come_with_the_application_and_a_call_waits_for_it() {
     let app = LiveApp::start(&place, Manner::default(), &deeds);
     tools_changed(&mut client);
     assert_eq!(tools(&mut client, "after")[..2], ["echo", "read"]);
+    // Promised before it was seen, and not offered by it.
+    for (list, member) in [("resources/list", "resources"), ("prompts/list", "prompts")] {
+        let answer = client.ask(list, list, &json!({}));
+        assert_eq!(answer["result"][member], json!([]), "{answer}");
+    }
     assert_eq!(text(&client.answer("early")["result"]), "waited");
     assert_eq!((deeds.count("waited"), app.accepted()), (1, 1));
     home.finish(client);

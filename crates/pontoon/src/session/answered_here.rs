@@ -142,7 +142,10 @@ fn listed(catalog: &Catalog, entry: &Entry, call: Call) -> Option<Call> {
     let Some(answer) = answers::list(catalog, &call.request, client_era) else { return Some(call) };
     let (back, child_era) = (&entry.back, catalog.child_era(client_era));
     let may_differ = match call.request.method() == method::LIST_RESOURCES {
-        true => back.keeps_child(&call.client, child_era),
+        true => {
+            let is_offered = answers::offers(catalog, client_era, "resources");
+            is_offered && back.keeps_child(&call.client, child_era)
+        }
         false => back.lists_changed(&call.client, child_era),
     };
     if may_differ {

@@ -56,9 +56,7 @@ impl Entry {
                 () = self.back.changed().heard() => tokio::time::sleep(BURST).await,
             }
             // Nothing is heard of an application that was lost meanwhile.
-            if app.connection().is_none() {
-                return None;
-            }
+            app.connection()?;
         }
     }
 
@@ -109,7 +107,7 @@ impl Entry {
 /// Waits until what the application offers is known, or it is known to be away.
 async fn fresh_or_away(app: &LiveApp, fresh: impl Future<Output = bool>) {
     let mut state = app.state();
-    let is_away = |state: &AppState| matches!(state, AppState::Looking { why: Some(_), .. });
+    let is_away = |state: &AppState| matches!(state, AppState::Away(Some(_)));
     tokio::select! {
         _ = fresh => {}
         _ = state.wait_for(is_away) => {}

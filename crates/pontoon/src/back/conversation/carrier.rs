@@ -24,7 +24,7 @@ pub(crate) enum Carrier {
     /// A Unix socket with a message on each line.
     Unix(tokio::net::UnixStream),
     /// A WebSocket.
-    WebSocket(WebSocket),
+    WebSocket(Box<WebSocket>),
 }
 
 impl Carrier {
@@ -39,9 +39,7 @@ impl Carrier {
                 let (output, input) = stream.into_split();
                 (FrameInput::Unix(input), FrameOutput::Unix(output))
             }
-            Self::WebSocket(socket) => {
-                (FrameInput::Queue, FrameOutput::WebSocket(Box::new(socket)))
-            }
+            Self::WebSocket(socket) => (FrameInput::Queue, FrameOutput::WebSocket(socket)),
         }
     }
 }

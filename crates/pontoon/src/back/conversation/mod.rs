@@ -266,7 +266,7 @@ impl Conversation {
                 let listener = move |message: &Message| {
                     let method = message.method();
                     let is_hidden = hides_list_changes && method.ends_with("/list_changed");
-                    if !is_hidden && !(is_shared && method == method::LOG) {
+                    if !(is_hidden || is_shared && method == method::LOG) {
                         outbox.push(Item::Note(message.clone().into()));
                     }
                 };

@@ -122,7 +122,9 @@ impl Dialer {
             .max_message_size(Some(max_message))
             .max_frame_size(Some(max_message));
         match client_async_with_config(request, stream, Some(config)).await {
-            Ok((socket, _)) => Ok(Carrier::WebSocket(WebSocket::new(socket, app.busy_grace))),
+            Ok((socket, _)) => {
+                Ok(Carrier::WebSocket(Box::new(WebSocket::new(socket, app.busy_grace))))
+            }
             Err(Error::Protocol(ProtocolError::SecWebSocketSubProtocolError(
                 SubProtocolError::NoSubProtocol,
             ))) => Err(OpenError::UnknownProtocol),

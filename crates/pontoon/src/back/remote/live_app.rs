@@ -64,13 +64,8 @@ impl AppConnection {
 /// Where an application stands.
 #[derive(Debug, Clone)]
 pub enum AppState {
-    /// It is looked for since then, the last time in vain for this reason.
-    Looking {
-        /// Since when.
-        since: Instant,
-        /// Why there was no connection, once that was tried.
-        why: Option<String>,
-    },
+    /// It is looked for; the last time in vain for this reason, once that was tried.
+    Away(Option<String>),
     /// It is there.
     Up(Arc<AppConnection>),
 }
@@ -92,8 +87,6 @@ pub struct LiveApp {
 #[derive(Debug)]
 struct Pace {
     backoff: Backoff,
-    /// The pause that the end of the last connection asks for.
-    at_least: Duration,
     /// The era that it was last opened in.
     era: Era,
     /// What the log has said of it.
@@ -125,7 +118,6 @@ impl LiveApp {
     pub(crate) fn new(options: AppOptions, link: LinkOptions, changes: Arc<ListChanges>) -> Self {
         let pace = Pace {
             backoff: Backoff::new(options.endpoint.is_local()),
-            at_least: Duration::ZERO,
             era: Era::Legacy,
             said: None,
         };
@@ -133,7 +125,7 @@ impl LiveApp {
             options,
             link,
             changes,
-            state: watch::Sender::new(AppState::Looking { since: now(), why: None }),
+            state: watch::Sender::new(AppState::Away(None)),
             client: watch::Sender::new(None),
             pace: Mutex::new(pace),
             dialer: tokio::sync::Mutex::default(),
@@ -157,7 +149,7 @@ impl LiveApp {
     pub(crate) fn connection(&self) -> Option<Arc<AppConnection>> {
         match &*self.state.borrow() {
             AppState::Up(connection) if !connection.link.is_gone() => Some(Arc::clone(connection)),
-            AppState::Up(_) | AppState::Looking { .. } => None,
+            AppState::Up(_) | AppState::Away(_) => None,
         }
     }
 
@@ -184,8 +176,8 @@ impl LiveApp {
     /// What a model hears whose call could not be made.
     pub fn not_there(&self) -> CallError {
         let why = match &*self.state.borrow() {
-            AppState::Looking { why: Some(why), .. } => why.clone(),
-            AppState::Looking { .. } | AppState::Up(_) => "it is not ready".to_owned(),
+            AppState::Away(Some(why)) => why.clone(),
+            AppState::Away(None) | AppState::Up(_) => "it is not ready".to_owned(),
         };
         CallError::AppAway(format!(
             "the application at {} cannot be reached ({why}), so this call was not made: start the application, or ask \
@@ -205,8 +197,10 @@ impl LiveApp {
                     self.lock().said = None;
                     tracing::info!(app = %self.options.endpoint, era = ?connection.era, "application connected");
                     connection.begin_for(&client);
-                    connection.feed(&client);
                     self.state.send_replace(AppState::Up(Arc::clone(&connection)));
+                    // It may have got its session while this went on.
+                    let client = self.client.borrow().clone().unwrap_or(client);
+                    connection.refeed(&client);
                     return connection;
                 }
                 Err(error) => self.note_failure(&error),
@@ -225,14 +219,11 @@ impl LiveApp {
         }
         let at_least = match error {
             ConnectError::Dial(DialError::Denied { .. } | DialError::Token(_)) => UNWANTED,
-            _ => std::mem::take(&mut pace.at_least),
+            _ => Duration::ZERO,
         };
         let pause = pace.backoff.next(chance()).max(at_least);
         drop(pace);
-        self.state.send_modify(|state| match state {
-            AppState::Looking { why: before, .. } => *before = Some(why),
-            AppState::Up(_) => *state = AppState::Looking { since: now(), why: Some(why) },
-        });
+        self.state.send_replace(AppState::Away(Some(why)));
         pause
     }
 
@@ -242,19 +233,18 @@ impl LiveApp {
         let end = connection.link.end();
         let words = why.map_or_else(|| connection.how_it_ended(), str::to_owned);
         tracing::warn!(app = %self.options.endpoint, why = words, "application gone");
-        self.state.send_replace(AppState::Looking { since: now(), why: Some(words) });
+        self.state.send_replace(AppState::Away(Some(words)));
         let was_short = since(connection.opened) < SHORT || why.is_some();
         let pause = {
             let mut pace = self.lock();
             if !was_short {
                 pace.backoff.reset();
             }
-            let unwanted = matches!(end.and_then(|end| end.code), Some(1008 | 1013 | 4401 | 4403));
-            pace.at_least = if unwanted { UNWANTED } else { Duration::ZERO };
-            match (was_short, unwanted) {
-                (_, true) => UNWANTED,
-                (true, false) => pace.backoff.next(chance()),
-                (false, false) => Duration::ZERO,
+            match end.and_then(|end| end.code) {
+                // It wants no connection, or not this one, or not now.
+                Some(1008 | 1013 | 4401 | 4403) => UNWANTED,
+                _ if was_short => pace.backoff.next(chance()),
+                _ => Duration::ZERO,
             }
         };
         tokio::time::sleep(pause).await;
