@@ -5,13 +5,14 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use super::terminal::{fail, say};
 use crate::config::{Environment, parse_listen};
@@ -150,57 +151,24 @@ fn ask(
 
 /// Sends the request and gives all that comes back.
 fn exchange(target: &HealthTarget, key: Option<&str>, patience: Duration) -> io::Result<Vec<u8>> {
-    let deadline = Instant::now() + patience;
-    let left = || {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let is_over = left.is_zero().then(|| io::Error::from(io::ErrorKind::TimedOut));
-        is_over.map_or(Ok(left), Err)
-    };
-    let mut stream = Err(io::Error::other("the name has no address"));
-    for address in resolve(&target.authority, left()?)? {
-        stream = TcpStream::connect_timeout(&address, left()?);
-        if stream.is_ok() {
-            break;
-        }
-    }
-    let mut stream = stream?;
-    stream.set_write_timeout(Some(left()?))?;
     let key = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
     // Version 1.0, so that the answer comes in one piece and ends with the connection.
     let request = format!(
         "GET {} HTTP/1.0\r\nHost: {}\r\nAccept: application/json\r\n{key}\r\n",
         target.path, target.authority
     );
-    stream.write_all(request.as_bytes())?;
-    let (mut answer, mut piece) = (Vec::new(), [0; 16 * 1024]);
-    while (answer.len() as u64) < MAX_ANSWER {
-        // For each piece anew: one who drips byte by byte is not waited for longer.
-        stream.set_read_timeout(Some(left()?))?;
-        match stream.read(&mut piece) {
-            Ok(0) => break,
-            Ok(length) => answer.extend_from_slice(&piece[..length]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(answer)
-}
-
-/// The addresses of a host. Asking for a name may take longer than anyone waits, and cannot be
-/// stopped, so it goes on beside us.
-fn resolve(authority: &str, patience: Duration) -> io::Result<Vec<SocketAddr>> {
-    if let Ok(address) = authority.parse() {
-        return Ok(vec![address]);
-    }
-    let (tell, told) = mpsc::sync_channel(1);
-    let authority = authority.to_owned();
-    std::thread::spawn(move || {
-        drop(tell.send(authority.to_socket_addrs().map(Iterator::collect)));
-    });
-    told.recv_timeout(patience).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    let exchange = async {
+        let mut stream = TcpStream::connect(&target.authority).await?;
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = Vec::new();
+        stream.take(MAX_ANSWER).read_to_end(&mut answer).await?;
+        Ok(answer)
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let answer = runtime.block_on(async { tokio::time::timeout(patience, exchange).await });
+    // Asking for a name may take longer than anyone waits, and cannot be stopped.
+    runtime.shutdown_background();
+    answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// What the bridge says, for people.
@@ -234,6 +202,7 @@ fn printable(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::net::TcpListener;
 
     use serde_json::json;
