@@ -5,7 +5,6 @@
 //! heartbeat does, and a call that failed because of the directory, which is then tried once more.
 
 use std::io;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -23,7 +22,7 @@ impl SharedStore {
     /// Looks at the directory, and mends what can be mended. An error is what is still wrong.
     pub(super) fn mend(&self) -> Result<(), Unusable> {
         // Held, so that two who look do not both put something back.
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         let fault = match self.look(&mut told) {
             Err(error) if !is_of_the_system(&error) => Some(Unusable(reason(&error))),
             _ => None,
@@ -97,7 +96,7 @@ impl SharedStore {
     /// Puts the key back if it is gone. Another directory may have one of its own, which counts then as
     /// at a start; elsewhere a child may have written it. False if that failed.
     fn restore_key(&self, is_anew: bool) -> bool {
-        let mut known = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.key.lock();
         let Some(key) = known.take() else { return true };
         let key = known.insert(key);
         let restored = key.restore(&self.root);

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, accessat, fchmod, mkdir, open};
 use rustix::io::Errno;
@@ -18,6 +18,7 @@ use tracing::warn;
 
 use super::beneath::{make_folder, open_up};
 use super::node::FileNode;
+use crate::lock::{Lock, unpoisoned};
 
 /// Why a jobs directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -154,7 +155,7 @@ pub(super) struct Root {
     /// The directory that is in use, and the next one after that was replaced.
     fd: RwLock<Arc<OwnedFd>>,
     /// Where it was when it was opened. A directory whose file system failed does not tell any more.
-    surroundings: Mutex<RootSurroundings>,
+    surroundings: Lock<RootSurroundings>,
     /// Whether children run as other users, who have to pass through to their own files.
     other_users: AtomicBool,
 }
@@ -201,7 +202,7 @@ impl Root {
         let failed = |source: io::Error| StoreError::Open { path: path.to_owned(), source };
         let path = resolved(path).map_err(failed)?;
         let fd = open_safely(&path)?;
-        let surroundings = Mutex::new(RootSurroundings::of(&path, &fd));
+        let surroundings = Lock::new(RootSurroundings::of(&path, &fd));
         let fd = RwLock::new(Arc::new(fd));
         Ok(Self { path, fd, surroundings, other_users: AtomicBool::new(other_users) })
     }
@@ -214,7 +215,7 @@ impl Root {
         let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         if FileNode::at(CWD, &self.path).is_err_and(|error| is_missing(&error)) {
             let is_same = |there: FileNode| {
-                self.surroundings().above.as_ref().is_some_and(|it| it.is_same(&there))
+                self.surroundings.lock().above.as_ref().is_some_and(|it| it.is_same(&there))
             };
             if !above(&self.path).is_ok_and(is_same) {
                 return Err(StoreError::Gone { path: self.path.clone() });
@@ -226,15 +227,15 @@ impl Root {
         }
         let fd = open_safely(&self.path)?;
         let surroundings = RootSurroundings::of(&self.path, &fd);
-        if self.surroundings().is_mount_point && !surroundings.is_mount_point {
+        if self.surroundings.lock().is_mount_point && !surroundings.is_mount_point {
             return Err(StoreError::Unmounted { path: self.path.clone() });
         }
         let path = || self.path.clone();
         let shut = |source| StoreError::ReadOnly { path: path(), source };
         close(&fd, self.passage()).map_err(shut)?;
         check_access(&fd).map_err(shut)?;
-        *self.surroundings() = surroundings;
-        *self.fd.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fd);
+        *self.surroundings.lock() = surroundings;
+        *unpoisoned(self.fd.write()) = Arc::new(fd);
         Ok(())
     }
 
@@ -260,10 +261,6 @@ impl Root {
             made.map_err(|source| StoreError::Folder { path: path(), name, source })?;
         }
         Ok(())
-    }
-
-    fn surroundings(&self) -> MutexGuard<'_, RootSurroundings> {
-        self.surroundings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets other users pass from now on.
@@ -292,7 +289,7 @@ impl Root {
 
     /// The directory that is in use now.
     pub(super) fn fd(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.fd.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&*unpoisoned(self.fd.read()))
     }
 
     /// The mode of a directory that leads to a child's own.
@@ -477,11 +474,11 @@ mod tests {
         let path = place.path().join("jobs");
         let root = Root::make(&path, false).unwrap();
         // As after a start with a file system of its own, of which the open directory says nothing now.
-        root.surroundings().is_mount_point = true;
+        root.surroundings.lock().is_mount_point = true;
         fs::rename(&path, place.path().join("old")).unwrap();
         fs::create_dir(&path).unwrap();
         assert!(matches!(root.renew(), Err(StoreError::Unmounted { .. })));
-        root.surroundings().is_mount_point = false;
+        root.surroundings.lock().is_mount_point = false;
         root.renew().unwrap();
         let devices = Path::new("/dev");
         assert!(
