@@ -1,20 +1,17 @@
 //! Keeps `docs/configuration.md` and `mcp-servers.example.json` true to the tables they describe.
 
-use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::draft::FileContext;
-use super::environment::Environment;
-use super::file;
+use super::file::tests::servers;
 use super::isolation::ISOLATION_KEYS;
 use super::keys::{KEYS, REFUSED_KEYS};
 use super::network::{CERTIFICATE_VARIABLES, DEFAULT_VARIABLES, PROXY_VARIABLES, USUAL_VARIABLES};
-use super::remarks::{Remarks, Weight};
+use super::remarks::Weight;
 use super::secret::SECRETS;
 use super::server::Server;
-use super::settings::{BridgeSettings, REFUSED_VARIABLES, Unset, VARIABLES};
+use super::settings::{REFUSED_VARIABLES, Unset, VARIABLES};
 
 const HEAD: &str = "\
 <!-- Written by a test from the tables in crates/pontoon/src/config. Renew it with
@@ -181,12 +178,7 @@ fn marked(default: &str) -> String {
 }
 
 fn listed(names: &[&str]) -> String {
-    let mut list = String::new();
-    for (index, name) in names.iter().enumerate() {
-        let comma = if index > 0 { ", " } else { "" };
-        write!(list, "{comma}`{name}`").expect("a String takes everything");
-    }
-    list
+    format!("`{}`", names.join("`, `"))
 }
 
 fn in_package(path: &str) -> PathBuf {
@@ -209,14 +201,8 @@ fn the_page_says_what_the_tables_say() {
 
 #[test]
 fn the_example_is_read_without_a_remark_but_for_missing_programs() {
-    let path = in_package("mcp-servers.example.json");
-    let text = fs::read_to_string(&path).unwrap();
-    let environment = Environment::new([("HOME".into(), "/home/me".into())]);
-    let settings = BridgeSettings::unset();
-    let folder = Path::new("/");
-    let around = FileContext { folder, environment: &environment, settings: &settings };
-    let mut remarks = Remarks::default();
-    let servers = file::read(&path, &text, &around, &mut remarks);
+    let text = fs::read_to_string(in_package("mcp-servers.example.json")).unwrap();
+    let (servers, remarks) = servers(&text);
     assert!(remarks.iter().all(|remark| remark.weight == Weight::BrokenServer), "{remarks}");
     assert!(!servers.is_empty());
 }
@@ -238,10 +224,7 @@ fn the_example_shows_every_key_with_its_default() {
 fn servers_with(key: &str) -> Vec<Arc<Server>> {
     let text =
         format!(r#"{{"mcpServers": {{"a": {{"mode": "stateful", "command": "/bin/sh"{key}}}}}}}"#);
-    let (environment, settings) = (Environment::default(), BridgeSettings::unset());
-    let around =
-        FileContext { folder: Path::new("/"), environment: &environment, settings: &settings };
-    file::read(Path::new("file"), &text, &around, &mut Remarks::default())
+    servers(&text).0
 }
 
 #[test]

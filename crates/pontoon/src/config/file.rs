@@ -100,7 +100,7 @@ fn read_keys(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::time::Duration;
 
     use pontoon_wire::heal::HealMode;
@@ -113,10 +113,9 @@ mod tests {
     use super::super::template::Template;
     use super::*;
 
-    fn servers(text: &str) -> (Vec<Arc<Server>>, Remarks) {
-        let variables = [("PATH", "/usr/bin:/bin"), ("TOKEN", "secret")];
-        let environment =
-            Environment::new(variables.map(|(name, value)| (name.into(), value.into())));
+    /// The servers of a file in `/tmp` with this text, and what is told of it.
+    pub(in super::super) fn servers(text: &str) -> (Vec<Arc<Server>>, Remarks) {
+        let environment = Environment::new([("PATH", "/usr/bin:/bin"), ("TOKEN", "secret")]);
         let settings = BridgeSettings::unset();
         let folder = Path::new("/tmp");
         let around = FileContext { folder, environment: &environment, settings: &settings };

@@ -96,6 +96,13 @@ impl Remarks {
         others.for_each(|remark| remark.weight = Weight::Warning);
     }
 
+    /// The weight, the key and the message of each.
+    #[cfg(test)]
+    pub(super) fn lines(&self) -> Vec<String> {
+        let line = |it: &Remark| format!("{:?}: {}: {}", it.weight, it.key, it.message);
+        self.remarks.iter().map(line).collect()
+    }
+
     pub(super) fn add(
         &mut self,
         weight: Weight,

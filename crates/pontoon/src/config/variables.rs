@@ -131,9 +131,8 @@ mod tests {
     use super::*;
 
     fn check(variables: &[(&str, &str)], expected: &BridgeSettings, told: &[&str]) {
-        let variables = variables.iter().map(|&(name, value)| (name.into(), value.into()));
         let mut remarks = Remarks::default();
-        let settings = read(&Environment::new(variables), &mut remarks);
+        let settings = read(&Environment::new(variables.iter().copied()), &mut remarks);
         assert_eq!(settings, *expected);
         let lines: Vec<String> = remarks.iter().map(ToString::to_string).collect();
         assert_eq!(lines, told);
