@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::terminal::{fail, say};
-use crate::config::{Environment, parse_listen};
+use crate::config::{BridgeSettings, Environment, parse_listen};
 use crate::plain_file::{FileKind, read_text};
 
 /// How long all of it may take.
@@ -85,7 +85,7 @@ struct HealthTarget {
 fn target(url: Option<&str>, listen: Option<&OsStr>) -> Result<HealthTarget, HealthError> {
     let Some(url) = url else {
         let addresses = match listen {
-            None => vec![SocketAddr::from(([127, 0, 0, 1], 8080))],
+            None => BridgeSettings::unset().listen,
             Some(text) => parse_listen(text.to_str().ok_or(HealthError::Listen)?)
                 .map_err(|_| HealthError::Listen)?,
         };

@@ -96,13 +96,6 @@ impl Remarks {
         others.for_each(|remark| remark.weight = Weight::Warning);
     }
 
-    /// The weight, the key and the message of each.
-    #[cfg(test)]
-    pub(super) fn lines(&self) -> Vec<String> {
-        let line = |it: &Remark| format!("{:?}: {}: {}", it.weight, it.key, it.message);
-        self.remarks.iter().map(line).collect()
-    }
-
     pub(super) fn add(
         &mut self,
         weight: Weight,
@@ -208,6 +201,14 @@ impl Position {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Remarks {
+        /// The weight, the key and the message of each.
+        pub(in super::super) fn lines(&self) -> Vec<String> {
+            let line = |it: &Remark| format!("{:?}: {}: {}", it.weight, it.key, it.message);
+            self.remarks.iter().map(line).collect()
+        }
+    }
 
     fn check(remarks: &[(Weight, RemarkPlace, &str)], text: &str) {
         let mut all = Remarks::default();

@@ -19,7 +19,7 @@ use super::job::Job;
 use super::journal::{self, EndedCall, Journal, JournalLine};
 use super::node::touch;
 use super::recover;
-use super::root::{INSTANCES, Root, SCRATCH, StoreError};
+use super::root::{INSTANCES, Root, SCRATCH, StoreError, StoreFault};
 use super::scratch::{Scratch, Scratches};
 use super::shared::{SharedStore, StoreOptions, Unusable};
 use super::sweep::{self, Swept};
@@ -39,12 +39,10 @@ impl Store {
     /// When it cannot be made, or when others could put things into it.
     pub fn open(root: &Path, options: StoreOptions) -> Result<Self, StoreError> {
         let root = Arc::new(Root::make(root, options.other_users)?);
-        let failed = |name| {
-            let path = root.path().to_owned();
-            move |source| StoreError::Folder { path, name, source }
-        };
-        let instance = Instance::announce(&root).map_err(failed(INSTANCES))?;
-        let scratches = Scratches::make(&root).map_err(failed(SCRATCH))?;
+        let instance = Instance::announce(&root)
+            .map_err(|error| root.error(StoreFault::Folder(INSTANCES), error))?;
+        let scratches = Scratches::make(&root)
+            .map_err(|error| root.error(StoreFault::Folder(SCRATCH), error))?;
         Ok(Self::with(root, Some(instance), Some(scratches), options))
     }
 
