@@ -136,7 +136,7 @@ fn page() -> String {
             Unset::Value(text) => format!("`{text}`"),
             Unset::Words(words) => words.to_owned(),
         };
-        add(format!("| `{}` | {unset} | {} |\n", variable.name, variable.doc));
+        add(format!("| `{}` | {unset} | {} |\n", variable.name, variable.doc.trim_start()));
     }
     let files: Vec<String> = SECRETS.iter().map(|name| format!("{name}_FILE")).collect();
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
