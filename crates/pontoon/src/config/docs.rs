@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::file::tests::servers;
 use super::isolation::ISOLATION_KEYS;
-use super::keys::{KEYS, REFUSED_KEYS};
+use super::keys::{KEYS, REFUSED_KEYS, ServerKey};
 use super::network::{CERTIFICATE_VARIABLES, DEFAULT_VARIABLES, PROXY_VARIABLES, USUAL_VARIABLES};
 use super::remarks::Weight;
 use super::secret::SECRETS;
@@ -113,9 +113,7 @@ fn page() -> String {
     let mut page = HEAD.to_owned();
     let mut add = |text: String| page.push_str(&text);
     add("\n## Keys of a server\n\n| key | default | meaning |\n|---|---|---|\n".to_owned());
-    for key in KEYS {
-        add(format!("| `{}` | {} | {} |\n", key.name, marked(key.default), key.doc));
-    }
+    KEYS.iter().for_each(|key| add(row(key)));
     add("\nAn unknown key is a warning that names the nearest known one. These keys belong to \
          other versions or bridges and are refused: "
         .to_owned());
@@ -125,9 +123,7 @@ fn page() -> String {
     add("\n## Isolation\n\nThe keys of the object `isolation`; an unknown one is a mistake.\n\n\
          | key | default | meaning |\n|---|---|---|\n"
         .to_owned());
-    for key in ISOLATION_KEYS {
-        add(format!("| `{}` | {} | {} |\n", key.name, marked(key.default), key.doc));
-    }
+    ISOLATION_KEYS.iter().for_each(|key| add(row(key)));
     add(UNCHANGED.to_owned());
     add("\n## Environment variables\n\n| variable | default | meaning |\n|---|---|---|\n"
         .to_owned());
@@ -170,6 +166,10 @@ fn page() -> String {
         listed(PROXY_VARIABLES),
     ));
     page
+}
+
+fn row(key: &ServerKey) -> String {
+    format!("| `{}` | {} | {} |\n", key.name, marked(key.default), key.doc.trim_start())
 }
 
 /// A default as code, unless it is words.

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::document::{DocumentNode, DocumentReader};
+use super::draft::{Draft, FileContext};
+use super::keys::{ServerKey, key_table};
 use super::nearest::unknown;
 use super::remarks::Weight;
 use super::units;
@@ -59,125 +61,56 @@ pub enum Network {
     None,
 }
 
-/// A key of the object `isolation`.
-pub(super) struct IsolationKey {
-    pub(super) name: &'static str,
-    /// The value without it, as it would be written.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the documentation is written by a test"))]
-    pub(super) default: &'static str,
-    /// For a user, as Markdown.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the documentation is written by a test"))]
-    pub(super) doc: &'static str,
-    read: fn(&mut Isolation, &DocumentNode<'_>, &mut DocumentReader<'_>, &Path),
-}
-
 const LEVELS: [(&str, Level); 3] =
     [("basic", Level::Basic), ("confined", Level::Confined), ("user", Level::User)];
 
-/// Every key of the object `isolation`.
-pub(super) const ISOLATION_KEYS: &[IsolationKey] = &[
-    IsolationKey {
-        name: "level",
-        default: "\"basic\"",
-        doc: "`\"basic\"`: own process group, no inherited files, no new privileges, own folder \
-              for temporary files; it has Pontoon's rights, so it is guarded against accidents \
-              only. `\"confined\"`: also reads little more than the system and its program, \
-              writes only to its workspace, and is refused dangerous system calls. `\"user\"`: \
-              also has a user of the system for each session, which needs Pontoon to run as root.",
-        read: |isolation, node, reader, _| {
-            isolation.level = reader.word(node, &LEVELS).unwrap_or_default();
-        },
-    },
-    IsolationKey {
-        name: "network",
-        default: "\"open\"",
-        doc: "`\"none\"`: the process reaches nobody.",
-        read: |isolation, node, reader, _| {
-            let words = [("open", Network::Open), ("none", Network::None)];
-            isolation.network = reader.word(node, &words).unwrap_or_default();
-        },
-    },
-    IsolationKey {
-        name: "best_effort",
-        default: "false",
-        doc: "What the system cannot give is an error, unless this is `true`.",
-        read: |isolation, node, reader, _| {
-            isolation.best_effort = reader.boolean(node).unwrap_or_default();
-        },
-    },
-    IsolationKey {
-        name: "memory",
-        default: "no limit",
-        doc: "How much memory: bytes, or text such as `\"512MiB\"`.",
-        read: |isolation, node, reader, _| {
-            isolation.memory_bytes = reader.measure(node, units::bytes);
-        },
-    },
-    IsolationKey {
-        name: "processes",
-        default: "no limit",
-        doc: "How many processes and threads at once.",
-        read: |isolation, node, reader, _| isolation.processes = number(node, reader),
-    },
-    IsolationKey {
-        name: "cpu",
-        default: "no limit",
-        doc: "How long one process may compute: whole seconds, or text such as `\"5m\"`.",
-        read: |isolation, node, reader, _| {
-            isolation.cpu = reader.measure(node, units::whole_seconds);
-        },
-    },
-    IsolationKey {
-        name: "file_size",
-        default: "no limit",
-        doc: "How large one file may become: bytes, or text such as `\"100MiB\"`.",
-        read: |isolation, node, reader, _| {
-            isolation.file_size_bytes = reader.measure(node, units::bytes);
-        },
-    },
-    IsolationKey {
-        name: "open_files",
-        default: "no limit",
-        doc: "How many files may be open at once.",
-        read: |isolation, node, reader, _| isolation.open_files = number(node, reader),
-    },
-    IsolationKey {
-        name: "run_time",
-        default: "no limit",
-        doc: "How long one process may live, whatever it does: seconds, or text such as `\"2h\"`.",
-        read: |isolation, node, reader, _| {
-            isolation.run_time = reader.measure(node, units::duration);
-        },
-    },
-    IsolationKey {
-        name: "read",
-        default: "[]",
-        doc: "More files and folders that a `\"confined\"` process may read, relative to the \
-              folder of this file.",
-        read: |isolation, node, reader, folder| isolation.read = paths(node, reader, folder),
-    },
-    IsolationKey {
-        name: "write",
-        default: "[]",
-        doc: "More files and folders that a `\"confined\"` process may write.",
-        read: |isolation, node, reader, folder| isolation.write = paths(node, reader, folder),
-    },
-];
+key_table! {
+    /// Every key of the object `isolation`.
+    ISOLATION_KEYS(draft, node, reader, around):
+    /// `"basic"`: own process group, no inherited files, no new privileges, own folder for temporary files; it has
+    /// Pontoon's rights, so it is guarded against accidents only. `"confined"`: also reads little more than the system
+    /// and its program, writes only to its workspace, and is refused dangerous system calls. `"user"`: also has a user
+    /// of the system for each session, which needs Pontoon to run as root.
+    "level", "\"basic\"" => draft.server.isolation.level = reader.word(node, &LEVELS).unwrap_or_default();
+    /// `"none"`: the process reaches nobody.
+    "network", "\"open\"" => {
+        let words = [("open", Network::Open), ("none", Network::None)];
+        draft.server.isolation.network = reader.word(node, &words).unwrap_or_default();
+    };
+    /// What the system cannot give is an error, unless this is `true`.
+    "best_effort", "false" => draft.server.isolation.best_effort = reader.boolean(node).unwrap_or_default();
+    /// How much memory: bytes, or text such as `"512MiB"`.
+    "memory", "no limit" => draft.server.isolation.memory_bytes = reader.measure(node, units::bytes);
+    /// How many processes and threads at once.
+    "processes", "no limit" => draft.server.isolation.processes = number(node, reader);
+    /// How long one process may compute: whole seconds, or text such as `"5m"`.
+    "cpu", "no limit" => draft.server.isolation.cpu = reader.measure(node, units::whole_seconds);
+    /// How large one file may become: bytes, or text such as `"100MiB"`.
+    "file_size", "no limit" => draft.server.isolation.file_size_bytes = reader.measure(node, units::bytes);
+    /// How many files may be open at once.
+    "open_files", "no limit" => draft.server.isolation.open_files = number(node, reader);
+    /// How long one process may live, whatever it does: seconds, or text such as `"2h"`.
+    "run_time", "no limit" => draft.server.isolation.run_time = reader.measure(node, units::duration);
+    /// More files and folders that a `"confined"` process may read, relative to the folder of this file.
+    "read", "[]" => draft.server.isolation.read = paths(node, reader, around.folder);
+    /// More files and folders that a `"confined"` process may write.
+    "write", "[]" => draft.server.isolation.write = paths(node, reader, around.folder);
+}
 
 /// What is written under `isolation`: the word of a level, or an object.
 pub(super) fn read(
+    draft: &mut Draft,
     node: &DocumentNode<'_>,
     reader: &mut DocumentReader<'_>,
-    folder: &Path,
-) -> Isolation {
-    let mut isolation = Isolation::default();
+    around: &FileContext<'_>,
+) {
     if !node.is_object() {
-        isolation.level = reader.word(node, &LEVELS).unwrap_or_default();
-        return isolation;
+        draft.server.isolation.level = reader.word(node, &LEVELS).unwrap_or_default();
+        return;
     }
     for member in reader.members(node).unwrap_or_default() {
         match ISOLATION_KEYS.iter().find(|key| key.name == member.name) {
-            Some(key) => (key.read)(&mut isolation, &member.node, reader, folder),
+            Some(key) => (key.read)(draft, &member.node, reader, around),
             // Unlike elsewhere no warning will do: somebody relies on what it was to keep out.
             None => {
                 let known = ISOLATION_KEYS.iter().map(|key| key.name);
@@ -186,7 +119,6 @@ pub(super) fn read(
             }
         }
     }
-    isolation
 }
 
 fn number(node: &DocumentNode<'_>, reader: &mut DocumentReader<'_>) -> Option<u64> {
