@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use pontoon_supervise::plain_text;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -173,6 +174,8 @@ fn exchange(target: &HealthTarget, key: Option<&str>, patience: Duration) -> io:
 
 /// What the bridge says, for people.
 fn describe(health: &Value) -> String {
+    // It goes to a terminal.
+    let printable = |text: &str| plain_text(text.to_owned());
     let text = |value: &Value| printable(value.as_str().unwrap_or("?"));
     let mut told = text(&health["status"]);
     let up = health["uptime"].as_u64().unwrap_or_default();
@@ -193,11 +196,6 @@ fn describe(health: &Value) -> String {
         }
     }
     told
-}
-
-/// Text of others that goes to a terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -312,7 +310,7 @@ mod tests {
             "servers": {"a": {"state": "failed", "running": 0, "error": "no \u{1b}[31mcolour"}},
         });
         let expected = "degraded (pontoon 1.2.3, up 1h 02m 05s)\n  the disk is 91 % full\n  \
-                        a: failed, 0 running\n    no  [31mcolour\n";
+                        a: failed, 0 running\n    no colour\n";
         assert_eq!(describe(&health), expected);
     }
 }
