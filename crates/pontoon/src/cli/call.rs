@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use indicatif::{ProgressBar, ProgressStyle};
-use pontoon_wire::envelope::result_answer;
-use pontoon_wire::{Era, Message, Revision, Slot, method, quoted};
+use pontoon_wire::{Era, Message, Revision, Slot, envelope, method, quoted};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -55,11 +54,8 @@ fn request(catalog: &Catalog, tool: &str, arguments: &[String]) -> Result<Messag
     for (key, value) in pairs(arguments)? {
         values.insert(key.to_owned(), fit(&found["inputSchema"]["properties"][key], value));
     }
-    let text = json!({
-        "jsonrpc": "2.0", "id": 1, "method": method::CALL_TOOL,
-        "params": { "name": tool, "arguments": values, "_meta": { "progressToken": 1 } },
-    });
-    Ok(Message::own(text.to_string()))
+    let params = json!({"name": tool, "arguments": values, "_meta": {"progressToken": 1}});
+    Ok(Message::own(envelope::request("1", method::CALL_TOOL, &params.to_string())))
 }
 
 /// Words typed as key=value.
@@ -192,7 +188,7 @@ fn show(bar: &ProgressBar, note: &Message) {
 fn ask_person(question: &Message, answers: &[(&str, &str)]) -> Message {
     let id = String::from_utf8_lossy(question.raw(Slot::Id).unwrap_or_default()).into_owned();
     let params = params_of(question);
-    let answer = |result: Value| Message::own(result_answer(&id, &result.to_string()));
+    let answer = |result: Value| Message::own(envelope::result_answer(&id, &result.to_string()));
     tell(&format!("the server asks: {}", params["message"].as_str().unwrap_or_default()));
     let mut content = Map::new();
     for (name, property) in

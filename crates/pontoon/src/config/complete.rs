@@ -238,9 +238,9 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use super::super::file::tests::servers;
     use super::super::lifetime::Mode;
     use super::super::settings::BridgeSettings;
+    use super::super::tests::servers;
     use super::*;
 
     /// Reads a server with these keys besides its command, and compares which of them are refused, with what words.

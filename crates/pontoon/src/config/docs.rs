@@ -4,14 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::file::tests::servers;
-use super::isolation::ISOLATION_KEYS;
-use super::keys::{KEYS, REFUSED_KEYS, ServerKey};
+use super::keys::{ISOLATION_KEYS, KEYS, REFUSED_KEYS, ServerKey};
 use super::network::{CERTIFICATE_VARIABLES, DEFAULT_VARIABLES, PROXY_VARIABLES, USUAL_VARIABLES};
 use super::remarks::Weight;
 use super::secret::SECRETS;
 use super::server::Server;
 use super::settings::{REFUSED_VARIABLES, Unset, VARIABLES};
+use super::tests::servers;
 
 const HEAD: &str = "\
 <!-- Written by a test from the tables in crates/pontoon/src/config. Renew it with

@@ -1,15 +1,18 @@
-//! The keys of a server in `mcp-servers.json`, each with its default and its documentation.
+//! The keys of a server in `mcp-servers.json`, and of its `isolation`, each with its default and its documentation.
 //!
-//! The table [`KEYS`] is what is read, what misspelt keys are compared with, and what
+//! The tables are what is read, what misspelt keys are compared with, and what
 //! `docs/configuration.md` is written from, so that the three cannot disagree. How keys go together
 //! is left to `complete.rs`.
+
+use std::path::{Path, PathBuf};
 
 use pontoon_wire::heal::HealMode;
 
 use super::document::{DocumentNode, DocumentReader};
 use super::draft::{Draft, FileContext, WrittenMode};
-use super::isolation;
+use super::isolation::{Level, Network};
 use super::lifetime::{FileLinks, SessionKey, Warm, WorkspaceScope};
+use super::nearest::unknown;
 use super::remarks::Weight;
 use super::secret::is_own_secret;
 use super::server::InheritEnv;
@@ -55,8 +58,6 @@ macro_rules! key_table {
         }),+];
     };
 }
-pub(super) use key_table;
-
 key_table! {
     /// Every key of a server that this version knows.
     KEYS(draft, node, reader, around):
@@ -162,7 +163,7 @@ key_table! {
     "file_path_fields", "[]" => draft.server.file_path_fields = names(node, reader);
     /// What a process is kept from and what it may use: `"basic"`, `"confined"`, `"user"`, or an object with a `level`
     /// and limits (below).
-    "isolation", "\"basic\"" => isolation::read(draft, node, reader, around);
+    "isolation", "\"basic\"" => isolation(draft, node, reader, around);
     /// How long one call may take, from its request to its answer: seconds, or text such as `"30s"` or `"5m"`. The wait
     /// for a free slot and the start of a process count, so it must be longer than a start (`warm` has processes started
     /// ahead); what a person takes to answer a question does not count. Without it, `MCPO_TIMEOUT` holds.
@@ -193,6 +194,42 @@ key_table! {
     /// `true` leaves the server out; its other keys are not even read.
     // Read before all others, by `file::is_disabled`.
     "disabled", "false" => {};
+}
+
+const LEVELS: [(&str, Level); 3] =
+    [("basic", Level::Basic), ("confined", Level::Confined), ("user", Level::User)];
+
+key_table! {
+    /// Every key of the object `isolation`.
+    ISOLATION_KEYS(draft, node, reader, around):
+    /// `"basic"`: own process group, no inherited files, no new privileges, own folder for temporary files; it has
+    /// Pontoon's rights, so it is guarded against accidents only. `"confined"`: also reads little more than the system
+    /// and its program, writes only to its workspace, and is refused dangerous system calls. `"user"`: also has a user
+    /// of the system for each session, which needs Pontoon to run as root.
+    "level", "\"basic\"" => draft.server.isolation.level = reader.word(node, &LEVELS).unwrap_or_default();
+    /// `"none"`: the process reaches nobody.
+    "network", "\"open\"" => {
+        let words = [("open", Network::Open), ("none", Network::None)];
+        draft.server.isolation.network = reader.word(node, &words).unwrap_or_default();
+    };
+    /// What the system cannot give is an error, unless this is `true`.
+    "best_effort", "false" => draft.server.isolation.best_effort = reader.boolean(node).unwrap_or_default();
+    /// How much memory: bytes, or text such as `"512MiB"`.
+    "memory", "no limit" => draft.server.isolation.memory_bytes = reader.measure(node, units::bytes);
+    /// How many processes and threads at once.
+    "processes", "no limit" => draft.server.isolation.processes = number(node, reader);
+    /// How long one process may compute: whole seconds, or text such as `"5m"`.
+    "cpu", "no limit" => draft.server.isolation.cpu = reader.measure(node, units::whole_seconds);
+    /// How large one file may become: bytes, or text such as `"100MiB"`.
+    "file_size", "no limit" => draft.server.isolation.file_size_bytes = reader.measure(node, units::bytes);
+    /// How many files may be open at once.
+    "open_files", "no limit" => draft.server.isolation.open_files = number(node, reader);
+    /// How long one process may live, whatever it does: seconds, or text such as `"2h"`.
+    "run_time", "no limit" => draft.server.isolation.run_time = reader.measure(node, units::duration);
+    /// More files and folders that a `"confined"` process may read, relative to the folder of this file.
+    "read", "[]" => draft.server.isolation.read = paths(node, reader, around.folder);
+    /// More files and folders that a `"confined"` process may write.
+    "write", "[]" => draft.server.isolation.write = paths(node, reader, around.folder);
 }
 
 /// Keys that mean something to other versions or bridges: ignoring one would change what its
@@ -262,4 +299,46 @@ fn names(node: &DocumentNode<'_>, reader: &mut DocumentReader<'_>) -> Vec<String
 /// A text to say; an empty one says nothing.
 fn said(node: &DocumentNode<'_>, reader: &mut DocumentReader<'_>) -> Option<String> {
     reader.text(node).filter(|text| !text.is_empty())
+}
+
+/// What is written under `isolation`: the word of a level, or an object.
+fn isolation(
+    draft: &mut Draft,
+    node: &DocumentNode<'_>,
+    reader: &mut DocumentReader<'_>,
+    around: &FileContext<'_>,
+) {
+    if !node.is_object() {
+        draft.server.isolation.level = reader.word(node, &LEVELS).unwrap_or_default();
+        return;
+    }
+    for member in reader.members(node).unwrap_or_default() {
+        match ISOLATION_KEYS.iter().find(|key| key.name == member.name) {
+            Some(key) => (key.read)(draft, &member.node, reader, around),
+            // Unlike elsewhere no warning will do: somebody relies on what it was to keep out.
+            None => {
+                let known = ISOLATION_KEYS.iter().map(|key| key.name);
+                let message = unknown("key", &member.name, known);
+                reader.about_name(Weight::Mistake, &member, message);
+            }
+        }
+    }
+}
+
+fn number(node: &DocumentNode<'_>, reader: &mut DocumentReader<'_>) -> Option<u64> {
+    reader.measure(node, units::count).map(|count| count as u64)
+}
+
+/// Paths from the root. A missing one breaks the server, whose start would fail.
+fn paths(node: &DocumentNode<'_>, reader: &mut DocumentReader<'_>, folder: &Path) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    for item in reader.items(node, "a list of paths").unwrap_or_default() {
+        let Some(path) = reader.filled_text(&item).map(|path| folder.join(path)) else { continue };
+        if !path.exists() {
+            let message = format!("there is no file or folder `{}`", path.display());
+            reader.about(Weight::BrokenServer, &item, message);
+        }
+        paths.push(path);
+    }
+    paths
 }

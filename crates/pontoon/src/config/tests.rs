@@ -44,6 +44,17 @@ fn check_refused(options: &Options, variables: &[(&str, &str)], told: &str) {
     assert!(remarks.to_string().starts_with(told), "{remarks}");
 }
 
+/// The servers of a file in `/tmp` with this text, and what is told of it.
+pub(super) fn servers(text: &str) -> (Vec<Arc<Server>>, Remarks) {
+    let environment = Environment::new([("PATH", "/usr/bin:/bin"), ("TOKEN", "secret")]);
+    let settings = BridgeSettings::unset();
+    let folder = Path::new("/tmp");
+    let around = FileContext { folder, environment: &environment, settings: &settings };
+    let mut remarks = Remarks::default();
+    let servers = file::read(Path::new("mcp-servers.json"), text, &around, &mut remarks);
+    (servers, remarks)
+}
+
 fn first_name(config: &Config) -> String {
     config.servers[0].name.to_string()
 }
