@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::back::child::launcher::secrets_of;
 use crate::config::{Config, ConfigSource, Mode, Options, Secret, proxy_secrets};
 use crate::errors::chain;
-use crate::observe::log;
+use crate::observe::log::{self, LogSettings};
 use crate::observe::metrics::Metrics;
 use crate::observe::redact::Redactor;
 
@@ -24,9 +24,12 @@ pub fn run(options: &Options) -> ExitCode {
     };
     let metrics = Arc::new(Metrics::default());
     let proxies = proxy_secrets(&config.environment);
-    let (level, folder) = (config.settings.log_level.0, config.settings.log_dir.as_deref());
-    let redactor = Redactor::new(secrets(&config).chain(proxies.iter().map(String::as_bytes)));
-    let log = match log::start(level, folder, redactor, &metrics) {
+    let settings = LogSettings {
+        level: config.settings.log_level.0,
+        folder: config.settings.log_dir.as_deref(),
+        redactor: Redactor::new(secrets(&config).chain(proxies.iter().map(String::as_bytes))),
+    };
+    let log = match log::start(settings, &metrics) {
         Ok(log) => log,
         Err(error) => return fail(&format!("cannot start the log: {error}")),
     };

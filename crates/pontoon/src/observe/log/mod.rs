@@ -38,6 +38,17 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How often the troubles of the log file are told: a disk that is nearly full changes quickly.
 const PAUSE: Duration = Duration::from_secs(10);
 
+/// What to log, and where to.
+#[derive(Debug)]
+pub struct LogSettings<'a> {
+    /// How much.
+    pub level: Level,
+    /// The directory for the file of this instance.
+    pub folder: Option<&'a Path>,
+    /// What must never be logged.
+    pub redactor: Redactor,
+}
+
 /// The log, as long as it is held. At its end it is written out.
 #[derive(Debug)]
 pub struct Log {
@@ -58,19 +69,13 @@ impl Drop for Log {
     }
 }
 
-/// Begins to log up to this level, with a file of this instance in `folder` if there is one. Called once, by the
-/// command line.
+/// Begins to log. Called once, by the command line.
 ///
 /// # Errors
 ///
 /// When no thread can be started. A log file that cannot be written is no error: the log says so, its
 /// lines are counted as lost, and it is tried again.
-pub fn start(
-    level: Level,
-    folder: Option<&Path>,
-    redactor: Redactor,
-    metrics: &Arc<Metrics>,
-) -> io::Result<Log> {
+pub fn start(settings: LogSettings<'_>, metrics: &Arc<Metrics>) -> io::Result<Log> {
     // Collectors read standard output. A person at a terminal reads what is told on standard error.
     let (mut console, style) = match io::stdout().is_terminal() {
         true => (Console::new(io::stderr().as_fd())?, Style::Text { has_colour: has_colour() }),
@@ -79,14 +84,14 @@ pub fn start(
     let told = move |count| style.render(&lost(count));
     let console = LineQueue::start("log", metrics, told, move |lines| console.write(lines))?;
     let mut queues = vec![(style, console)];
-    if let Some(folder) = folder {
+    if let Some(folder) = settings.folder {
         let name = folder.display().to_string();
         queues.push((Style::Json, start_file(folder, metrics, move |it| tell(&name, it))?));
     }
-    let secrets = Secrets(Arc::new(RwLock::new(redactor)));
+    let secrets = Secrets(Arc::new(RwLock::new(settings.redactor)));
     let all = queues.iter().map(|(_, queue)| Arc::clone(queue)).collect();
     let log = Log { queues: all, secrets: secrets.clone() };
-    let level = LevelFilter::from_level(level);
+    let level = LevelFilter::from_level(settings.level);
     tracing_subscriber::registry().with(level).with(LogLayer { queues, secrets }).init();
     std::panic::set_hook(Box::new(|panic| {
         let location = panic.location().map(ToString::to_string).unwrap_or_default();
