@@ -180,7 +180,7 @@ impl App {
         mut changes: mpsc::Receiver<Config>,
     ) -> Result<(), Unorderly> {
         self.site.sessions.entries().values().for_each(|entry| self.keep(entry));
-        self.keepers.spawn(self.stop.clone().run_until_cancelled_owned(self.tidy()));
+        self.keepers.spawn(until(self.stop.clone(), self.tidy()));
         let fronts = TaskTracker::new();
         for listener in std::mem::take(&mut self.listeners) {
             fronts.spawn(http::serve(listener, Arc::clone(&self.site)));
@@ -242,9 +242,9 @@ impl App {
     fn keep(&self, entry: &Arc<Entry>) {
         let stop = entry.back.stop.clone();
         let learning = Arc::clone(entry).keep(Arc::clone(&self.turns));
-        self.keepers.spawn(stop.clone().run_until_cancelled_owned(learning));
+        self.keepers.spawn(until(stop.clone(), learning));
         let entry = Arc::clone(entry);
-        self.keepers.spawn(stop.run_until_cancelled_owned(async move {
+        self.keepers.spawn(until(stop, async move {
             if let Some(catalog) = entry.ready().await {
                 let era = catalog.child_era(pontoon_wire::Era::Modern);
                 entry.back.keep_ready(era).await;
@@ -330,4 +330,11 @@ fn entry(
 ) -> Arc<Entry> {
     let back = Back::new(Arc::clone(server), around.clone(), stop.clone());
     Arc::new(Entry::new(Arc::new(back), state_dir))
+}
+
+async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = work => {}
+    }
 }
