@@ -14,8 +14,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, fchown, flock, mkdirat, open, openat};
@@ -30,7 +30,6 @@ use super::node::FileNode;
 use super::remove::remove_tree;
 use super::root::{Root, SCRATCH};
 use super::trash::PATIENCE;
-use crate::lock::Lock;
 
 /// The longest path that a socket can have.
 const SOCKET_PATH: usize = 107;
@@ -68,7 +67,7 @@ pub(super) struct Scratches {
     parent: Parent,
     name: String,
     path: PathBuf,
-    base: Lock<Base>,
+    base: Mutex<Base>,
     next: AtomicU64,
 }
 
@@ -100,14 +99,14 @@ impl Scratch {
     ///
     /// When we may not: only the superuser can.
     pub fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
-        let folder = open_folder(&self.all.base.lock().folder, self.name.as_bytes())?;
+        let folder = open_folder(&self.all.base().folder, self.name.as_bytes())?;
         Ok(fchown(folder, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?)
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let folder = self.all.base.lock().folder.try_clone();
+        let folder = self.all.base().folder.try_clone();
         let removed = folder.and_then(|it| remove_tree(it, &self.name, Instant::now() + PATIENCE));
         if let Err(error) = removed {
             let folder = self.path.display();
@@ -143,7 +142,7 @@ impl Scratches {
             let name = format!("{}{}", parent.prefix(), &id[..NAME]);
             let Some(base) = make_base(root, &folder, &name)? else { continue };
             let path = parent.path(root).join(&name);
-            let (base, next) = (Lock::new(base), AtomicU64::new(1));
+            let (base, next) = (Mutex::new(base), AtomicU64::new(1));
             return Ok(Self { root: Arc::clone(root), parent, name, path, base, next });
         }
     }
@@ -167,12 +166,12 @@ impl Scratches {
         let name = self.next.fetch_add(1, Ordering::Relaxed).to_string();
         let make = |base: &Base| mkdirat(&base.folder, &name, Mode::RWXU);
         // In its own statement: the folder is not held while it is restored.
-        let made = make(&self.base.lock());
+        let made = make(&self.base());
         match made {
             // Somebody tidied up, or a child shut it.
             Err(Errno::NOENT | Errno::ACCESS) => {
                 self.restore()?;
-                make(&self.base.lock())?;
+                make(&self.base())?;
             }
             made => made?,
         }
@@ -183,7 +182,7 @@ impl Scratches {
     /// Makes the folder of this bridge again, if it is not in its place, and opens it if it is shut.
     pub(super) fn restore(&self) -> io::Result<()> {
         let parent = self.parent.open(&self.root)?;
-        let mut base = self.base.lock();
+        let mut base = self.base();
         let node = FileNode::of(&base.folder)?;
         if FileNode::at(&parent, self.name.as_str()).is_ok_and(|there| there.is_same(&node)) {
             if node.mode & 0o700 != 0o700 {
@@ -204,7 +203,11 @@ impl Scratches {
 
     /// Lets children of other users pass to theirs from now on.
     pub(super) fn admit_other_users(&self) -> io::Result<()> {
-        Ok(fchmod(&self.base.lock().folder, self.root.passage())?)
+        Ok(fchmod(&self.base().folder, self.root.passage())?)
+    }
+
+    fn base(&self) -> MutexGuard<'_, Base> {
+        self.base.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
