@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use pontoon_wire::error::{ErrorObject, code};
-use pontoon_wire::{Era, Kind, Message, Revision, Slot, is_id, json, method, quoted};
+use pontoon_wire::{Era, Kind, Message, Revision, Slot, envelope, is_id, json, method, quoted};
 
 /// What a server offers.
 pub(crate) struct ServerOffer<'a> {
@@ -166,12 +166,9 @@ impl Conversation {
             return asker.refuse(&ErrorObject::new(code::BUSY, what));
         }
         let granted = if wants_tools { "{\"toolsListChanged\":true}" } else { "{}" };
-        let note = format!(
-            "{{\"jsonrpc\":\"2.0\",\"method\":\"{}\",\"params\":{{\"_meta\":{{{}:{}}},\"notifications\":{granted}}}}}",
-            method::ACKNOWLEDGED,
-            quoted(Slot::MetaSubscriptionId.name()),
-            text(&asker.id),
-        );
+        let meta = subscription(&asker.id);
+        let params = format!("{{{meta},\"notifications\":{granted}}}");
+        let note = envelope::notification(method::ACKNOWLEDGED, &params);
         if wants_tools {
             self.listens.push(asker.id);
         }
@@ -180,16 +177,10 @@ impl Conversation {
 
     /// What to send when the tools have changed.
     pub(crate) fn changed(&self) -> Vec<String> {
-        let legacy = self
-            .is_legacy
-            .then(|| format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{}\"}}", method::TOOLS_CHANGED));
+        let changed = method::TOOLS_CHANGED;
+        let legacy = self.is_legacy.then(|| envelope::plain_notification(changed));
         let modern = self.listens.iter().map(|listen| {
-            format!(
-                "{{\"jsonrpc\":\"2.0\",\"method\":\"{}\",\"params\":{{\"_meta\":{{{}:{}}}}}}}",
-                method::TOOLS_CHANGED,
-                quoted(Slot::MetaSubscriptionId.name()),
-                text(listen)
-            )
+            envelope::notification(changed, &format!("{{{}}}", subscription(listen)))
         });
         legacy.into_iter().chain(modern).collect()
     }
@@ -236,10 +227,8 @@ impl Asker {
     /// News of how far the call is, if they are wanted; `members` like `"progress":1,"total":2`.
     pub(crate) fn progress(&self, members: &str) -> Option<String> {
         let token = text(self.progress_token.as_ref()?);
-        Some(format!(
-            "{{\"jsonrpc\":\"2.0\",\"method\":\"{}\",\"params\":{{\"progressToken\":{token},{members}}}}}",
-            method::PROGRESS
-        ))
+        let params = format!("{{\"progressToken\":{token},{members}}}");
+        Some(envelope::notification(method::PROGRESS, &params))
     }
 
     fn refuse(&self, error: &ErrorObject) -> Step {
@@ -293,6 +282,11 @@ fn unsupported(version: &str) -> ErrorObject {
         format!("{{\"supported\":[{}],\"requested\":{}}}", supported.join(","), quoted(version));
     let what = format!("protocol version {version} is not spoken here");
     ErrorObject::new(code::UNSUPPORTED_VERSION, what).with_data(data)
+}
+
+/// Says which subscription a note is for: a member of its parameters.
+fn subscription(id: &[u8]) -> String {
+    format!("\"_meta\":{{{}:{}}}", quoted(Slot::MetaSubscriptionId.name()), text(id))
 }
 
 fn text(raw: &[u8]) -> String {

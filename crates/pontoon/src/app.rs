@@ -294,7 +294,7 @@ impl App {
 
 fn collect_garbage(store: &Store, metrics: &Metrics) {
     let swept = store.sweep(SystemTime::now());
-    let removed = swept.removed_jobs + swept.removed_sessions;
+    let removed = swept.removed_jobs.len() + swept.removed_sessions.len();
     metrics.swept(removed as u64, swept.failed.len() as u64);
 }
 

@@ -12,6 +12,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::exit::Exit;
+use crate::plain::plain_text;
 use crate::unix;
 
 /// How many lines are the last ones.
@@ -25,6 +26,9 @@ const LINE_COST: usize = 32;
 
 /// How many bytes of a line are kept.
 const LINE_BYTES: usize = 500;
+
+/// How many are looked at, for terminal codes go.
+const SEEN_BYTES: usize = 4 * LINE_BYTES;
 
 /// How much is read after the child has ended. A pipe holds less, so more is being written by a
 /// process that escaped, and nobody waits for that.
@@ -218,32 +222,11 @@ async fn drain_all(pipe: &pipe::Receiver, complaints: &Complaints) {
 /// Cuts bytes into lines.
 #[derive(Debug, Default)]
 struct Lines {
-    /// What is kept of the current line.
+    /// What is looked at of the current line, terminal codes and all.
     line: Vec<u8>,
-    /// How many bytes of the current line were looked at.
-    seen: usize,
-    state: State,
-}
-
-/// Where in a terminal code we are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
-    #[default]
-    Text,
-    /// After ESC.
-    Escape,
-    /// After ESC and characters that announce one more, as in the choice of a character set.
-    Charset,
-    /// In `ESC [`, up to a letter.
-    Control,
-    /// In `ESC ]` and the like, up to BEL or `ESC \`.
-    Message,
 }
 
 impl Lines {
-    /// What is looked at of a line, terminal codes and all.
-    const SEEN_BYTES: usize = 4 * LINE_BYTES;
-
     fn take(&mut self, bytes: &[u8], kept: &mut Kept) {
         let mut rest = bytes;
         // A progress bar returns to the start of its line: each state of it is a line here.
@@ -257,67 +240,21 @@ impl Lines {
 
     /// Takes bytes of one line.
     fn take_piece(&mut self, bytes: &[u8]) {
-        let left = Self::SEEN_BYTES - self.seen;
-        let bytes = &bytes[..bytes.len().min(left)];
-        self.seen += bytes.len();
-        for byte in bytes {
-            self.take_byte(*byte);
-        }
-    }
-
-    fn take_byte(&mut self, byte: u8) {
-        self.state = match (self.state, byte) {
-            (_, 0x1b) => State::Escape,
-            (State::Text, _) => {
-                // One byte over the limit, to know whether a character was cut.
-                if self.line.len() <= LINE_BYTES && (byte >= b' ' || byte == b'\t') {
-                    self.line.push(byte);
-                }
-                State::Text
-            }
-            (State::Escape, b'[') => State::Control,
-            (State::Escape, b']' | b'P' | b'X' | b'^' | b'_') => State::Message,
-            (State::Escape | State::Charset, b' '..=b'/') => State::Charset,
-            (State::Escape | State::Charset, _) => State::Text,
-            (State::Control, 0x40..=0x7e) => State::Text,
-            (State::Message, 0x07) => State::Text,
-            (state @ (State::Control | State::Message), _) => state,
-        };
+        let left = SEEN_BYTES - self.line.len();
+        self.line.extend_from_slice(&bytes[..bytes.len().min(left)]);
     }
 
     /// Ends the line, and keeps it if there is anything on it.
     fn end(&mut self, kept: &mut Kept) {
-        if !self.line.is_empty() {
-            let line = clean(&self.line);
-            if !line.is_empty() {
-                kept.push(line);
-            }
-            self.line.clear();
-        }
-        self.seen = 0;
-        // No terminal code goes on in the next line, or an unfinished one would eat what follows.
-        self.state = State::Text;
-    }
-}
-
-/// A line as text of at most [`LINE_BYTES`], without what would disturb a log.
-fn clean(line: &[u8]) -> String {
-    let is_harmless = |c: &char| {
-        // Controls of writing direction make a line read differently from what it says.
-        !c.is_control() && !matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    let mut text = String::with_capacity(line.len().min(LINE_BYTES));
-    let line = String::from_utf8_lossy(line);
-    for c in line.trim_end().chars() {
-        let c = if c == '\t' { ' ' } else { c };
-        if text.len() + c.len_utf8() > LINE_BYTES {
-            break;
-        }
-        if is_harmless(&c) {
-            text.push(c);
+        let mut line = plain_text(String::from_utf8_lossy(&self.line).into_owned());
+        self.line.clear();
+        let whole = line.char_indices().map(|(at, c)| at + c.len_utf8());
+        let end = whole.take_while(|end| *end <= LINE_BYTES).last().unwrap_or(0);
+        line.truncate(line[..end].trim_end().len());
+        if !line.is_empty() {
+            kept.push(line);
         }
     }
-    text
 }
 
 #[cfg(test)]
@@ -351,12 +288,12 @@ mod tests {
         check(&[b"\x1b[1;31mred\x1b[0m \x07bell\ttab \x00nul"], &["red bell tab nul"]);
         check(&[b"\x1b]0;title\x07after \x1b]8;;http://x\x1b\\link"], &["after link"]);
         check(&[b"a\x1b", b"[3", b"2mb\x1b(Bc\x1b=d"], &["abcd"]);
-        check(&["c1 \u{9b}31m bidi \u{202e}".as_bytes()], &["c1 31m bidi "]);
+        check(&["c1 \u{9b}31m bidi \u{202e}".as_bytes()], &["c1  bidi"]);
     }
 
     #[test]
     fn an_unfinished_code_does_not_eat_the_next_line() {
-        check(&[b"\x1b]0;never ended\nnext"], &["next"]);
+        check(&[b"\x1b]0;never ended\nnext"], &["0;never ended", "next"]);
     }
 
     #[test]

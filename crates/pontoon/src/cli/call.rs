@@ -7,18 +7,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use indicatif::{ProgressBar, ProgressStyle};
-use pontoon_wire::{Era, Message, Revision, Slot, method, quoted};
+use pontoon_wire::{Era, Message, Revision, Slot, envelope, method, quoted};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::terminal::{Interruption, begin, fail, say, tell, with_spawner};
-use super::tools::{learn, tools, unknown};
+use super::terminal::{fail, say, tell, with_server};
+use super::tools::{learn, tools};
 use crate::app::Single;
 use crate::back::conversation::requests::own_info;
 use crate::call::{Call, Questions, Receipt, Reply};
 use crate::client::{Client, Key, Person};
 use crate::config::Options;
-use crate::errors::chain;
 use crate::outbox::{Next, Outbox};
 use crate::plain_file::{self, FileKind};
 use crate::session::catalog::Catalog;
@@ -34,41 +33,14 @@ pub fn run(
     options: &Options,
     as_json: bool,
 ) -> ExitCode {
-    let (config, starting) = match begin(options) {
-        Ok(begun) => begun,
-        Err(code) => return code,
-    };
-    with_spawner(starting, async |spawner| {
-        let mut interruption = match Interruption::begin() {
-            Ok(interruption) => interruption,
-            Err(error) => return fail(&error.to_string()),
-        };
-        let single = match Single::new(&config, server, &spawner) {
-            Ok(Some(single)) => single,
-            Ok(None) => return unknown(&config, server),
-            Err(error) => return fail(&chain(&error)),
-        };
-        let entry = &single.entry;
-        let answer = async {
-            let catalog = learn(entry).await?;
-            let request = request(&catalog, tool, arguments)?;
-            make_call(entry, &catalog, request, &pairs(answers)?).await
-        };
-        let code = tokio::select! {
-            answer = answer => match answer {
-                Ok((answer, receipt)) => {
-                    let code = print(&answer, as_json);
-                    match receipt.map_or(Ok(()), |receipt| save(&single, &receipt)) {
-                        Ok(()) => code,
-                        Err(error) => fail(&format!("a file was not saved: {error}")),
-                    }
-                }
-                Err(why) => fail(&why),
-            },
-            code = interruption.wait() => code,
-        };
-        single.close().await;
-        code
+    with_server(server, options, async |single| {
+        let catalog = learn(&single.entry).await?;
+        let (request, answers) = (request(&catalog, tool, arguments)?, pairs(answers)?);
+        let (answer, receipt) = make_call(&single.entry, &catalog, request, &answers).await?;
+        let code = print(&answer, as_json);
+        let saved = receipt.map_or(Ok(()), |receipt| save(single, &receipt));
+        saved.map_err(|error| format!("a file was not saved: {error}"))?;
+        Ok(code)
     })
 }
 
@@ -82,11 +54,8 @@ fn request(catalog: &Catalog, tool: &str, arguments: &[String]) -> Result<Messag
     for (key, value) in pairs(arguments)? {
         values.insert(key.to_owned(), fit(&found["inputSchema"]["properties"][key], value));
     }
-    let text = json!({
-        "jsonrpc": "2.0", "id": 1, "method": method::CALL_TOOL,
-        "params": { "name": tool, "arguments": values, "_meta": { "progressToken": 1 } },
-    });
-    Ok(Message::own(text.to_string()))
+    let params = json!({"name": tool, "arguments": values, "_meta": {"progressToken": 1}});
+    Ok(Message::own(envelope::request("1", method::CALL_TOOL, &params.to_string())))
 }
 
 /// Words typed as key=value.
@@ -140,13 +109,15 @@ async fn make_call(
     let back = Arc::clone(&entry.back);
     let child_era = catalog.child_era(Era::Legacy);
     let taking = tokio::spawn(async move { back.take(call, child_era).await });
-    let bar = Bar::new();
+    // On a terminal; nothing is shown elsewhere.
+    let bar = ProgressBar::new_spinner();
+    bar.enable_steady_tick(Duration::from_millis(100));
     loop {
         let text = match outbox.next().await {
             Next::Message(text) => text,
             Next::Release => continue,
             Next::End(Some(outcome)) => {
-                bar.finish();
+                bar.finish_and_clear();
                 drop(taking.await);
                 let receipt = outcome.receipt();
                 let answer = Message::parse(outcome_text(outcome, &id).to_bytes().as_ref());
@@ -156,10 +127,10 @@ async fn make_call(
         };
         let Ok(message) = Message::parse(text.to_bytes().as_ref()) else { continue };
         match message.method().as_ref() {
-            method::PROGRESS => bar.show(&message),
-            method::LOG => bar.say(&log_line(&message)),
+            method::PROGRESS => show(&bar, &message),
+            method::LOG => bar.suspend(|| tell(&log_line(&message))),
             method::ELICIT => {
-                let answer = bar.paused(|| ask_person(&message, answers));
+                let answer = bar.suspend(|| ask_person(&message, answers));
                 questions.answer(&answer);
             }
             _ => {}
@@ -190,58 +161,35 @@ fn save(single: &Single, receipt: &Receipt) -> std::io::Result<()> {
     Ok(())
 }
 
+fn params_of(message: &Message) -> Value {
+    serde_json::from_slice(message.raw(Slot::Params).unwrap_or_default()).unwrap_or_default()
+}
+
 fn log_line(message: &Message) -> String {
-    let params: Value =
-        serde_json::from_slice(message.raw(Slot::Params).unwrap_or_default()).unwrap_or_default();
+    let params = params_of(message);
     let data = &params["data"];
     let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
     format!("[{}] {text}", params["level"].as_str().unwrap_or("log"))
 }
 
-/// A progress bar on a terminal; nothing elsewhere.
-struct Bar(ProgressBar);
-
-impl Bar {
-    fn new() -> Self {
-        let bar = ProgressBar::new_spinner();
-        bar.enable_steady_tick(Duration::from_millis(100));
-        Self(bar)
+/// Shows on the bar how far a call is.
+fn show(bar: &ProgressBar, note: &Message) {
+    let params = params_of(note);
+    if let (Some(total), None) = (params["total"].as_f64(), bar.length()) {
+        bar.set_length(total as u64);
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
+        style.into_iter().for_each(|style| bar.set_style(style));
     }
-
-    fn show(&self, note: &Message) {
-        let params: Value =
-            serde_json::from_slice(note.raw(Slot::Params).unwrap_or_default()).unwrap_or_default();
-        if let (Some(total), None) = (params["total"].as_f64(), self.0.length()) {
-            self.0.set_length(total as u64);
-            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
-            style.into_iter().for_each(|style| self.0.set_style(style));
-        }
-        self.0.set_position(params["progress"].as_f64().unwrap_or_default() as u64);
-        self.0.set_message(params["message"].as_str().unwrap_or_default().to_owned());
-    }
-
-    fn say(&self, line: &str) {
-        self.0.suspend(|| tell(line));
-    }
-
-    fn paused<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.0.suspend(work)
-    }
-
-    fn finish(&self) {
-        self.0.finish_and_clear();
-    }
+    bar.set_position(params["progress"].as_f64().unwrap_or_default() as u64);
+    bar.set_message(params["message"].as_str().unwrap_or_default().to_owned());
 }
 
 /// Answers a server's question: as typed beforehand, or by the person at the terminal; without
 /// either it is declined.
 fn ask_person(question: &Message, answers: &[(&str, &str)]) -> Message {
     let id = String::from_utf8_lossy(question.raw(Slot::Id).unwrap_or_default()).into_owned();
-    let params: Value =
-        serde_json::from_slice(question.raw(Slot::Params).unwrap_or_default()).unwrap_or_default();
-    let answer = |result: Value| {
-        Message::own(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}"))
-    };
+    let params = params_of(question);
+    let answer = |result: Value| Message::own(envelope::result_answer(&id, &result.to_string()));
     tell(&format!("the server asks: {}", params["message"].as_str().unwrap_or_default()));
     let mut content = Map::new();
     for (name, property) in

@@ -20,7 +20,7 @@ use pontoon_wire::era::with_responses;
 use pontoon_wire::error::code;
 use pontoon_wire::framing::lines::Lines;
 use pontoon_wire::{
-    Era, ErrorObject, Kind, Message, Revision, Rewrite, ScanError, Slot, is_id, method,
+    Era, ErrorObject, Kind, Message, Revision, Rewrite, ScanError, Slot, envelope, is_id, method,
 };
 use serde_json::{Value, json};
 
@@ -206,9 +206,8 @@ impl Demo {
         let question = self.last_question;
         self.client.open(id, OpenRequest::Asks(question, Box::new(call)))?;
         let params = &result["inputRequests"][tools::QUESTION]["params"];
-        let ask =
-            json!({"jsonrpc": "2.0", "id": question, "method": method::ELICIT, "params": params});
-        self.client.send(&ask.to_string());
+        let ask = envelope::request(&question.to_string(), method::ELICIT, &params.to_string());
+        self.client.send(&ask);
         Ok(())
     }
 

@@ -9,22 +9,16 @@ use serde::Serialize;
 
 use super::terminal::{fail, say, tell, told};
 use crate::config::{BridgeSettings, Environment, Options};
-use crate::jobs::{Removed, Store, StoreError, StoreOptions};
+use crate::errors::chain;
+use crate::jobs::{NotRemoved, Store, StoreOptions, Swept};
 
 /// What one sweep did, or would do.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 struct Report {
     directory: String,
     dry_run: bool,
-    removed_jobs: Vec<String>,
-    removed_sessions: Vec<String>,
-    failed: Vec<Failure>,
-}
-
-#[derive(Debug, Serialize)]
-struct Failure {
-    name: String,
-    error: String,
+    #[serde(flatten)]
+    swept: Swept,
 }
 
 /// Removes what has expired, or only says what has.
@@ -42,51 +36,36 @@ pub fn run(options: &Options, dry_run: bool, as_json: bool) -> ExitCode {
         true => say(&serde_json::to_string_pretty(&report).unwrap_or_default()),
         false => describe(&report),
     }
-    if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if report.swept.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn sweep(settings: &BridgeSettings, dry_run: bool) -> Result<Report, String> {
     let directory = settings.jobs_dir.display().to_string();
-    let mut report = Report { directory, dry_run, ..Report::default() };
     if !settings.jobs_dir.exists() && !settings.jobs_dir.is_symlink() {
-        return Ok(report);
+        return Ok(Report { directory, dry_run, swept: Swept::default() });
     }
     let options = StoreOptions { expiry: settings.file_expiry, ..StoreOptions::default() };
-    let store = Store::visit(&settings.jobs_dir, options).map_err(|error| explain(&error))?;
+    let store = Store::visit(&settings.jobs_dir, options).map_err(|error| chain(&error))?;
     let now = SystemTime::now();
-    if dry_run {
-        let expired = store.expired(now);
-        let expired =
-            expired.map_err(|error| format!("{} cannot be read: {error}", report.directory))?;
-        (report.removed_jobs, report.removed_sessions) = (expired.jobs, expired.sessions);
-        return Ok(report);
-    }
-    let swept = store.sweep_telling(now, &mut |removed| match removed {
-        Removed::Job(job) => report.removed_jobs.push(job.to_owned()),
-        Removed::Session(session) => report.removed_sessions.push(session.to_owned()),
-    });
-    report.failed = swept.failed.into_iter().map(|(name, error)| Failure { name, error }).collect();
-    Ok(report)
+    let swept = match dry_run {
+        true => store.expired(now),
+        false => Ok(store.sweep(now)),
+    };
+    let swept = swept.map_err(|error| format!("{directory} cannot be read: {error}"))?;
+    Ok(Report { directory, dry_run, swept })
 }
 
-fn explain(error: &StoreError) -> String {
-    match std::error::Error::source(error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
-}
-
-fn describe(report: &Report) {
-    let removed = if report.dry_run { "would remove" } else { "removed" };
-    for job in &report.removed_jobs {
+fn describe(Report { directory, dry_run, swept }: &Report) {
+    let removed = if *dry_run { "would remove" } else { "removed" };
+    for job in &swept.removed_jobs {
         say(&format!("{removed} job {job}"));
     }
-    for session in &report.removed_sessions {
+    for session in &swept.removed_sessions {
         say(&format!("{removed} session {session}"));
     }
-    for Failure { name, error } in &report.failed {
+    for NotRemoved { name, error } in &swept.failed {
         tell(&format!("error: {name} could not be removed and is tried again next time: {error}"));
     }
-    let (jobs, sessions) = (report.removed_jobs.len(), report.removed_sessions.len());
-    say(&format!("{removed} {jobs} jobs and {sessions} sessions in {}", report.directory));
+    let (jobs, sessions) = (swept.removed_jobs.len(), swept.removed_sessions.len());
+    say(&format!("{removed} {jobs} jobs and {sessions} sessions in {directory}"));
 }

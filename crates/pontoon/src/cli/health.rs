@@ -5,16 +5,18 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use pontoon_supervise::plain_text;
 use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use super::terminal::{fail, say};
-use crate::config::{Environment, parse_listen};
+use crate::config::{BridgeSettings, Environment, parse_listen};
 use crate::plain_file::{FileKind, read_text};
 
 /// How long all of it may take.
@@ -84,7 +86,7 @@ struct HealthTarget {
 fn target(url: Option<&str>, listen: Option<&OsStr>) -> Result<HealthTarget, HealthError> {
     let Some(url) = url else {
         let addresses = match listen {
-            None => vec![SocketAddr::from(([127, 0, 0, 1], 8080))],
+            None => BridgeSettings::unset().listen,
             Some(text) => parse_listen(text.to_str().ok_or(HealthError::Listen)?)
                 .map_err(|_| HealthError::Listen)?,
         };
@@ -150,61 +152,30 @@ fn ask(
 
 /// Sends the request and gives all that comes back.
 fn exchange(target: &HealthTarget, key: Option<&str>, patience: Duration) -> io::Result<Vec<u8>> {
-    let deadline = Instant::now() + patience;
-    let left = || {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let is_over = left.is_zero().then(|| io::Error::from(io::ErrorKind::TimedOut));
-        is_over.map_or(Ok(left), Err)
-    };
-    let mut stream = Err(io::Error::other("the name has no address"));
-    for address in resolve(&target.authority, left()?)? {
-        stream = TcpStream::connect_timeout(&address, left()?);
-        if stream.is_ok() {
-            break;
-        }
-    }
-    let mut stream = stream?;
-    stream.set_write_timeout(Some(left()?))?;
     let key = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
     // Version 1.0, so that the answer comes in one piece and ends with the connection.
     let request = format!(
         "GET {} HTTP/1.0\r\nHost: {}\r\nAccept: application/json\r\n{key}\r\n",
         target.path, target.authority
     );
-    stream.write_all(request.as_bytes())?;
-    let (mut answer, mut piece) = (Vec::new(), [0; 16 * 1024]);
-    while (answer.len() as u64) < MAX_ANSWER {
-        // For each piece anew: one who drips byte by byte is not waited for longer.
-        stream.set_read_timeout(Some(left()?))?;
-        match stream.read(&mut piece) {
-            Ok(0) => break,
-            Ok(length) => answer.extend_from_slice(&piece[..length]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(answer)
-}
-
-/// The addresses of a host. Asking for a name may take longer than anyone waits, and cannot be
-/// stopped, so it goes on beside us.
-fn resolve(authority: &str, patience: Duration) -> io::Result<Vec<SocketAddr>> {
-    if let Ok(address) = authority.parse() {
-        return Ok(vec![address]);
-    }
-    let (tell, told) = mpsc::sync_channel(1);
-    let authority = authority.to_owned();
-    std::thread::spawn(move || {
-        drop(tell.send(authority.to_socket_addrs().map(Iterator::collect)));
-    });
-    told.recv_timeout(patience).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    let exchange = async {
+        let mut stream = TcpStream::connect(&target.authority).await?;
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = Vec::new();
+        stream.take(MAX_ANSWER).read_to_end(&mut answer).await?;
+        Ok(answer)
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let answer = runtime.block_on(async { tokio::time::timeout(patience, exchange).await });
+    // Asking for a name may take longer than anyone waits, and cannot be stopped.
+    runtime.shutdown_background();
+    answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// What the bridge says, for people.
 fn describe(health: &Value) -> String {
+    // It goes to a terminal.
+    let printable = |text: &str| plain_text(text.to_owned());
     let text = |value: &Value| printable(value.as_str().unwrap_or("?"));
     let mut told = text(&health["status"]);
     let up = health["uptime"].as_u64().unwrap_or_default();
@@ -227,13 +198,9 @@ fn describe(health: &Value) -> String {
     told
 }
 
-/// Text of others that goes to a terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::net::TcpListener;
 
     use serde_json::json;
@@ -343,7 +310,7 @@ mod tests {
             "servers": {"a": {"state": "failed", "running": 0, "error": "no \u{1b}[31mcolour"}},
         });
         let expected = "degraded (pontoon 1.2.3, up 1h 02m 05s)\n  the disk is 91 % full\n  \
-                        a: failed, 0 running\n    no  [31mcolour\n";
+                        a: failed, 0 running\n    no colour\n";
         assert_eq!(describe(&health), expected);
     }
 }

@@ -43,7 +43,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve MCP over HTTP: clients at /mcp/NAME, one process per request or per session.
-    Serve(ServeArgs),
+    Serve(Options),
     /// Read the configuration, start nothing, and tell every mistake.
     Check(CheckArgs),
     /// List the tools of a server.
@@ -102,35 +102,6 @@ struct CheckArgs {
 }
 
 #[derive(Debug, Args)]
-struct ServeArgs {
-    #[command(flatten)]
-    source: ConfigArgs,
-    /// Where to listen [default: 127.0.0.1:8080; port 0 chooses a free one].
-    #[arg(long, short, value_name = "ADDRESS:PORT")]
-    listen: Option<String>,
-    /// How much to log: trace, debug, info, warning, error or critical (the same as error).
-    #[arg(long, value_name = "LEVEL")]
-    log_level: Option<String>,
-    /// The key that clients must show; others on this machine can read it here, so rather set
-    /// MCPO_API_KEY.
-    #[arg(long, short = 'k', value_name = "KEY")]
-    api_key: Option<String>,
-    /// Ask for the key everywhere but at /health, at /ready and for signed links, not only where
-    /// tools are used.
-    #[arg(long)]
-    strict_auth: bool,
-    /// Take a change of the configuration file over without a restart.
-    #[arg(long)]
-    hot_reload: bool,
-    /// A further host name by which clients reach the bridge; may be given several times.
-    #[arg(long, value_name = "HOST")]
-    allowed_host: Vec<String>,
-    /// Listen beyond this machine although nothing asks clients who they are.
-    #[arg(long)]
-    insecure: bool,
-}
-
-#[derive(Debug, Args)]
 struct IpcArgs {
     /// The Unix socket of the program.
     socket: PathBuf,
@@ -168,28 +139,6 @@ struct CallArgs {
     json: bool,
 }
 
-impl CheckArgs {
-    fn options(self) -> Options {
-        Options { insecure: self.insecure, is_silent: false, ..self.source.options() }
-    }
-}
-
-impl ServeArgs {
-    fn options(self) -> Options {
-        Options {
-            listen: self.listen,
-            log_level: self.log_level,
-            api_key: self.api_key,
-            strict_auth: self.strict_auth,
-            hot_reload: self.hot_reload,
-            allowed_hosts: self.allowed_host,
-            insecure: self.insecure,
-            is_silent: false,
-            ..self.source.options()
-        }
-    }
-}
-
 #[derive(Debug, Args)]
 struct HealthArgs {
     /// The bridge to ask [default: the one at MCPO_LISTEN, else http://127.0.0.1:8080].
@@ -222,8 +171,10 @@ impl ConfigArgs {
 /// Runs the command that was typed. Exit codes: 0 done, 1 failed, 2 typed wrongly.
 pub fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Serve(serve) => serve::run(&serve.options()),
-        Command::Check(check) => check::run(&check.options()),
+        Command::Serve(options) => serve::run(&options),
+        Command::Check(CheckArgs { source: ConfigArgs { config }, insecure }) => {
+            check::run(&Options { config, insecure, ..Options::default() })
+        }
         Command::Tools(ToolsArgs { server, source, json }) => {
             tools::run(&server, &source.options(), json)
         }

@@ -9,7 +9,9 @@ use std::time::Duration;
 use pontoon_supervise::{Spawner, Starting, give_memory_back, harden_worker};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::app::Single;
 use crate::config::{Config, ConfigSource, Environment, Options, Remarks, Server};
+use crate::errors::chain;
 
 /// Prints a line to standard output.
 pub fn say(line: &str) {
@@ -77,22 +79,17 @@ pub fn begin(options: &Options) -> Result<(Config, Starting), ExitCode> {
 }
 
 /// A wish to end the command, noticed from now on.
-pub struct Interruption([Signal; 3]);
+struct Interruption([Signal; 3]);
 
 impl Interruption {
-    /// Begins to notice.
-    ///
-    /// # Errors
-    ///
-    /// When the system does not let us.
-    pub fn begin() -> io::Result<Self> {
+    fn begin() -> io::Result<Self> {
         let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
         let [interrupt, terminate, hangup] = kinds.map(signal);
         Ok(Self([interrupt?, terminate?, hangup?]))
     }
 
     /// Waits for it. Gives the status that shells expect of a program that a signal ended.
-    pub async fn wait(&mut self) -> ExitCode {
+    async fn wait(&mut self) -> ExitCode {
         let [interrupt, terminate, hangup] = &mut self.0;
         let (code, what) = tokio::select! {
             _ = interrupt.recv() => (130, "interrupted"),
@@ -125,4 +122,39 @@ where
     });
     runtime.shutdown_timeout(LAST);
     code
+}
+
+/// Runs `work` with one server of the configuration, until it is done or the command is interrupted.
+pub fn with_server(
+    name: &str,
+    options: &Options,
+    work: impl AsyncFnOnce(&Single) -> Result<ExitCode, String>,
+) -> ExitCode {
+    let (config, starting) = match begin(options) {
+        Ok(begun) => begun,
+        Err(code) => return code,
+    };
+    with_spawner(starting, async |spawner| {
+        let mut interruption = match Interruption::begin() {
+            Ok(interruption) => interruption,
+            Err(error) => return fail(&error.to_string()),
+        };
+        let single = match Single::new(&config, name, &spawner) {
+            Ok(Some(single)) => single,
+            Ok(None) => {
+                let names: Vec<_> = config.servers.iter().map(|it| it.name.as_str()).collect();
+                let names = names.join(", ");
+                return fail(&format!(
+                    "there is no server {name:?} in the configuration; there are: {names}"
+                ));
+            }
+            Err(error) => return fail(&chain(&error)),
+        };
+        let code = tokio::select! {
+            done = work(&single) => done.unwrap_or_else(|why| fail(&why)),
+            code = interruption.wait() => code,
+        };
+        single.close().await;
+        code
+    })
 }

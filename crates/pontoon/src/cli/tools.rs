@@ -6,48 +6,14 @@ use std::sync::Arc;
 use pontoon_wire::{Era, method};
 use serde_json::Value;
 
-use super::terminal::{Interruption, begin, fail, say, with_spawner};
-use crate::app::Single;
-use crate::config::{Config, Options};
-use crate::errors::chain;
+use super::terminal::{say, with_server};
+use crate::config::Options;
 use crate::session::catalog::Catalog;
 use crate::session::entry::Entry;
 
 /// Lists the tools of a server.
 pub fn run(server: &str, options: &Options, as_json: bool) -> ExitCode {
-    let (config, starting) = match begin(options) {
-        Ok(begun) => begun,
-        Err(code) => return code,
-    };
-    with_spawner(starting, async |spawner| {
-        let mut interruption = match Interruption::begin() {
-            Ok(interruption) => interruption,
-            Err(error) => return fail(&error.to_string()),
-        };
-        let single = match Single::new(&config, server, &spawner) {
-            Ok(Some(single)) => single,
-            Ok(None) => return unknown(&config, server),
-            Err(error) => return fail(&chain(&error)),
-        };
-        let code = tokio::select! {
-            learnt = learn(&single.entry) => match learnt {
-                Ok(catalog) => print(&catalog, as_json),
-                Err(why) => fail(&why),
-            },
-            code = interruption.wait() => code,
-        };
-        single.close().await;
-        code
-    })
-}
-
-/// There is no such server.
-pub fn unknown(config: &Config, server: &str) -> ExitCode {
-    let names: Vec<_> = config.servers.iter().map(|server| server.name.as_str()).collect();
-    fail(&format!(
-        "there is no server {server:?} in the configuration; there are: {}",
-        names.join(", ")
-    ))
+    with_server(server, options, async |single| Ok(print(&*learn(&single.entry).await?, as_json)))
 }
 
 /// What the server offers.

@@ -238,21 +238,15 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use super::super::environment::Environment;
-    use super::super::file;
     use super::super::lifetime::Mode;
-    use super::super::remarks::Remarks;
     use super::super::settings::BridgeSettings;
+    use super::super::tests::servers;
     use super::*;
 
     /// Reads a server with these keys besides its command, and compares which of them are refused, with what words.
     fn check(keys: &str, told: &[(Weight, &str, &str)]) -> Arc<Server> {
         let text = format!(r#"{{"mcpServers": {{"a": {{"command": "/bin/sh", {keys}}}}}}}"#);
-        let (environment, settings) = (Environment::default(), BridgeSettings::unset());
-        let folder = Path::new("/tmp");
-        let around = FileContext { folder, environment: &environment, settings: &settings };
-        let mut remarks = Remarks::default();
-        let servers = file::read(Path::new("mcp-servers.json"), &text, &around, &mut remarks);
+        let (servers, remarks) = servers(&text);
         let found: Vec<_> = remarks
             .iter()
             .map(|it| (it.weight, it.key.trim_start_matches("mcpServers.a."), &*it.message))

@@ -1,20 +1,16 @@
 //! Keeps `docs/configuration.md` and `mcp-servers.example.json` true to the tables they describe.
 
-use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::draft::FileContext;
-use super::environment::Environment;
-use super::file;
-use super::isolation::ISOLATION_KEYS;
-use super::keys::{KEYS, REFUSED_KEYS};
+use super::keys::{ISOLATION_KEYS, KEYS, REFUSED_KEYS, ServerKey};
 use super::network::{CERTIFICATE_VARIABLES, DEFAULT_VARIABLES, PROXY_VARIABLES, USUAL_VARIABLES};
-use super::remarks::{Remarks, Weight};
+use super::remarks::Weight;
 use super::secret::SECRETS;
 use super::server::Server;
-use super::settings::{BridgeSettings, REFUSED_VARIABLES, Unset, VARIABLES};
+use super::settings::{REFUSED_VARIABLES, Unset, VARIABLES};
+use super::tests::servers;
 
 const HEAD: &str = "\
 <!-- Written by a test from the tables in crates/pontoon/src/config. Renew it with
@@ -116,9 +112,7 @@ fn page() -> String {
     let mut page = HEAD.to_owned();
     let mut add = |text: String| page.push_str(&text);
     add("\n## Keys of a server\n\n| key | default | meaning |\n|---|---|---|\n".to_owned());
-    for key in KEYS {
-        add(format!("| `{}` | {} | {} |\n", key.name, marked(key.default), key.doc));
-    }
+    KEYS.iter().for_each(|key| add(row(key)));
     add("\nAn unknown key is a warning that names the nearest known one. These keys belong to \
          other versions or bridges and are refused: "
         .to_owned());
@@ -128,9 +122,7 @@ fn page() -> String {
     add("\n## Isolation\n\nThe keys of the object `isolation`; an unknown one is a mistake.\n\n\
          | key | default | meaning |\n|---|---|---|\n"
         .to_owned());
-    for key in ISOLATION_KEYS {
-        add(format!("| `{}` | {} | {} |\n", key.name, marked(key.default), key.doc));
-    }
+    ISOLATION_KEYS.iter().for_each(|key| add(row(key)));
     add(UNCHANGED.to_owned());
     add("\n## Environment variables\n\n| variable | default | meaning |\n|---|---|---|\n"
         .to_owned());
@@ -139,7 +131,7 @@ fn page() -> String {
             Unset::Value(text) => format!("`{text}`"),
             Unset::Words(words) => words.to_owned(),
         };
-        add(format!("| `{}` | {unset} | {} |\n", variable.name, variable.doc));
+        add(format!("| `{}` | {unset} | {} |\n", variable.name, variable.doc.trim_start()));
     }
     let files: Vec<String> = SECRETS.iter().map(|name| format!("{name}_FILE")).collect();
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
@@ -175,18 +167,17 @@ fn page() -> String {
     page
 }
 
+fn row(key: &ServerKey) -> String {
+    format!("| `{}` | {} | {} |\n", key.name, marked(key.default), key.doc.trim_start())
+}
+
 /// A default as code, unless it is words.
 fn marked(default: &str) -> String {
     if default.contains(' ') { default.to_owned() } else { format!("`{default}`") }
 }
 
 fn listed(names: &[&str]) -> String {
-    let mut list = String::new();
-    for (index, name) in names.iter().enumerate() {
-        let comma = if index > 0 { ", " } else { "" };
-        write!(list, "{comma}`{name}`").expect("a String takes everything");
-    }
-    list
+    format!("`{}`", names.join("`, `"))
 }
 
 fn in_package(path: &str) -> PathBuf {
@@ -209,14 +200,8 @@ fn the_page_says_what_the_tables_say() {
 
 #[test]
 fn the_example_is_read_without_a_remark_but_for_missing_programs() {
-    let path = in_package("mcp-servers.example.json");
-    let text = fs::read_to_string(&path).unwrap();
-    let environment = Environment::new([("HOME".into(), "/home/me".into())]);
-    let settings = BridgeSettings::unset();
-    let folder = Path::new("/");
-    let around = FileContext { folder, environment: &environment, settings: &settings };
-    let mut remarks = Remarks::default();
-    let servers = file::read(&path, &text, &around, &mut remarks);
+    let text = fs::read_to_string(in_package("mcp-servers.example.json")).unwrap();
+    let (servers, remarks) = servers(&text);
     assert!(remarks.iter().all(|remark| remark.weight == Weight::BrokenServer), "{remarks}");
     assert!(!servers.is_empty());
 }
@@ -238,10 +223,7 @@ fn the_example_shows_every_key_with_its_default() {
 fn servers_with(key: &str) -> Vec<Arc<Server>> {
     let text =
         format!(r#"{{"mcpServers": {{"a": {{"mode": "stateful", "command": "/bin/sh"{key}}}}}}}"#);
-    let (environment, settings) = (Environment::default(), BridgeSettings::unset());
-    let around =
-        FileContext { folder: Path::new("/"), environment: &environment, settings: &settings };
-    file::read(Path::new("file"), &text, &around, &mut Remarks::default())
+    servers(&text).0
 }
 
 #[test]

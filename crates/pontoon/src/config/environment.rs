@@ -16,8 +16,11 @@ impl Environment {
     }
 
     /// One of these variables.
-    pub fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
-        Self(Arc::new(variables.into_iter().collect()))
+    pub fn new(
+        variables: impl IntoIterator<Item = (impl Into<OsString>, impl Into<OsString>)>,
+    ) -> Self {
+        let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
+        Self(Arc::new(variables.collect()))
     }
 
     /// A variable as it is.

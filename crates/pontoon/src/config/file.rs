@@ -105,25 +105,12 @@ mod tests {
 
     use pontoon_wire::heal::HealMode;
 
-    use super::super::environment::Environment;
     use super::super::isolation::{Isolation, Level, Network};
     use super::super::lifetime::{FileLinks, Mode, SessionKey, Warm, WorkspaceScope};
     use super::super::server::InheritEnv;
-    use super::super::settings::BridgeSettings;
     use super::super::template::Template;
+    use super::super::tests::servers;
     use super::*;
-
-    fn servers(text: &str) -> (Vec<Arc<Server>>, Remarks) {
-        let variables = [("PATH", "/usr/bin:/bin"), ("TOKEN", "secret")];
-        let environment =
-            Environment::new(variables.map(|(name, value)| (name.into(), value.into())));
-        let settings = BridgeSettings::unset();
-        let folder = Path::new("/tmp");
-        let around = FileContext { folder, environment: &environment, settings: &settings };
-        let mut remarks = Remarks::default();
-        let servers = read(Path::new("mcp-servers.json"), text, &around, &mut remarks);
-        (servers, remarks)
-    }
 
     /// Reads a whole file and compares the text of all remarks.
     fn check(text: &str, told: &str) {

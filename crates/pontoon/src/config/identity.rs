@@ -3,8 +3,8 @@
 use super::lifetime::SessionKey;
 use super::server::Server;
 
-/// The names of the headers, in lower case. The defaults are those of Open WebUI.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The names of the headers, in lower case.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct IdentityHeaders {
     /// The user.
     pub user: String,
@@ -18,20 +18,6 @@ pub struct IdentityHeaders {
     pub chat: String,
     /// The user, signed.
     pub jwt: String,
-}
-
-impl Default for IdentityHeaders {
-    fn default() -> Self {
-        let name = |rest: &str| format!("x-openwebui-{rest}");
-        Self {
-            user: name("user-id"),
-            email: name("user-email"),
-            name: name("user-name"),
-            role: name("user-role"),
-            chat: name("chat-id"),
-            jwt: name("user-jwt"),
-        }
-    }
 }
 
 impl IdentityHeaders {
@@ -84,6 +70,7 @@ pub fn note_on_people<'s>(
 #[cfg(test)]
 mod tests {
     use super::super::lifetime::WorkspaceScope;
+    use super::super::settings::BridgeSettings;
     use super::*;
 
     #[test]
@@ -91,7 +78,7 @@ mod tests {
         let server = |name: &str| Server::new(name.parse().unwrap(), Ok("/bin/a".into()), vec![]);
         let kept = |name: &str| Server { workspace: WorkspaceScope::Session, ..server(name) };
         let shared = Server { session_key: SessionKey::Credential, ..kept("shared") };
-        let ways = IdentityHeaders::default().ways_to_say_who(false);
+        let ways = BridgeSettings::unset().identity.ways_to_say_who(false);
         let note = |servers: &[Server]| note_on_people(servers, &ways);
         assert_eq!(note(&[server("plain"), shared.clone()]), None);
         let one = note(&[server("plain"), kept("b"), shared]).unwrap();

@@ -1,22 +1,25 @@
-//! The keys of a server in `mcp-servers.json`, each with its default and its documentation.
+//! The keys of a server in `mcp-servers.json`, and of its `isolation`, each with its default and its documentation.
 //!
-//! The table [`KEYS`] is what is read, what misspelt keys are compared with, and what
+//! The tables are what is read, what misspelt keys are compared with, and what
 //! `docs/configuration.md` is written from, so that the three cannot disagree. How keys go together
 //! is left to `complete.rs`.
+
+use std::path::{Path, PathBuf};
 
 use pontoon_wire::heal::HealMode;
 
 use super::document::{DocumentNode, DocumentReader};
 use super::draft::{Draft, FileContext, WrittenMode};
-use super::isolation;
+use super::isolation::{Level, Network};
 use super::lifetime::{FileLinks, SessionKey, Warm, WorkspaceScope};
+use super::nearest::unknown;
 use super::remarks::Weight;
 use super::secret::is_own_secret;
 use super::server::InheritEnv;
 use super::template::{self, Template};
 use super::units;
 
-/// A key of a server in the file.
+/// A key of a server in the file, or of its `isolation`.
 pub(super) struct ServerKey {
     pub(super) name: &'static str,
     /// Other spellings that mean the same.
@@ -36,286 +39,198 @@ impl ServerKey {
     }
 }
 
-/// Every key of a server that this version knows.
-pub(super) const KEYS: &[ServerKey] = &[
-    ServerKey {
-        name: "command",
-        also: &[],
-        default: "none, it is required",
-        doc: "The program to start, without a shell. A name is looked up in `PATH` (the one in \
-              `env`, else Pontoon's own); a path with a slash is relative to the folder of this \
-              file. A program that is missing breaks only its own server.",
-        read: |draft, node, reader, _| draft.command = reader.filled_text(node),
-    },
-    ServerKey {
-        name: "args",
-        also: &[],
-        default: "[]",
-        doc: "The arguments of the program, with placeholders (below).",
-        read: |draft, node, reader, around| {
-            for item in reader.items(node, "a list of texts").unwrap_or_default() {
-                draft.server.args.extend(template(&item, reader, around));
+/// Makes a table of keys. A row has the documentation of a key for a user, as Markdown, its name with other spellings of it,
+/// its default as it would be written, and how it is read, of what the table names.
+macro_rules! key_table {
+    (
+        $(#[doc = $about:literal])+
+        $table:ident($draft:ident, $node:ident, $reader:ident, $around:ident):
+        $($(#[doc = $doc:literal])+ $name:literal $(| $also:literal)*, $default:literal => $read:expr;)+
+    ) => {
+        $(#[doc = $about])+
+        #[allow(unused_variables)]
+        pub(super) const $table: &[ServerKey] = &[$(ServerKey {
+            name: $name,
+            also: &[$($also),*],
+            default: $default,
+            doc: concat!($($doc),+),
+            read: |$draft, $node, $reader, $around| { $read; },
+        }),+];
+    };
+}
+key_table! {
+    /// Every key of a server that this version knows.
+    KEYS(draft, node, reader, around):
+    /// The program to start, without a shell. A name is looked up in `PATH` (the one in `env`, else Pontoon's own); a
+    /// path with a slash is relative to the folder of this file. A program that is missing breaks only its own server.
+    "command", "none, it is required" => draft.command = reader.filled_text(node);
+    /// The arguments of the program, with placeholders (below).
+    "args", "[]" => {
+        for item in reader.items(node, "a list of texts").unwrap_or_default() {
+            draft.server.args.extend(template(&item, reader, around));
+        }
+    };
+    /// Variables set for the program, with placeholders (below) in their values.
+    "env", "{}" => {
+        for member in reader.members(node).unwrap_or_default() {
+            if !is_variable_name(&member.name) {
+                reader.about_name(Weight::Mistake, &member, NOT_A_VARIABLE);
             }
-        },
-    },
-    ServerKey {
-        name: "env",
-        also: &[],
-        default: "{}",
-        doc: "Variables set for the program, with placeholders (below) in their values.",
-        read: |draft, node, reader, around| {
-            for member in reader.members(node).unwrap_or_default() {
-                if !is_variable_name(&member.name) {
-                    reader.about_name(Weight::Mistake, &member, NOT_A_VARIABLE);
-                }
-                let value = template(&member.node, reader, around);
-                draft.server.env.extend(value.map(|value| (member.name, value)));
-            }
-        },
-    },
-    ServerKey {
-        name: "inherit_env",
-        also: &[],
-        default: "[]",
-        doc: "The names of Pontoon's own variables that the program sees besides the usual ones, \
-              or `\"all\"` for all of them but Pontoon's own settings (`MCPO_*`, `PONTOON_*`).",
-        read: |draft, node, reader, _| draft.server.inherit_env = inherit_env(node, reader),
-    },
-    ServerKey {
-        name: "cwd",
-        also: &[],
-        default: "the workspace",
-        doc: "The folder the program starts in, relative to the folder of this file. Files that \
-              it makes outside its workspace are not offered to clients.",
-        read: |draft, node, reader, around| {
-            let Some(written) = reader.filled_text(node) else { return };
-            let cwd = around.folder.join(written);
-            // It may appear before the first call, so that starting it decides; this is a hint.
-            if !cwd.is_dir() {
-                let message = format!("there is no folder `{}`", cwd.display());
-                reader.about(Weight::BrokenServer, node, message);
-            }
-            draft.server.cwd = Some(cwd);
-        },
-    },
-    ServerKey {
-        name: "type",
-        also: &[],
-        default: "\"stdio\"",
-        doc: "How the server is reached: `\"stdio\"`, the only way of this version.",
-        read: |_, node, reader, _| {
-            reader.word(node, &[("stdio", ())]);
-        },
-    },
-    ServerKey {
-        name: "mode",
-        also: &[],
-        default: "\"stateless\"",
-        doc: "`\"stateless\"`: one process for each request. `\"stateful\"`: one process for each \
-              session, for servers that keep their state in memory. `\"shared\"`: one process for \
-              everybody, for servers that keep nothing (below).",
-        read: |draft, node, reader, _| {
-            let words = [
-                ("stateless", WrittenMode::Stateless),
-                ("stateful", WrittenMode::Stateful),
-                ("shared", WrittenMode::Shared),
-            ];
-            draft.mode = reader.word(node, &words).unwrap_or(WrittenMode::Unknown);
-        },
-    },
-    ServerKey {
-        name: "idle_timeout",
-        also: &[],
-        default: "1800",
-        doc: "How long a process of a `\"stateful\"` or `\"shared\"` server is kept without a \
-              request: seconds, or text such as `\"30m\"`. An MCP session with a `\"stateful\"` server \
-              lives no shorter. A `\"stateless\"` server ignores it and the next three, with a warning. Without it, `MCPO_STATEFUL_DEFAULT_IDLE_TIMEOUT` holds.",
-        read: |draft, node, reader, _| draft.idle = reader.measure(node, units::duration),
-    },
-    ServerKey {
-        name: "max_processes_per_ip",
-        also: &["max_processes_per_chat"],
-        default: "1",
-        doc: "How many processes of a `\"stateful\"` server one address has for sessions without \
-              a key of their own: with more than one, another is started when they are busy. \
-              Programs there that offer a server different abilities, such as elicitation, count \
-              apart. Also written `max_processes_per_chat`. Without it, `MCPO_STATEFUL_MAX_PROCESSES_PER_IP` \
-              holds.",
-        read: |draft, node, reader, _| draft.per_address = reader.measure(node, units::count),
-    },
-    ServerKey {
-        name: "max_processes_per_client",
-        also: &[],
-        default: "32",
-        doc: "How many processes of a `\"stateful\"` server one user has over all chats, or one \
-              address where no user is known. Over it, the one idle for longest goes.",
-        read: |draft, node, reader, _| draft.per_client = reader.measure(node, units::count),
-    },
-    ServerKey {
-        name: "max_in_flight",
-        also: &[],
-        default: "64",
-        doc: "How many calls one process of a `\"stateful\"` server, or a `\"shared\"` server in all, \
-              works on at the same time.",
-        read: |draft, node, reader, _| {
-            set(&mut draft.server.max_in_flight, reader.measure(node, units::count))
-        },
-    },
-    ServerKey {
-        name: "session_key",
-        also: &[],
-        default: "\"auto\"",
-        doc: "By what sessions are told apart. `\"auto\"`: user and chat, else the MCP session, \
-              else `X-Session-Id`, else the named API key, else the address; a request that shows \
-              only the key without a name (`MCPO_API_KEY`) is refused, because it may be anybody's. \
-              `\"credential\"`: the API key alone, so that all who show one key share a process and \
-              a folder. `\"ip\"`: the address alone, which is everybody's where all come through \
-              one proxy.",
-        read: |draft, node, reader, _| {
-            let words = [
-                ("auto", SessionKey::Auto),
-                ("credential", SessionKey::Credential),
-                ("ip", SessionKey::Ip),
-            ];
-            draft.server.session_key = reader.word(node, &words).unwrap_or_default();
-        },
-    },
-    ServerKey {
-        name: "workspace",
-        also: &[],
-        default: "\"job\"",
-        doc: "The folder a process works in. `\"job\"`: a new one for each request. \
-              `\"session\"`: one for each session, so that a call finds the files of the last; a \
-              `\"stateful\"` server always has it so.",
-        read: |draft, node, reader, _| {
-            let words = [("job", WorkspaceScope::Job), ("session", WorkspaceScope::Session)];
-            draft.server.workspace = reader.word(node, &words).unwrap_or_default();
-        },
-    },
-    ServerKey {
-        name: "warm",
-        also: &[],
-        default: "0",
-        doc: "How many processes of a `\"stateless\"` server are kept ready, each used once, so \
-              that a call does not wait for a start; `\"auto\"` follows the calls within \
-              `MCPO_WARM_MEMORY`.",
-        read: |draft, node, reader, _| {
-            draft.server.warm = match node.is_text("auto") {
-                true => Warm::Auto,
-                false => Warm::Fixed(reader.measure(node, units::spares).unwrap_or_default()),
-            };
-        },
-    },
-    ServerKey {
-        name: "files",
-        also: &[],
-        default: "\"append\"",
-        doc: "How clients learn of the files that a call made. `\"append\"`: links are added to \
-              its answer, and are in its headers; a result of over 1 MB that comes on a stream which \
-              has begun becomes a file, too. `\"header\"`: in its headers only, or in its answer \
-              where a stream has begun and the headers are gone. `\"off\"`: not at all.",
-        read: |draft, node, reader, _| {
-            let words = [
-                ("append", FileLinks::Append),
-                ("header", FileLinks::Header),
-                ("off", FileLinks::Off),
-            ];
-            draft.server.files = reader.word(node, &words).unwrap_or_default();
-        },
-    },
-    ServerKey {
-        name: "file_path_fields",
-        also: &[],
-        default: "[]",
-        doc: "Names of fields that hold the paths of files, in the arguments of a call and in its \
-              answer: hints, where comparing the workspace before and after does not tell.",
-        read: |draft, node, reader, _| draft.server.file_path_fields = names(node, reader),
-    },
-    ServerKey {
-        name: "isolation",
-        also: &[],
-        default: "\"basic\"",
-        doc: "What a process is kept from and what it may use: `\"basic\"`, `\"confined\"`, \
-              `\"user\"`, or an object with a `level` and limits (below).",
-        read: |draft, node, reader, around| {
-            draft.server.isolation = isolation::read(node, reader, around.folder);
-        },
-    },
-    ServerKey {
-        name: "timeout",
-        also: &[],
-        default: "300",
-        doc: "How long one call may take, from its request to its answer: seconds, or text such as \
-              `\"30s\"` or `\"5m\"`. The wait for a free slot and the start of a process count, so it \
-              must be longer than a start (`warm` has processes started ahead); what a person takes \
-              to answer a question does not count. Without it, `MCPO_TIMEOUT` holds.",
-        read: |draft, node, reader, _| {
-            set(&mut draft.server.timeout, reader.measure(node, units::duration))
-        },
-    },
-    ServerKey {
-        name: "tool_timeouts",
-        also: &[],
-        default: "{}",
-        doc: "The same for single tools, by their names, such as `{\"render\": \"10m\"}`.",
-        read: |draft, node, reader, _| {
-            for member in reader.members(node).unwrap_or_default() {
-                let timeout = reader.measure(&member.node, units::duration);
-                draft.server.tool_timeouts.extend(timeout.map(|timeout| (member.name, timeout)));
-            }
-        },
-    },
-    ServerKey {
-        name: "disabledTools",
-        also: &["disabled_tools"],
-        default: "[]",
-        doc: "Names of tools that clients neither see nor call. Also written `disabled_tools`.",
-        read: |draft, node, reader, _| draft.server.disabled_tools = names(node, reader),
-    },
-    ServerKey {
-        name: "instructions",
-        also: &[],
-        default: "those of the server",
-        doc: "What clients tell their models about the server, in place of its own words; \
-              empty for none.",
-        read: |draft, node, reader, _| draft.server.instructions = reader.text(node),
-    },
-    ServerKey {
-        name: "usage_guide",
-        also: &[],
-        default: "\"\"",
-        doc: "Text added to the instructions.",
-        read: |draft, node, reader, _| draft.server.usage_guide = said(node, reader),
-    },
-    ServerKey {
-        name: "post_instruction",
-        // How the bridge that had it first spells it.
-        also: &["post_instraction"],
-        default: "\"\"",
-        doc: "Text added after all others.",
-        read: |draft, node, reader, _| draft.server.post_instruction = said(node, reader),
-    },
-    ServerKey {
-        name: "heal",
-        also: &[],
-        default: "\"repair\"",
-        doc: "What is done when the server violates the protocol: `\"repair\"` puts it right, \
-              `\"warn\"` only counts and logs it, `\"off\"` does nothing.",
-        read: |draft, node, reader, _| {
-            let words =
-                [("off", HealMode::Off), ("warn", HealMode::Warn), ("repair", HealMode::Repair)];
-            draft.server.heal = reader.word(node, &words).unwrap_or_default();
-        },
-    },
-    ServerKey {
-        name: "disabled",
-        also: &[],
-        default: "false",
-        doc: "`true` leaves the server out; its other keys are not even read.",
-        // Read before all others, by `file::is_disabled`.
-        read: |_, _, _, _| {},
-    },
-];
+            let value = template(&member.node, reader, around);
+            draft.server.env.extend(value.map(|value| (member.name, value)));
+        }
+    };
+    /// The names of Pontoon's own variables that the program sees besides the usual ones, or `"all"` for all of them but
+    /// Pontoon's own settings (`MCPO_*`, `PONTOON_*`).
+    "inherit_env", "[]" => draft.server.inherit_env = inherit_env(node, reader);
+    /// The folder the program starts in, relative to the folder of this file. Files that it makes outside its workspace
+    /// are not offered to clients.
+    "cwd", "the workspace" => {
+        let Some(written) = reader.filled_text(node) else { return };
+        let cwd = around.folder.join(written);
+        // It may appear before the first call, so that starting it decides; this is a hint.
+        if !cwd.is_dir() {
+            let message = format!("there is no folder `{}`", cwd.display());
+            reader.about(Weight::BrokenServer, node, message);
+        }
+        draft.server.cwd = Some(cwd);
+    };
+    /// How the server is reached: `"stdio"`, the only way of this version.
+    "type", "\"stdio\"" => reader.word(node, &[("stdio", ())]);
+    /// `"stateless"`: one process for each request. `"stateful"`: one process for each session, for servers that keep
+    /// their state in memory. `"shared"`: one process for everybody, for servers that keep nothing (below).
+    "mode", "\"stateless\"" => {
+        let words = [
+            ("stateless", WrittenMode::Stateless),
+            ("stateful", WrittenMode::Stateful),
+            ("shared", WrittenMode::Shared),
+        ];
+        draft.mode = reader.word(node, &words).unwrap_or(WrittenMode::Unknown);
+    };
+    /// How long a process of a `"stateful"` or `"shared"` server is kept without a request: seconds, or text such as
+    /// `"30m"`. An MCP session with a `"stateful"` server lives no shorter. A `"stateless"` server ignores it and the
+    /// next three, with a warning. Without it, `MCPO_STATEFUL_DEFAULT_IDLE_TIMEOUT` holds.
+    "idle_timeout", "1800" => draft.idle = reader.measure(node, units::duration);
+    /// How many processes of a `"stateful"` server one address has for sessions without a key of their own: with more
+    /// than one, another is started when they are busy. Programs there that offer a server different abilities, such as
+    /// elicitation, count apart. Also written `max_processes_per_chat`. Without it, `MCPO_STATEFUL_MAX_PROCESSES_PER_IP`
+    /// holds.
+    "max_processes_per_ip" | "max_processes_per_chat", "1" => draft.per_address = reader.measure(node, units::count);
+    /// How many processes of a `"stateful"` server one user has over all chats, or one address where no user is known.
+    /// Over it, the one idle for longest goes.
+    "max_processes_per_client", "32" => draft.per_client = reader.measure(node, units::count);
+    /// How many calls one process of a `"stateful"` server, or a `"shared"` server in all, works on at the same time.
+    "max_in_flight", "64" => set(&mut draft.server.max_in_flight, reader.measure(node, units::count));
+    /// By what sessions are told apart. `"auto"`: user and chat, else the MCP session, else `X-Session-Id`, else the
+    /// named API key, else the address; a request that shows only the key without a name (`MCPO_API_KEY`) is refused,
+    /// because it may be anybody's. `"credential"`: the API key alone, so that all who show one key share a process and
+    /// a folder. `"ip"`: the address alone, which is everybody's where all come through one proxy.
+    "session_key", "\"auto\"" => {
+        let words = [
+            ("auto", SessionKey::Auto),
+            ("credential", SessionKey::Credential),
+            ("ip", SessionKey::Ip),
+        ];
+        draft.server.session_key = reader.word(node, &words).unwrap_or_default();
+    };
+    /// The folder a process works in. `"job"`: a new one for each request. `"session"`: one for each session, so that a
+    /// call finds the files of the last; a `"stateful"` server always has it so.
+    "workspace", "\"job\"" => {
+        let words = [("job", WorkspaceScope::Job), ("session", WorkspaceScope::Session)];
+        draft.server.workspace = reader.word(node, &words).unwrap_or_default();
+    };
+    /// How many processes of a `"stateless"` server are kept ready, each used once, so that a call does not wait for a
+    /// start; `"auto"` follows the calls within `MCPO_WARM_MEMORY`.
+    "warm", "0" => {
+        draft.server.warm = match node.is_text("auto") {
+            true => Warm::Auto,
+            false => Warm::Fixed(reader.measure(node, units::spares).unwrap_or_default()),
+        };
+    };
+    /// How clients learn of the files that a call made. `"append"`: links are added to its answer, and are in its
+    /// headers; a result of over 1 MB that comes on a stream which has begun becomes a file, too. `"header"`: in its
+    /// headers only, or in its answer where a stream has begun and the headers are gone. `"off"`: not at all.
+    "files", "\"append\"" => {
+        let words = [
+            ("append", FileLinks::Append),
+            ("header", FileLinks::Header),
+            ("off", FileLinks::Off),
+        ];
+        draft.server.files = reader.word(node, &words).unwrap_or_default();
+    };
+    /// Names of fields that hold the paths of files, in the arguments of a call and in its answer: hints, where
+    /// comparing the workspace before and after does not tell.
+    "file_path_fields", "[]" => draft.server.file_path_fields = names(node, reader);
+    /// What a process is kept from and what it may use: `"basic"`, `"confined"`, `"user"`, or an object with a `level`
+    /// and limits (below).
+    "isolation", "\"basic\"" => isolation(draft, node, reader, around);
+    /// How long one call may take, from its request to its answer: seconds, or text such as `"30s"` or `"5m"`. The wait
+    /// for a free slot and the start of a process count, so it must be longer than a start (`warm` has processes started
+    /// ahead); what a person takes to answer a question does not count. Without it, `MCPO_TIMEOUT` holds.
+    "timeout", "300" => set(&mut draft.server.timeout, reader.measure(node, units::duration));
+    /// The same for single tools, by their names, such as `{"render": "10m"}`.
+    "tool_timeouts", "{}" => {
+        for member in reader.members(node).unwrap_or_default() {
+            let timeout = reader.measure(&member.node, units::duration);
+            draft.server.tool_timeouts.extend(timeout.map(|timeout| (member.name, timeout)));
+        }
+    };
+    /// Names of tools that clients neither see nor call. Also written `disabled_tools`.
+    "disabledTools" | "disabled_tools", "[]" => draft.server.disabled_tools = names(node, reader);
+    /// What clients tell their models about the server, in place of its own words; empty for none.
+    "instructions", "those of the server" => draft.server.instructions = reader.text(node);
+    /// Text added to the instructions.
+    "usage_guide", "\"\"" => draft.server.usage_guide = said(node, reader);
+    /// Text added after all others.
+    // How the bridge that had it first spells it.
+    "post_instruction" | "post_instraction", "\"\"" => draft.server.post_instruction = said(node, reader);
+    /// What is done when the server violates the protocol: `"repair"` puts it right, `"warn"` only counts and logs it,
+    /// `"off"` does nothing.
+    "heal", "\"repair\"" => {
+        let words =
+            [("off", HealMode::Off), ("warn", HealMode::Warn), ("repair", HealMode::Repair)];
+        draft.server.heal = reader.word(node, &words).unwrap_or_default();
+    };
+    /// `true` leaves the server out; its other keys are not even read.
+    // Read before all others, by `file::is_disabled`.
+    "disabled", "false" => {};
+}
+
+const LEVELS: [(&str, Level); 3] =
+    [("basic", Level::Basic), ("confined", Level::Confined), ("user", Level::User)];
+
+key_table! {
+    /// Every key of the object `isolation`.
+    ISOLATION_KEYS(draft, node, reader, around):
+    /// `"basic"`: own process group, no inherited files, no new privileges, own folder for temporary files; it has
+    /// Pontoon's rights, so it is guarded against accidents only. `"confined"`: also reads little more than the system
+    /// and its program, writes only to its workspace, and is refused dangerous system calls. `"user"`: also has a user
+    /// of the system for each session, which needs Pontoon to run as root.
+    "level", "\"basic\"" => draft.server.isolation.level = reader.word(node, &LEVELS).unwrap_or_default();
+    /// `"none"`: the process reaches nobody.
+    "network", "\"open\"" => {
+        let words = [("open", Network::Open), ("none", Network::None)];
+        draft.server.isolation.network = reader.word(node, &words).unwrap_or_default();
+    };
+    /// What the system cannot give is an error, unless this is `true`.
+    "best_effort", "false" => draft.server.isolation.best_effort = reader.boolean(node).unwrap_or_default();
+    /// How much memory: bytes, or text such as `"512MiB"`.
+    "memory", "no limit" => draft.server.isolation.memory_bytes = reader.measure(node, units::bytes);
+    /// How many processes and threads at once.
+    "processes", "no limit" => draft.server.isolation.processes = number(node, reader);
+    /// How long one process may compute: whole seconds, or text such as `"5m"`.
+    "cpu", "no limit" => draft.server.isolation.cpu = reader.measure(node, units::whole_seconds);
+    /// How large one file may become: bytes, or text such as `"100MiB"`.
+    "file_size", "no limit" => draft.server.isolation.file_size_bytes = reader.measure(node, units::bytes);
+    /// How many files may be open at once.
+    "open_files", "no limit" => draft.server.isolation.open_files = number(node, reader);
+    /// How long one process may live, whatever it does: seconds, or text such as `"2h"`.
+    "run_time", "no limit" => draft.server.isolation.run_time = reader.measure(node, units::duration);
+    /// More files and folders that a `"confined"` process may read, relative to the folder of this file.
+    "read", "[]" => draft.server.isolation.read = paths(node, reader, around.folder);
+    /// More files and folders that a `"confined"` process may write.
+    "write", "[]" => draft.server.isolation.write = paths(node, reader, around.folder);
+}
 
 /// Keys that mean something to other versions or bridges: ignoring one would change what its
 /// author relies on, so it is refused by name.
@@ -384,4 +299,46 @@ fn names(node: &DocumentNode<'_>, reader: &mut DocumentReader<'_>) -> Vec<String
 /// A text to say; an empty one says nothing.
 fn said(node: &DocumentNode<'_>, reader: &mut DocumentReader<'_>) -> Option<String> {
     reader.text(node).filter(|text| !text.is_empty())
+}
+
+/// What is written under `isolation`: the word of a level, or an object.
+fn isolation(
+    draft: &mut Draft,
+    node: &DocumentNode<'_>,
+    reader: &mut DocumentReader<'_>,
+    around: &FileContext<'_>,
+) {
+    if !node.is_object() {
+        draft.server.isolation.level = reader.word(node, &LEVELS).unwrap_or_default();
+        return;
+    }
+    for member in reader.members(node).unwrap_or_default() {
+        match ISOLATION_KEYS.iter().find(|key| key.name == member.name) {
+            Some(key) => (key.read)(draft, &member.node, reader, around),
+            // Unlike elsewhere no warning will do: somebody relies on what it was to keep out.
+            None => {
+                let known = ISOLATION_KEYS.iter().map(|key| key.name);
+                let message = unknown("key", &member.name, known);
+                reader.about_name(Weight::Mistake, &member, message);
+            }
+        }
+    }
+}
+
+fn number(node: &DocumentNode<'_>, reader: &mut DocumentReader<'_>) -> Option<u64> {
+    reader.measure(node, units::count).map(|count| count as u64)
+}
+
+/// Paths from the root. A missing one breaks the server, whose start would fail.
+fn paths(node: &DocumentNode<'_>, reader: &mut DocumentReader<'_>, folder: &Path) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    for item in reader.items(node, "a list of paths").unwrap_or_default() {
+        let Some(path) = reader.filled_text(&item).map(|path| folder.join(path)) else { continue };
+        if !path.exists() {
+            let message = format!("there is no file or folder `{}`", path.display());
+            reader.about(Weight::BrokenServer, &item, message);
+        }
+        paths.push(path);
+    }
+    paths
 }

@@ -60,7 +60,7 @@ pub use values::LogLevel;
 pub(crate) use values::{listen as parse_listen, log_level as parse_log_level};
 
 use draft::FileContext;
-use source::{ServersFile, find_file};
+use source::find_file;
 use values::absolute;
 
 /// Everything Pontoon runs with, complete and checked.
@@ -101,7 +101,7 @@ impl Config {
     ///
     /// let options =
     ///     Options { config: Some("mcp-servers.example.json".into()), ..Options::default() };
-    /// let environment = Environment::new([("HOME".into(), "/home/me".into())]);
+    /// let environment = Environment::new([("HOME", "/home/me")]);
     /// let (config, remarks) = Config::load(&options, &environment)?;
     /// assert_eq!(config.settings.listen, ["127.0.0.1:8080".parse().unwrap()]);
     /// for remark in remarks.iter() {
@@ -251,7 +251,7 @@ fn servers(
     files: &[impl AsRef<Path>],
     remarks: &mut Remarks,
 ) -> Option<FoundServers> {
-    let ServersFile::Read { path, text } = find_file(options, settings, files, remarks)? else {
+    let Some((path, text)) = find_file(options, settings, files, remarks)? else {
         let demo = ConfigSource::Demo { made_key: None };
         return Some((demo, vec![Arc::new(demo_server(settings.timeout))]));
     };

@@ -1,5 +1,7 @@
 //! The known name that a misspelt one was meant to be.
 
+use strsim::osa_distance;
+
 /// That a name is unknown, and which known one it was meant to be.
 pub(super) fn unknown<'a>(
     what: &str,
@@ -14,35 +16,15 @@ pub(super) fn unknown<'a>(
 
 /// The one of `known` that is most like `name`, if any is alike enough to be meant.
 fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let (name, lower) = (name.to_lowercase(), str::to_lowercase);
     // A third of the letters may be wrong; short names still get one slip.
     let allowed = (name.chars().count() / 3).max(1);
     known
         .into_iter()
-        .map(|known| (distance(name, known), known))
+        .map(|known| (osa_distance(&name, &lower(known)), known))
         .filter(|&(distance, _)| distance <= allowed)
         .min_by_key(|&(distance, _)| distance)
         .map(|(_, known)| known)
-}
-
-/// How many letters to add, drop, change or swap with their neighbour, capitals aside.
-fn distance(from: &str, to: &str) -> usize {
-    let [from, to] = [from, to].map(|text| text.to_lowercase().chars().collect::<Vec<_>>());
-    let mut before_last: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=to.len()).collect();
-    for i in 1..=from.len() {
-        let mut row = vec![i];
-        for j in 1..=to.len() {
-            let change = last[j - 1] + usize::from(from[i - 1] != to[j - 1]);
-            let mut best = change.min(last[j] + 1).min(row[j - 1] + 1);
-            let swapped = i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1];
-            if swapped {
-                best = best.min(before_last[j - 2] + 1);
-            }
-            row.push(best);
-        }
-        before_last = std::mem::replace(&mut last, row);
-    }
-    last[to.len()]
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     fn check(name: &str, value: &str, expected: &[&str]) {
-        let environment = Environment::new([(name.into(), value.into())]);
+        let environment = Environment::new([(name, value)]);
         assert_eq!(proxy_secrets(&environment), expected, "{value}");
     }
 
@@ -102,10 +102,10 @@ mod tests {
         std::fs::create_dir(&folder).unwrap();
         let list = std::env::join_paths([&folder, &place.path().join("gone")]).unwrap();
         let environment = [
-            ("NODE_EXTRA_CA_CERTS".into(), file.clone().into()),
-            ("SSL_CERT_DIR".into(), list),
-            ("SSL_CERT_FILE".into(), "relative.pem".into()),
-            ("OTHER".into(), "/etc".into()),
+            ("NODE_EXTRA_CA_CERTS", file.clone().into_os_string()),
+            ("SSL_CERT_DIR", list),
+            ("SSL_CERT_FILE", "relative.pem".into()),
+            ("OTHER", "/etc".into()),
         ];
         assert_eq!(certificates(&Environment::new(environment)), [file, folder]);
     }

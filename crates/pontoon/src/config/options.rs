@@ -1,26 +1,40 @@
-//! What the command line says of the configuration.
+//! What the command line says of the configuration: the options of `pontoon serve`.
 
 use std::path::PathBuf;
 
+use clap::Args;
+
 /// What the command line says; it wins over the environment and the file.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct Options {
-    /// `--config`: the file with the servers, which must be there.
+    /// The configuration file [default: MCPO_CONFIG_FILE, else ./mcp-servers.json, else
+    /// /app/config/mcp-servers.json, else the demo server].
+    #[arg(long, short, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// `--listen`: what `MCPO_LISTEN` says else.
+    /// Where to listen [default: 127.0.0.1:8080; port 0 chooses a free one].
+    #[arg(long, short, value_name = "ADDRESS:PORT")]
     pub listen: Option<String>,
-    /// `--log-level`: what `MCPO_LOG_LEVEL` says else.
+    /// How much to log: trace, debug, info, warning, error or critical (the same as error).
+    #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<String>,
-    /// Nothing will listen, so where is no matter.
-    pub is_silent: bool,
-    /// `--insecure`: listening beyond this machine is meant.
-    pub insecure: bool,
-    /// `--api-key`: what `MCPO_API_KEY` says else.
+    /// The key that clients must show; others on this machine can read it here, so rather set
+    /// MCPO_API_KEY.
+    #[arg(long, short = 'k', value_name = "KEY")]
     pub api_key: Option<String>,
-    /// `--strict-auth`: a key is asked for everywhere.
+    /// Ask for the key everywhere but at /health, at /ready and for signed links, not only where
+    /// tools are used.
+    #[arg(long)]
     pub strict_auth: bool,
-    /// `--hot-reload`: a change of the file takes effect by itself.
+    /// Take a change of the configuration file over without a restart.
+    #[arg(long)]
     pub hot_reload: bool,
-    /// `--allowed-host`: further names by which clients reach us, besides `MCPO_ALLOWED_HOSTS`.
+    /// A further host name by which clients reach the bridge; may be given several times.
+    #[arg(long = "allowed-host", value_name = "HOST")]
     pub allowed_hosts: Vec<String>,
+    /// Listen beyond this machine although nothing asks clients who they are.
+    #[arg(long)]
+    pub insecure: bool,
+    /// Nothing will listen, so where is no matter.
+    #[arg(skip)]
+    pub is_silent: bool,
 }

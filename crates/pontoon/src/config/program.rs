@@ -6,6 +6,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Why a server has no program to start.
@@ -96,21 +97,12 @@ enum ProgramFile {
 
 fn look(program: &Path) -> ProgramFile {
     match fs::metadata(program) {
-        Ok(metadata) if metadata.is_file() && may_run(&metadata) => ProgramFile::Executable,
+        Ok(metadata) if metadata.is_file() && metadata.mode() & 0o111 != 0 => {
+            ProgramFile::Executable
+        }
         Ok(_) => ProgramFile::Other,
         Err(_) => ProgramFile::Missing,
     }
-}
-
-#[cfg(unix)]
-fn may_run(metadata: &fs::Metadata) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    metadata.permissions().mode() & 0o111 != 0
-}
-
-#[cfg(not(unix))]
-fn may_run(_: &fs::Metadata) -> bool {
-    true
 }
 
 fn listed(searched: &[PathBuf]) -> String {
@@ -122,7 +114,6 @@ fn listed(searched: &[PathBuf]) -> String {
 }
 
 #[cfg(test)]
-#[cfg(unix)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 

@@ -79,15 +79,11 @@ mod tests {
     /// Compares what is told about these variables.
     #[track_caller]
     fn check(variables: &[(&str, &str)], told: &[&str]) {
-        let variables = variables.iter().map(|&(name, value)| (name.into(), value.into()));
         let mut remarks = Remarks::default();
-        let settings = variables::read(&Environment::new(variables), &mut remarks);
+        let environment = Environment::new(variables.iter().copied());
+        let settings = variables::read(&environment, &mut remarks);
         review_links(&settings, &mut remarks);
-        let lines: Vec<String> = remarks
-            .iter()
-            .map(|remark| format!("{:?}: {}: {}", remark.weight, remark.key, remark.message))
-            .collect();
-        assert_eq!(lines, told);
+        assert_eq!(remarks.lines(), told);
     }
 
     #[test]

@@ -202,6 +202,14 @@ impl Position {
 mod tests {
     use super::*;
 
+    impl Remarks {
+        /// The weight, the key and the message of each.
+        pub(in super::super) fn lines(&self) -> Vec<String> {
+            let line = |it: &Remark| format!("{:?}: {}: {}", it.weight, it.key, it.message);
+            self.remarks.iter().map(line).collect()
+        }
+    }
+
     fn check(remarks: &[(Weight, RemarkPlace, &str)], text: &str) {
         let mut all = Remarks::default();
         for (weight, place, key) in remarks {

@@ -186,19 +186,15 @@ mod tests {
 
     /// Compares what is told about these variables and options.
     fn check_with(options: &Options, variables: &[(&str, &str)], told: &[&str]) {
-        let variables = variables.iter().map(|&(name, value)| (name.into(), value.into()));
         let mut remarks = Remarks::default();
-        let mut settings = variables::read(&Environment::new(variables), &mut remarks);
+        let environment = Environment::new(variables.iter().copied());
+        let mut settings = variables::read(&environment, &mut remarks);
         if let Some(key) = &options.api_key {
             variables::take(&mut settings, "MCPO_API_KEY", key).unwrap();
         }
         review(options, &settings, &mut remarks);
         review_listening(options, &settings, &mut remarks);
-        let lines: Vec<String> = remarks
-            .iter()
-            .map(|remark| format!("{:?}: {}: {}", remark.weight, remark.key, remark.message))
-            .collect();
-        assert_eq!(lines, told);
+        assert_eq!(remarks.lines(), told);
     }
 
     fn check(variables: &[(&str, &str)], told: &[&str]) {

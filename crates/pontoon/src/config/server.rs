@@ -182,12 +182,10 @@ impl Server {
         let templates = self.args.iter().chain(values).filter(|it| it.needs_person());
         let mut hash = None;
         for template in templates {
-            let text = template.fill(start);
-            let hash: &mut Sha256 = hash.get_or_insert_default();
-            hash.update((text.len() as u64).to_le_bytes());
-            hash.update(text);
+            let hash: &mut PartsHash = hash.get_or_insert_default();
+            hash.part(template.fill(start).as_bytes());
         }
-        hash.map(|hash| hash.finalize().into())
+        hash.map(|hash| hash.0.finalize().into())
     }
 
     /// The whole environment of a process of this server, sorted by name.
@@ -227,7 +225,7 @@ impl Server {
 
     /// What [`Server::fingerprint`] is for these parts; `program` is a path or a command.
     pub(super) fn fingerprint_of(&self, program: &[u8]) -> u64 {
-        let mut hash = Fnv::default();
+        let mut hash = PartsHash::default();
         hash.part(program);
         hash.list(self.args.iter().map(Template::written));
         let values = self.env.iter().map(|(name, value)| (name.clone(), value.written()));
@@ -237,7 +235,8 @@ impl Server {
             InheritEnv::Names(names) => hash.list(names.iter()),
         }
         hash.list(self.cwd.iter().map(|cwd| cwd.as_os_str().as_encoded_bytes()));
-        hash.0
+        let hash: [u8; 32] = hash.0.finalize().into();
+        u64::from_le_bytes(*hash.first_chunk().expect("it has 32 bytes"))
     }
 }
 
@@ -254,34 +253,21 @@ impl fmt::Debug for Server {
     }
 }
 
-/// FNV-1a. The hasher of the standard library may differ from build to build.
-struct Fnv(u64);
+/// A hash of parts, the same in every build. The length of a part goes before it, and the number of a list, so
+/// that no two look the same.
+#[derive(Default)]
+struct PartsHash(Sha256);
 
-impl Default for Fnv {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Fnv {
-    fn bytes(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
-
-    /// The length goes first, so that no two lists of parts look the same.
+impl PartsHash {
     fn part(&mut self, bytes: &[u8]) {
-        self.bytes(&(bytes.len() as u64).to_le_bytes());
-        self.bytes(bytes);
+        self.0.update((bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
     }
 
     fn list(&mut self, parts: impl Iterator<Item = impl AsRef<[u8]>>) {
         let parts: Vec<_> = parts.collect();
-        self.bytes(&(parts.len() as u64).to_le_bytes());
-        for part in parts {
-            self.part(part.as_ref());
-        }
+        self.0.update((parts.len() as u64).to_le_bytes());
+        parts.iter().for_each(|part| self.part(part.as_ref()));
     }
 }
 
@@ -307,8 +293,8 @@ mod tests {
         start: &Start<'_>,
         expected: &[(&str, &str)],
     ) {
-        let ours = ours.iter().map(|&(name, value)| (name.into(), value.into()));
-        let child = server.environment_for_child(&Environment::new(ours), start);
+        let ours = Environment::new(ours.iter().copied());
+        let child = server.environment_for_child(&ours, start);
         let child: Vec<(&str, &str)> = child
             .iter()
             .map(|(name, value)| (name.to_str().unwrap(), value.to_str().unwrap()))
@@ -417,7 +403,7 @@ mod tests {
     #[test]
     fn the_fingerprint_is_the_same_in_every_build() {
         let plain = server(InheritEnv::default(), &[("A", "b")]);
-        assert_eq!(plain.fingerprint_of(b"/bin/demo"), 637_138_539_340_456_568);
+        assert_eq!(plain.fingerprint_of(b"/bin/demo"), 5_970_231_491_469_970_692);
     }
 
     #[test]

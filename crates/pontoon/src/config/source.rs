@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::options::Options;
@@ -15,19 +16,16 @@ const LONGEST_FILE: u64 = 16 << 20;
 /// Where the file is looked for when nobody names one; the second is the container's.
 pub(super) const DEFAULT_FILES: [&str; 2] = ["mcp-servers.json", "/app/config/mcp-servers.json"];
 
-/// What there is to read the servers from.
-pub(super) enum ServersFile {
-    Read { path: PathBuf, text: String },
-    Absent,
-}
+/// A file and its text.
+type ReadFile = (PathBuf, String);
 
-/// The file that is named, else the first of `files` that is there; `None` after a mistake.
+/// The file that is named, else the first of `files` that is there, if one is; `None` after a mistake.
 pub(super) fn find_file(
     options: &Options,
     settings: &BridgeSettings,
     files: &[impl AsRef<Path>],
     remarks: &mut Remarks,
-) -> Option<ServersFile> {
+) -> Option<Option<ReadFile>> {
     let named = options
         .config
         .as_deref()
@@ -37,7 +35,7 @@ pub(super) fn find_file(
         });
     if let Some((path, place, key)) = named {
         return match read_file(path, FileKind::Named, remarks) {
-            Ok(text) => Some(ServersFile::Read { path: path.to_owned(), text }),
+            Ok(text) => Some(Some((path.to_owned(), text))),
             Err(error) => {
                 let message = format!("cannot read `{}`: {error}", path.display());
                 remarks.add(Weight::Mistake, place, key, message);
@@ -47,7 +45,7 @@ pub(super) fn find_file(
     }
     for path in files.iter().map(AsRef::as_ref) {
         match read_file(path, FileKind::Regular, remarks) {
-            Ok(text) => return Some(ServersFile::Read { path: path.to_owned(), text }),
+            Ok(text) => return Some(Some((path.to_owned(), text))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             // A file that is there was meant, so the demo would be the wrong answer.
             Err(error) => {
@@ -57,26 +55,15 @@ pub(super) fn find_file(
             }
         }
     }
-    Some(ServersFile::Absent)
+    Some(None)
 }
 
 fn read_file(path: &Path, kind: FileKind, remarks: &mut Remarks) -> io::Result<String> {
     let text = plain_file::read_text(path, kind, LONGEST_FILE)?;
-    if anyone_may_write(path) {
+    if fs::metadata(path).is_ok_and(|metadata| metadata.mode() & 0o002 != 0) {
         let place = RemarkPlace::File { path: path.into(), position: None };
         let message = "anyone on this machine may write it and so choose what runs; chmod o-w it";
         remarks.add(Weight::Warning, place, "", message);
     }
     Ok(text)
-}
-
-#[cfg(unix)]
-fn anyone_may_write(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o002 != 0)
-}
-
-#[cfg(not(unix))]
-fn anyone_may_write(_: &Path) -> bool {
-    false
 }

@@ -22,11 +22,9 @@ fn load(
     }
     let config = options.config.as_ref().map(|name| folder.path().join(name));
     let options = Options { config, ..options.clone() };
-    let variables = variables.iter().map(|&(name, value)| {
-        (name.into(), value.replace("FOLDER", folder.path().to_str().unwrap()).into())
-    });
-    let home = [("HOME".into(), "/home/me".into())];
-    let environment = Environment::new(variables.chain(home));
+    let here = folder.path().to_str().unwrap();
+    let variables = variables.iter().map(|&(name, value)| (name, value.replace("FOLDER", here)));
+    let environment = Environment::new(variables.chain([("HOME", "/home/me".to_owned())]));
     Config::load_with_defaults(&options, &environment, &[place("absent"), place("default.json")])
 }
 
@@ -44,6 +42,17 @@ fn check<T: PartialEq + std::fmt::Debug>(
 fn check_refused(options: &Options, variables: &[(&str, &str)], told: &str) {
     let remarks = load(Some(ONE_SERVER), options, variables).unwrap_err();
     assert!(remarks.to_string().starts_with(told), "{remarks}");
+}
+
+/// The servers of a file in `/tmp` with this text, and what is told of it.
+pub(super) fn servers(text: &str) -> (Vec<Arc<Server>>, Remarks) {
+    let environment = Environment::new([("PATH", "/usr/bin:/bin"), ("TOKEN", "secret")]);
+    let settings = BridgeSettings::unset();
+    let folder = Path::new("/tmp");
+    let around = FileContext { folder, environment: &environment, settings: &settings };
+    let mut remarks = Remarks::default();
+    let servers = file::read(Path::new("mcp-servers.json"), text, &around, &mut remarks);
+    (servers, remarks)
 }
 
 fn first_name(config: &Config) -> String {
@@ -260,7 +269,6 @@ fn folders_are_absolute() {
     check(&Options::default(), &variables, folders, &expected);
 }
 
-#[cfg(unix)]
 #[test]
 fn a_file_that_anyone_may_write_warns() {
     use std::os::unix::fs::PermissionsExt;
@@ -279,8 +287,7 @@ fn load_settings(
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mcp-servers.json");
     fs::write(&path, file).unwrap();
-    let home = [("HOME", "/home/me")];
-    let variables = variables.iter().chain(&home).map(|(name, value)| (name.into(), value.into()));
+    let variables = variables.iter().copied().chain([("HOME", "/home/me")]);
     let options = Options { is_silent: true, ..Options::default() };
     BridgeSettings::load_with_defaults(&options, &Environment::new(variables), &[path])
 }

@@ -43,6 +43,11 @@ pub(crate) fn log_level(text: &str) -> Result<LogLevel, &'static str> {
     Ok(LogLevel(level))
 }
 
+/// A path as it is written.
+pub(super) fn path(text: &str) -> Result<PathBuf, &'static str> {
+    Ok(text.into())
+}
+
 /// The absolute path of a folder.
 pub(super) fn folder(text: &str) -> Result<PathBuf, &'static str> {
     Ok(absolute(Path::new(text)))
@@ -149,6 +154,11 @@ pub(super) fn keys(text: &str) -> Result<Vec<ApiKey>, &'static str> {
     });
     let keys = keys.collect::<Result<Vec<_>, _>>()?;
     if keys.is_empty() { Err(EXPECTED) } else { Ok(keys) }
+}
+
+/// What somebody else signs with.
+pub(super) fn secret(text: &str) -> Result<Secret, &'static str> {
+    Ok(Secret::new(text))
 }
 
 /// What signs links, or the ids of sessions.

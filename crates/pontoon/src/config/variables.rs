@@ -125,18 +125,20 @@ mod tests {
 
     use tracing::Level;
 
-    use super::super::identity::IdentityHeaders;
     use super::super::secret::{ApiKey, KeyName, SECRETS, Secret};
     use super::super::values::LogLevel;
     use super::*;
 
     fn check(variables: &[(&str, &str)], expected: &BridgeSettings, told: &[&str]) {
-        let variables = variables.iter().map(|&(name, value)| (name.into(), value.into()));
         let mut remarks = Remarks::default();
-        let settings = read(&Environment::new(variables), &mut remarks);
+        let settings = read(&Environment::new(variables.iter().copied()), &mut remarks);
         assert_eq!(settings, *expected);
         let lines: Vec<String> = remarks.iter().map(ToString::to_string).collect();
         assert_eq!(lines, told);
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
     }
 
     fn unnamed(key: &str) -> ApiKey {
@@ -145,113 +147,90 @@ mod tests {
 
     #[test]
     fn every_default_can_be_written() {
-        let blank = BridgeSettings::default();
-        assert_ne!(BridgeSettings::unset(), blank);
-        assert_eq!(BridgeSettings::unset().identity, IdentityHeaders::default());
+        assert_ne!(BridgeSettings::unset(), BridgeSettings::default());
     }
 
-    /// One value for each variable, none of them its default.
-    const EACH: &[(&str, &str)] = &[
-        ("MCPO_CONFIG_FILE", "a/b.json"),
-        ("MCPO_HOT_RELOAD", "true"),
-        ("MCPO_LISTEN", "localhost:1, [::1]:2"),
-        ("MCPO_ALLOWED_HOSTS", "Tools.example.org, b:80"),
-        ("MCPO_ALLOWED_ORIGINS", "https://chat.example.org"),
-        ("MCPO_API_KEY", "k1"),
-        ("MCPO_API_KEYS", "alice=k2"),
-        ("MCPO_STRICT_AUTH", "1"),
-        ("MCPO_TRUSTED_PROXIES", "10.0.0.0/8, ::1"),
-        ("MCPO_OWUI_JWT_SECRET", "signed"),
-        ("MCPO_OWUI_JWT_MAX_AGE", "2h"),
-        ("MCPO_JWT_HEADER", "X-Jwt"),
-        ("MCPO_USER_HEADER", "X-User"),
-        ("MCPO_EMAIL_HEADER", "X-Email"),
-        ("MCPO_NAME_HEADER", "X-Name"),
-        ("MCPO_ROLE_HEADER", "X-Role"),
-        ("MCPO_CHAT_HEADER", "X-Chat"),
-        ("MCPO_MAX_CONCURRENT", "7"),
-        ("MCPO_QUEUE_WAIT", "5s"),
-        ("MCPO_TIMEOUT", "2m"),
-        ("MCPO_MAX_BODY", "1MiB"),
-        ("MCPO_MAX_MESSAGE", "2000"),
-        ("MCPO_MEMORY_BUDGET", "32MiB"),
-        ("MCPO_STATEFUL_ENABLED", "false"),
-        ("MCPO_STATEFUL_DEFAULT_IDLE_TIMEOUT", "60"),
-        ("MCPO_STATEFUL_MAX_PROCESSES_PER_CHAT", "3"),
-        ("MCPO_STATEFUL_MAX_PROCESSES_PER_IP", "3"),
-        ("MCPO_STATEFUL_MAX_PROCESSES_PER_CLIENT", "4"),
-        ("MCPO_STATEFUL_MAX_TOTAL_PROCESSES", "5"),
-        ("MCPO_STATEFUL_CLEANUP_INTERVAL", "6"),
-        ("MCPO_WARM_MEMORY", "2GiB"),
-        ("MCPO_JOBS_DIR", "/jobs"),
-        ("MCPO_BASE_URL", "https://tools.example.org/"),
-        ("MCPO_LINK_SECRET", "0123456789abcdef"),
-        ("MCPO_SESSION_SECRET", "fedcba9876543210"),
-        ("MCPO_FILE_EXPIRY", "7d"),
-        ("MCPO_GC_INTERVAL", "10m"),
-        ("MCPO_STORE_PAYLOADS", "no"),
-        ("MCPO_MIN_FREE_DISK", "0"),
-        ("MCPO_STATE_DIR", "state"),
-        ("MCPO_LOG_LEVEL", "Warning"),
-        ("MCPO_LOG_DIR", "/log"),
+    /// Whether a setting is what its variable says.
+    type IsSet = fn(&BridgeSettings) -> bool;
+
+    /// One value for each variable, none of them its default, and what it sets.
+    const EACH: &[(&str, &str, IsSet)] = &[
+        ("MCPO_CONFIG_FILE", "a/b.json", |it| it.config_file == Some("a/b.json".into())),
+        ("MCPO_HOT_RELOAD", "true", |it| it.hot_reload),
+        ("MCPO_LISTEN", "localhost:1, [::1]:2", |it| {
+            it.listen == ["127.0.0.1:1", "[::1]:2"].map(|it| it.parse().unwrap())
+        }),
+        ("MCPO_ALLOWED_HOSTS", "Tools.example.org, b:80", |it| {
+            it.allowed_hosts == ["tools.example.org", "b:80"]
+        }),
+        ("MCPO_ALLOWED_ORIGINS", "https://chat.example.org", |it| {
+            it.allowed_origins == ["https://chat.example.org"]
+        }),
+        ("MCPO_API_KEY", "k1", |it| it.api_keys == [unnamed("k1")]),
+        ("MCPO_API_KEYS", "alice=k2", |it| {
+            it.api_keys == [ApiKey { name: KeyName::Named("alice".into()), key: Secret::new("k2") }]
+        }),
+        ("MCPO_STRICT_AUTH", "1", |it| it.strict_auth),
+        ("MCPO_TRUSTED_PROXIES", "10.0.0.0/8, ::1", |it| {
+            it.trusted_proxies == ["10.0.0.0/8", "::1"].map(|it| it.parse().unwrap())
+        }),
+        ("MCPO_OWUI_JWT_SECRET", "signed", |it| it.owui_jwt_secret == Some(Secret::new("signed"))),
+        ("MCPO_OWUI_JWT_MAX_AGE", "2h", |it| it.owui_jwt_max_age == seconds(7200)),
+        ("MCPO_JWT_HEADER", "X-Jwt", |it| it.identity.jwt == "x-jwt"),
+        ("MCPO_USER_HEADER", "X-User", |it| it.identity.user == "x-user"),
+        ("MCPO_EMAIL_HEADER", "X-Email", |it| it.identity.email == "x-email"),
+        ("MCPO_NAME_HEADER", "X-Name", |it| it.identity.name == "x-name"),
+        ("MCPO_ROLE_HEADER", "X-Role", |it| it.identity.role == "x-role"),
+        ("MCPO_CHAT_HEADER", "X-Chat", |it| it.identity.chat == "x-chat"),
+        ("MCPO_MAX_CONCURRENT", "7777", |it| it.max_concurrent == 7777),
+        ("MCPO_QUEUE_WAIT", "5s", |it| it.queue_wait == seconds(5)),
+        ("MCPO_TIMEOUT", "2m", |it| it.timeout == seconds(120)),
+        ("MCPO_MAX_BODY", "1MiB", |it| it.max_body == 1 << 20),
+        ("MCPO_MAX_MESSAGE", "2000", |it| it.max_message == 2000),
+        ("MCPO_MEMORY_BUDGET", "32MiB", |it| it.memory_budget == Some(32 << 20)),
+        ("MCPO_STATEFUL_ENABLED", "false", |it| !it.stateful_enabled),
+        ("MCPO_STATEFUL_DEFAULT_IDLE_TIMEOUT", "60", |it| it.idle == seconds(60)),
+        ("MCPO_STATEFUL_MAX_PROCESSES_PER_CHAT", "3", |it| it.per_address == 3),
+        ("MCPO_STATEFUL_MAX_PROCESSES_PER_IP", "3", |it| it.per_address == 3),
+        ("MCPO_STATEFUL_MAX_PROCESSES_PER_CLIENT", "4", |it| it.per_client == 4),
+        ("MCPO_STATEFUL_MAX_TOTAL_PROCESSES", "5", |it| it.max_total_processes == 5),
+        ("MCPO_STATEFUL_CLEANUP_INTERVAL", "6", |it| it.cleanup_interval == seconds(6)),
+        ("MCPO_WARM_MEMORY", "2GiB", |it| it.warm_memory == 2 << 30),
+        ("MCPO_JOBS_DIR", "/jobs", |it| it.jobs_dir == Path::new("/jobs")),
+        ("MCPO_BASE_URL", "https://tools.example.org/", |it| {
+            it.base_url == "https://tools.example.org"
+        }),
+        ("MCPO_LINK_SECRET", "0123456789abcdef", |it| {
+            it.link_secret == Some(Secret::new("0123456789abcdef"))
+        }),
+        ("MCPO_SESSION_SECRET", "fedcba9876543210", |it| {
+            it.session_secret == Some(Secret::new("fedcba9876543210"))
+        }),
+        ("MCPO_FILE_EXPIRY", "7d", |it| it.file_expiry == seconds(7 * 86_400)),
+        ("MCPO_GC_INTERVAL", "10m", |it| it.gc_interval == seconds(600)),
+        ("MCPO_STORE_PAYLOADS", "no", |it| !it.store_payloads),
+        ("MCPO_MIN_FREE_DISK", "0", |it| it.min_free_disk == 0),
+        ("MCPO_STATE_DIR", "state", |it| it.state_dir == std::path::absolute("state").ok()),
+        ("MCPO_LOG_LEVEL", "Warning", |it| it.log_level == LogLevel(Level::WARN)),
+        ("MCPO_LOG_DIR", "/log", |it| it.log_dir == Some("/log".into())),
     ];
 
     #[test]
     fn every_variable_sets_its_value() {
-        let names: Vec<&str> = EACH.iter().map(|&(name, _)| name).collect();
         for variable in VARIABLES {
-            assert!(names.contains(&variable.name), "{} is not tried", variable.name);
+            let tried = EACH.iter().any(|(name, ..)| *name == variable.name);
+            assert!(tried, "{} is not tried", variable.name);
         }
-        let seconds = Duration::from_secs;
-        let expected = BridgeSettings {
-            config_file: Some("a/b.json".into()),
-            hot_reload: true,
-            listen: vec!["127.0.0.1:1".parse().unwrap(), "[::1]:2".parse().unwrap()],
-            allowed_hosts: vec!["tools.example.org".to_owned(), "b:80".to_owned()],
-            allowed_origins: vec!["https://chat.example.org".to_owned()],
-            api_keys: vec![
-                unnamed("k1"),
-                ApiKey { name: KeyName::Named("alice".into()), key: Secret::new("k2") },
-            ],
-            strict_auth: true,
-            trusted_proxies: vec!["10.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()],
-            identity: IdentityHeaders {
-                user: "x-user".to_owned(),
-                email: "x-email".to_owned(),
-                name: "x-name".to_owned(),
-                role: "x-role".to_owned(),
-                chat: "x-chat".to_owned(),
-                jwt: "x-jwt".to_owned(),
-            },
-            owui_jwt_secret: Some(Secret::new("signed")),
-            owui_jwt_max_age: seconds(7200),
-            max_concurrent: 7,
-            queue_wait: seconds(5),
-            timeout: seconds(120),
-            max_body: 1 << 20,
-            max_message: 2000,
-            memory_budget: Some(32 << 20),
-            stateful_enabled: false,
-            idle: seconds(60),
-            per_address: 3,
-            per_client: 4,
-            max_total_processes: 5,
-            cleanup_interval: seconds(6),
-            warm_memory: 2 << 30,
-            jobs_dir: "/jobs".into(),
-            base_url: "https://tools.example.org".to_owned(),
-            link_secret: Some(Secret::new("0123456789abcdef")),
-            session_secret: Some(Secret::new("fedcba9876543210")),
-            file_expiry: seconds(7 * 86_400),
-            gc_interval: seconds(600),
-            store_payloads: false,
-            min_free_disk: 0,
-            state_dir: Some(std::env::current_dir().unwrap().join("state")),
-            log_level: LogLevel(Level::WARN),
-            log_dir: Some("/log".into()),
-            secret_files: Vec::new(),
-        };
-        check(EACH, &expected, &[]);
+        for (name, value, is_set) in EACH {
+            let mut remarks = Remarks::default();
+            let settings = read(&Environment::new([(*name, *value)]), &mut remarks);
+            assert!(is_set(&settings) && remarks.is_empty(), "{name}: {settings:?} {remarks}");
+            assert!(!is_set(&BridgeSettings::unset()), "{name}: {value} is its default");
+        }
+        let all = EACH.iter().map(|(name, value, _)| (*name, *value));
+        let all = read(&Environment::new(all), &mut Remarks::default());
+        let names: Vec<_> = all.api_keys.iter().map(|key| key.name.as_str()).collect();
+        assert_eq!(names, ["default", "alice"], "the one without a name comes first");
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Room on the disk: how much is left, and which errors mean that there is none.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::fstatvfs;
 use rustix::io::Errno;
 
 use super::root::Root;
+use crate::lock::Lock;
 
 /// How long a look at the disk is good for.
 const FRESH: Duration = Duration::from_secs(1);
@@ -54,12 +54,12 @@ pub(super) struct Room {
 pub(super) struct Disk {
     /// Below this nothing new is begun.
     min_free_bytes: u64,
-    last: Mutex<Option<(Instant, Room)>>,
+    last: Lock<Option<(Instant, Room)>>,
 }
 
 impl Disk {
     pub(super) fn new(min_free_bytes: u64) -> Self {
-        Self { min_free_bytes, last: Mutex::default() }
+        Self { min_free_bytes, last: Lock::default() }
     }
 
     /// An error when nothing new should be begun: the disk is full, or the directory is gone.
@@ -83,12 +83,12 @@ impl Disk {
     }
 
     pub(super) fn forget(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.last.lock() = None;
     }
 
     /// What is left, as of a second ago at most.
     pub(super) fn room(&self, root: &Root) -> io::Result<Room> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         if let Some((at, room)) = *last
             && at.elapsed() < FRESH
         {
@@ -128,12 +128,8 @@ impl Disk {
 pub struct DiskUsage {
     /// How many jobs there are.
     pub jobs: usize,
-    /// How many sessions' workspaces.
-    pub sessions: usize,
     /// The bytes all of it takes on the disk; at least this, where not all could be counted.
     pub bytes: u64,
-    /// Whether all of it was counted.
-    pub is_whole: bool,
     /// The bytes that are left on the disk.
     pub free_bytes: u64,
     /// The bytes the disk has.

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
 use uuid::Uuid;
@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::record::open_record;
 use super::remove::remove_tree;
 use super::trash::PATIENCE;
+use crate::lock::Lock;
 use crate::plain_file::write_whole;
 
 /// The name of the file.
@@ -50,17 +51,17 @@ impl Bridge {
 #[derive(Debug)]
 pub(super) struct Holders {
     pub(super) bridge: Arc<Bridge>,
-    count: Mutex<usize>,
+    count: Lock<usize>,
 }
 
 impl Holders {
     pub(super) fn new(bridge: &Arc<Bridge>) -> Self {
-        Self { bridge: Arc::clone(bridge), count: Mutex::default() }
+        Self { bridge: Arc::clone(bridge), count: Lock::default() }
     }
 
     /// How many processes keep state there.
     pub(super) fn lock(&self) -> MutexGuard<'_, usize> {
-        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+        self.count.lock()
     }
 }
 

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, futimens, openat, unlinkat};
@@ -16,6 +15,7 @@ use super::node::{FileNode, NOW};
 use super::remove::remove_tree;
 use super::root::{INSTANCES, Root};
 use super::trash::PATIENCE;
+use crate::lock::Lock;
 
 /// Without a heartbeat for this long, nobody uses a thing: the heart beats ten times as often.
 pub(super) const QUIET: Duration = Duration::from_secs(300);
@@ -32,7 +32,7 @@ pub(super) struct Instance {
     id: Uuid,
     /// Whether the file system can lock; where it cannot, every lock counts as held.
     can_lock: bool,
-    lock: Mutex<LockFile>,
+    lock: Lock<LockFile>,
 }
 
 /// The file, and the folder it is in.
@@ -49,14 +49,14 @@ impl Instance {
         for _ in 0..100 {
             let id = Uuid::new_v4();
             let Some((file, can_lock)) = make(&folder, id)? else { continue };
-            return Ok(Self { id, can_lock, lock: Mutex::new(LockFile { folder, file }) });
+            return Ok(Self { id, can_lock, lock: Lock::new(LockFile { folder, file }) });
         }
         Err(io::Error::other("somebody else takes every lock"))
     }
 
     /// Makes the lock again under the same id, if it is not where others look for it.
     pub(super) fn restore(&self, root: &Root) -> io::Result<()> {
-        let mut lock = self.lock();
+        let mut lock = self.lock.lock();
         let folder = root.folder(INSTANCES)?;
         for _ in 0..100 {
             if is_at(&lock.file, &folder, self.id) {
@@ -76,7 +76,7 @@ impl Instance {
 
     /// Tells the others that this bridge is about to end.
     pub(super) fn leave(&self) {
-        if let Err(error) = (&self.lock().file).write_all(LEAVING) {
+        if let Err(error) = (&self.lock.lock().file).write_all(LEAVING) {
             debug!(%error, "the other bridges do not know that this one leaves");
         }
     }
@@ -87,17 +87,13 @@ impl Instance {
     ///
     /// When the file system does not take it.
     pub(super) fn touch(&self) -> io::Result<()> {
-        Ok(futimens(&self.lock().file, &NOW)?)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LockFile> {
-        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(futimens(&self.lock.lock().file, &NOW)?)
     }
 }
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        let _gone = unlinkat(&self.lock().folder, name_of(self.id), AtFlags::empty());
+        let _gone = unlinkat(&self.lock.lock().folder, name_of(self.id), AtFlags::empty());
     }
 }
 

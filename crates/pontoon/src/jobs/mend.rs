@@ -5,7 +5,6 @@
 //! heartbeat does, and a call that failed because of the directory, which is then tried once more.
 
 use std::io;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use rustix::io::Errno;
 use tracing::{error, info, warn};
 
 use super::disk::{JobError, is_full};
-use super::root::{INSTANCES, StoreError};
+use super::root::{INSTANCES, StoreError, StoreFault};
 use super::shared::{MendLog, SharedStore, Unusable};
 
 /// How often the log says that the directory was shut: a child may shut it again and again.
@@ -23,7 +22,7 @@ impl SharedStore {
     /// Looks at the directory, and mends what can be mended. An error is what is still wrong.
     pub(super) fn mend(&self) -> Result<(), Unusable> {
         // Held, so that two who look do not both put something back.
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         let fault = match self.look(&mut told) {
             Err(error) if !is_of_the_system(&error) => Some(Unusable(reason(&error))),
             _ => None,
@@ -53,16 +52,14 @@ impl SharedStore {
         }
         let was_shut = root.restore()?;
         told.is_key_due &= !self.restore_key(told.is_key_due);
-        let path = || root.path().to_owned();
         if let Some(instance) = &self.instance {
-            let name = INSTANCES;
-            let failed = |source| StoreError::Folder { path: path(), name, source };
-            instance.restore(root).map_err(failed)?;
-            instance.touch().map_err(|source| StoreError::ReadOnly { path: path(), source })?;
+            let failed = |fault| move |source: io::Error| root.error(fault, source);
+            instance.restore(root).map_err(failed(StoreFault::Folder(INSTANCES)))?;
+            instance.touch().map_err(failed(StoreFault::ReadOnly))?;
         }
         if let Some(scratches) = &self.scratches {
-            let path = || scratches.path().to_owned();
-            let failed = |source| StoreError::Temporary { path: path(), source };
+            let failed =
+                |source| StoreError::new(scratches.path(), StoreFault::Temporary, Some(source));
             scratches.restore().map_err(failed)?;
         }
         if told.is_held_due {
@@ -97,7 +94,7 @@ impl SharedStore {
     /// Puts the key back if it is gone. Another directory may have one of its own, which counts then as
     /// at a start; elsewhere a child may have written it. False if that failed.
     fn restore_key(&self, is_anew: bool) -> bool {
-        let mut known = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.key.lock();
         let Some(key) = known.take() else { return true };
         let key = known.insert(key);
         let restored = key.restore(&self.root);
@@ -129,18 +126,14 @@ impl SharedStore {
 /// Whether something is used up, which is no fault of the directory: a full disk is told elsewhere.
 fn is_of_the_system(error: &StoreError) -> bool {
     let used_up = [Errno::MFILE, Errno::NFILE, Errno::NOMEM].map(Errno::raw_os_error);
-    cause(error).is_some_and(|cause| {
+    error.source.as_ref().is_some_and(|cause| {
         is_full(cause) || cause.raw_os_error().is_some_and(|code| used_up.contains(&code))
     })
 }
 
-fn cause(error: &StoreError) -> Option<&io::Error> {
-    std::error::Error::source(error)?.downcast_ref()
-}
-
 /// What is wrong, and what to do.
 fn reason(error: &StoreError) -> String {
-    let Some(cause) = cause(error) else { return error.to_string() };
+    let Some(cause) = &error.source else { return error.to_string() };
     let errno = Errno::from_io_error(cause);
     let remedy = match errno {
         Some(Errno::ROFS) => ": mount its file system so that it can be written",

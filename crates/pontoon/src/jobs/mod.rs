@@ -62,7 +62,7 @@ pub use scratch::Scratch;
 pub use shared::{StoreOptions, Unusable};
 pub use snapshot::{Made, Snapshot};
 pub use store::Store;
-pub use sweep::{Expired, Removed, Swept};
+pub use sweep::{NotRemoved, Swept};
 pub use walk::Bounds;
 pub use workspace::{SessionWorkspace, WorkspaceCall};
 pub use writer::Writer;

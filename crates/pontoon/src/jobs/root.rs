@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, accessat, fchmod, mkdir, open};
 use rustix::io::Errno;
@@ -18,119 +18,91 @@ use tracing::warn;
 
 use super::beneath::{make_folder, open_up};
 use super::node::FileNode;
+use crate::lock::{Lock, unpoisoned};
 
 /// Why a jobs directory cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum StoreError {
+#[error("{}", fault.told(path))]
+pub struct StoreError {
+    /// Where the directory is, or its folder for temporary files.
+    path: PathBuf,
+    fault: StoreFault,
+    pub(super) source: Option<io::Error>,
+}
+
+/// What is wrong with a jobs directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StoreFault {
     /// It cannot be made.
-    #[error("the jobs directory {} cannot be made", path.display())]
-    Make {
-        /// Where it should be.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
+    Make,
     /// It is there, but cannot be opened.
-    #[error("the jobs directory {} cannot be opened", path.display())]
-    Open {
-        /// Where it is.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
+    Open,
     /// It is a symbolic link: whoever can change the link could send our files elsewhere.
-    #[error(
-        "the jobs directory {} is a symbolic link; name the directory it points to instead",
-        path.display()
-    )]
-    Link {
-        /// Where it is.
-        path: PathBuf,
-    },
+    Link,
     /// There is something else with its name.
-    #[error(
-        "the jobs directory {} is not a directory; move what is there away, or name another directory",
-        path.display()
-    )]
-    NotADirectory {
-        /// Where it is.
-        path: PathBuf,
-    },
+    NotADirectory,
     /// It was removed, and what was above it is not there either.
-    #[error(
-        "the jobs directory {} is gone with the one above it; mount its file system again, or run \
-         `mkdir -p {}` if it belongs there",
-        path.display(),
-        path.display()
-    )]
-    Gone {
-        /// Where it was.
-        path: PathBuf,
-    },
+    Gone,
     /// It was a file system of its own, and what is there now is not.
-    #[error(
-        "the file system of the jobs directory {} is not mounted any more; mount it again, or restart the \
-         bridge if the directory below it is to be used",
-        path.display()
-    )]
-    Unmounted {
-        /// Where it was.
-        path: PathBuf,
-    },
+    Unmounted,
     /// It cannot be written any more.
-    #[error("the jobs directory {} cannot be written", path.display())]
-    ReadOnly {
-        /// Where it is.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
+    ReadOnly,
     /// Another user owns it, and could read and replace everything in it.
-    #[error(
-        "the jobs directory {} belongs to user {owner}, but this runs as user {us}; \
-         run `chown {us} {}` or name another directory",
-        path.display(),
-        path.display()
-    )]
-    NotOurs {
-        /// Where it is.
-        path: PathBuf,
-        /// The user it belongs to.
-        owner: u32,
-        /// The user we are.
-        us: u32,
-    },
+    NotOurs { owner: u32, us: u32 },
     /// Everybody may put things into it.
-    #[error(
-        "the jobs directory {} may be written by everybody (mode {mode:o}); \
-         run `chmod o-w {}` or name another directory",
-        path.display(),
-        path.display()
-    )]
-    Writable {
-        /// Where it is.
-        path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
+    Writable { mode: u32 },
     /// Temporary files of children cannot be kept.
-    #[error("the folder {} for temporary files of servers cannot be used", path.display())]
-    Temporary {
-        /// Where it is.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// A folder of ours in it cannot be used.
-    #[error("the folder {name} in the jobs directory {} cannot be used", path.display())]
-    Folder {
-        /// Where the jobs directory is.
-        path: PathBuf,
-        /// The name of the folder in it.
-        name: &'static str,
-        /// Why not.
-        source: io::Error,
-    },
+    Temporary,
+    /// This folder of ours in it cannot be used.
+    Folder(&'static str),
+}
+
+impl StoreError {
+    pub(super) fn new(
+        path: &Path,
+        fault: StoreFault,
+        source: impl Into<Option<io::Error>>,
+    ) -> Self {
+        Self { path: path.to_owned(), fault, source: source.into() }
+    }
+}
+
+impl StoreFault {
+    fn told(self, path: &Path) -> String {
+        let path = path.display();
+        let jobs = format!("the jobs directory {path}");
+        match self {
+            Self::Make => format!("{jobs} cannot be made"),
+            Self::Open => format!("{jobs} cannot be opened"),
+            Self::Link => {
+                format!("{jobs} is a symbolic link; name the directory it points to instead")
+            }
+            Self::NotADirectory => format!(
+                "{jobs} is not a directory; move what is there away, or name another directory"
+            ),
+            Self::Gone => format!(
+                "{jobs} is gone with the one above it; mount its file system again, or run \
+                 `mkdir -p {path}` if it belongs there"
+            ),
+            Self::Unmounted => format!(
+                "the file system of {jobs} is not mounted any more; mount it again, or restart the \
+                 bridge if the directory below it is to be used"
+            ),
+            Self::ReadOnly => format!("{jobs} cannot be written"),
+            Self::NotOurs { owner, us } => format!(
+                "{jobs} belongs to user {owner}, but this runs as user {us}; \
+                 run `chown {us} {path}` or name another directory"
+            ),
+            Self::Writable { mode } => format!(
+                "{jobs} may be written by everybody (mode {mode:o}); \
+                 run `chmod o-w {path}` or name another directory"
+            ),
+            Self::Temporary => {
+                format!("the folder {path} for temporary files of servers cannot be used")
+            }
+            Self::Folder(name) => format!("the folder {name} in {jobs} cannot be used"),
+        }
+    }
 }
 
 /// The name of the child's directory in a job and in a session's workspace.
@@ -154,7 +126,7 @@ pub(super) struct Root {
     /// The directory that is in use, and the next one after that was replaced.
     fd: RwLock<Arc<OwnedFd>>,
     /// Where it was when it was opened. A directory whose file system failed does not tell any more.
-    surroundings: Mutex<RootSurroundings>,
+    surroundings: Lock<RootSurroundings>,
     /// Whether children run as other users, who have to pass through to their own files.
     other_users: AtomicBool,
 }
@@ -180,7 +152,7 @@ impl RootSurroundings {
 impl Root {
     /// Opens the directory and makes it first if it is missing.
     pub(super) fn make(path: &Path, other_users: bool) -> Result<Self, StoreError> {
-        let make = |source: io::Error| StoreError::Make { path: path.to_owned(), source };
+        let make = |source: io::Error| StoreError::new(path, StoreFault::Make, source);
         let absolute = std::path::absolute(path).map_err(make)?;
         if let Some(parent) = absolute.parent() {
             std::fs::create_dir_all(parent).map_err(make)?;
@@ -198,10 +170,10 @@ impl Root {
 
     /// Opens the directory, which has to be there.
     pub(super) fn open(path: &Path, other_users: bool) -> Result<Self, StoreError> {
-        let failed = |source: io::Error| StoreError::Open { path: path.to_owned(), source };
+        let failed = |source: io::Error| StoreError::new(path, StoreFault::Open, source);
         let path = resolved(path).map_err(failed)?;
         let fd = open_safely(&path)?;
-        let surroundings = Mutex::new(RootSurroundings::of(&path, &fd));
+        let surroundings = Lock::new(RootSurroundings::of(&path, &fd));
         let fd = RwLock::new(Arc::new(fd));
         Ok(Self { path, fd, surroundings, other_users: AtomicBool::new(other_users) })
     }
@@ -210,60 +182,60 @@ impl Root {
     /// from now on. One that was removed is made again, if what is above it is still the same: where a
     /// file system is not mounted any more, ours would fill another.
     pub(super) fn renew(&self) -> Result<(), StoreError> {
-        let make = |source: io::Error| StoreError::Make { path: self.path.clone(), source };
+        let failed = |fault| move |source: io::Error| self.error(fault, source);
         let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         if FileNode::at(CWD, &self.path).is_err_and(|error| is_missing(&error)) {
             let is_same = |there: FileNode| {
-                self.surroundings().above.as_ref().is_some_and(|it| it.is_same(&there))
+                self.surroundings.lock().above.as_ref().is_some_and(|it| it.is_same(&there))
             };
             if !above(&self.path).is_ok_and(is_same) {
-                return Err(StoreError::Gone { path: self.path.clone() });
+                return Err(self.error(StoreFault::Gone, None));
             }
             match mkdir(&self.path, Mode::RWXU) {
                 Ok(()) | Err(Errno::EXIST) => {}
-                Err(error) => return Err(make(error.into())),
+                Err(error) => return Err(failed(StoreFault::Make)(error.into())),
             }
         }
         let fd = open_safely(&self.path)?;
         let surroundings = RootSurroundings::of(&self.path, &fd);
-        if self.surroundings().is_mount_point && !surroundings.is_mount_point {
-            return Err(StoreError::Unmounted { path: self.path.clone() });
+        if self.surroundings.lock().is_mount_point && !surroundings.is_mount_point {
+            return Err(self.error(StoreFault::Unmounted, None));
         }
-        let path = || self.path.clone();
-        let shut = |source| StoreError::ReadOnly { path: path(), source };
-        close(&fd, self.passage()).map_err(shut)?;
-        check_access(&fd).map_err(shut)?;
-        *self.surroundings() = surroundings;
-        *self.fd.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fd);
+        close(&fd, self.passage()).map_err(failed(StoreFault::ReadOnly))?;
+        check_access(&fd).map_err(failed(StoreFault::ReadOnly))?;
+        *self.surroundings.lock() = surroundings;
+        *unpoisoned(self.fd.write()) = Arc::new(fd);
         Ok(())
     }
 
     /// Makes the directory and our own folders in it usable again, where a child with our user shut
     /// or removed them. Gives whether the directory itself was shut.
     pub(super) fn restore(&self) -> Result<bool, StoreError> {
-        let path = || self.path.clone();
-        let failed = |source: io::Error| StoreError::Open { path: path(), source };
+        let failed = |fault| move |source: io::Error| self.error(fault, source);
         let fd = self.fd();
-        let node = FileNode::of(&fd).map_err(failed)?;
+        let node = FileNode::of(&fd).map_err(failed(StoreFault::Open))?;
         check_owner(&self.path, &node)?;
         let was_shut = node.mode & 0o700 != 0o700;
-        close(&fd, self.passage()).map_err(failed)?;
-        check_access(&fd).map_err(|source| StoreError::ReadOnly { path: path(), source })?;
+        close(&fd, self.passage()).map_err(failed(StoreFault::Open))?;
+        check_access(&fd).map_err(failed(StoreFault::ReadOnly))?;
         self.make_folders()?;
         Ok(was_shut)
     }
 
     fn make_folders(&self) -> Result<(), StoreError> {
         for name in FOLDERS {
-            let path = || self.path.clone();
             let made = self.folder(name);
-            made.map_err(|source| StoreError::Folder { path: path(), name, source })?;
+            made.map_err(|source| self.error(StoreFault::Folder(name), source))?;
         }
         Ok(())
     }
 
-    fn surroundings(&self) -> MutexGuard<'_, RootSurroundings> {
-        self.surroundings.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn error(
+        &self,
+        fault: StoreFault,
+        source: impl Into<Option<io::Error>>,
+    ) -> StoreError {
+        StoreError::new(&self.path, fault, source)
     }
 
     /// Lets other users pass from now on.
@@ -292,7 +264,7 @@ impl Root {
 
     /// The directory that is in use now.
     pub(super) fn fd(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.fd.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&*unpoisoned(self.fd.read()))
     }
 
     /// The mode of a directory that leads to a child's own.
@@ -330,14 +302,14 @@ impl Root {
 
 /// Opens the directory at `path`, if no other user can put things into it.
 fn open_safely(path: &Path) -> Result<OwnedFd, StoreError> {
-    let failed = |source: io::Error| StoreError::Open { path: path.to_owned(), source };
+    let failed = |source: io::Error| StoreError::new(path, StoreFault::Open, source);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = match open(path, flags, Mode::empty()) {
         Ok(fd) => fd,
         Err(Errno::LOOP | Errno::NOTDIR) if path.is_symlink() => {
-            return Err(StoreError::Link { path: path.to_owned() });
+            return Err(StoreError::new(path, StoreFault::Link, None));
         }
-        Err(Errno::NOTDIR) => return Err(StoreError::NotADirectory { path: path.to_owned() }),
+        Err(Errno::NOTDIR) => return Err(StoreError::new(path, StoreFault::NotADirectory, None)),
         // Its owner may have shut it, or a child with the same user.
         Err(Errno::ACCESS) => open_up(CWD, path.as_os_str().as_bytes()).map_err(failed)?,
         Err(error) => return Err(failed(error.into())),
@@ -345,7 +317,7 @@ fn open_safely(path: &Path) -> Result<OwnedFd, StoreError> {
     let node = FileNode::of(&fd).map_err(failed)?;
     check_owner(path, &node)?;
     if node.mode & 0o002 != 0 {
-        return Err(StoreError::Writable { path: path.to_owned(), mode: node.mode });
+        return Err(StoreError::new(path, StoreFault::Writable { mode: node.mode }, None));
     }
     Ok(fd)
 }
@@ -355,7 +327,7 @@ fn check_owner(path: &Path, node: &FileNode) -> Result<(), StoreError> {
     if node.owner == us {
         return Ok(());
     }
-    Err(StoreError::NotOurs { path: path.to_owned(), owner: node.owner, us })
+    Err(StoreError::new(path, StoreFault::NotOurs { owner: node.owner, us }, None))
 }
 
 /// An error when we may not do everything in this directory.
@@ -477,11 +449,11 @@ mod tests {
         let path = place.path().join("jobs");
         let root = Root::make(&path, false).unwrap();
         // As after a start with a file system of its own, of which the open directory says nothing now.
-        root.surroundings().is_mount_point = true;
+        root.surroundings.lock().is_mount_point = true;
         fs::rename(&path, place.path().join("old")).unwrap();
         fs::create_dir(&path).unwrap();
-        assert!(matches!(root.renew(), Err(StoreError::Unmounted { .. })));
-        root.surroundings().is_mount_point = false;
+        assert_eq!(root.renew().unwrap_err().fault, StoreFault::Unmounted);
+        root.surroundings.lock().is_mount_point = false;
         root.renew().unwrap();
         let devices = Path::new("/dev");
         assert!(

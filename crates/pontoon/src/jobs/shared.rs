@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use uuid::Uuid;
@@ -17,6 +17,7 @@ use super::key::StoreKey;
 use super::root::Root;
 use super::scratch::Scratches;
 use super::workspaces::Workspaces;
+use crate::lock::Lock;
 
 /// How a store is run.
 #[derive(Debug, Clone)]
@@ -55,30 +56,30 @@ pub(super) struct SharedStore {
     /// The same, for those who keep state in memory.
     pub(super) bridge: Arc<Bridge>,
     /// When the last sweep was, by the wall and by the clock that nobody sets.
-    pub(super) last_sweep: Mutex<Option<(SystemTime, Instant)>>,
-    pub(super) last_usage: Mutex<Option<(Instant, DiskUsage)>>,
+    pub(super) last_sweep: Lock<Option<(SystemTime, Instant)>>,
+    pub(super) last_usage: Lock<Option<(Instant, DiskUsage)>>,
     /// Records that found no room.
     pub(super) deferred: Deferred,
     pub(super) journal: Option<Journal>,
-    pub(super) jobs: Mutex<HashSet<Uuid>>,
-    pub(super) workspaces: Mutex<Workspaces>,
+    pub(super) jobs: Lock<HashSet<Uuid>>,
+    pub(super) workspaces: Lock<Workspaces>,
     /// What names the workspaces, once one was asked for.
-    pub(super) key: Mutex<Option<StoreKey>>,
+    pub(super) key: Lock<Option<StoreKey>>,
     /// Whether the last look at the directory found that it cannot be used.
     pub(super) is_faulty: AtomicBool,
     /// What the log has said of that.
-    pub(super) told: Mutex<MendLog>,
+    pub(super) told: Lock<MendLog>,
 }
 
 impl SharedStore {
     /// The jobs that this process uses.
     pub(super) fn in_use(&self) -> MutexGuard<'_, HashSet<Uuid>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.jobs.lock()
     }
 
     /// The sessions' workspaces.
     pub(super) fn workspaces(&self) -> MutexGuard<'_, Workspaces> {
-        self.workspaces.lock().unwrap_or_else(PoisonError::into_inner)
+        self.workspaces.lock()
     }
 
     /// The name of a session's workspace: a key may hold an address or a user's name.
@@ -88,7 +89,7 @@ impl SharedStore {
 
     /// What names the workspaces, and opens the newest version of their files.
     pub(super) fn key(&self) -> io::Result<StoreKey> {
-        let mut known = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.key.lock();
         let secret = match known.take() {
             Some(secret) => secret,
             None => StoreKey::of(&self.root)?,

@@ -47,7 +47,9 @@ pub struct Snapshot {
     has_folders: bool,
     /// How long the names of the files are together.
     path_bytes: usize,
+    /// How many things were seen that cannot be served: links, devices, names with a dot in front.
     left_out: usize,
+    /// Whether all of the workspace was seen within the bounds.
     is_whole: bool,
     /// When it was begun, by our clock. Long ago where there was no look at all.
     began: SystemTime,
@@ -220,16 +222,6 @@ impl Snapshot {
         self.files.len() * size_of::<(String, Stamp)>() + self.path_bytes
     }
 
-    /// How many things were seen that cannot be served: links, devices, names with a dot in front.
-    pub fn left_out(&self) -> usize {
-        self.left_out
-    }
-
-    /// Whether all of the workspace was seen within the bounds.
-    pub fn is_whole(&self) -> bool {
-        self.is_whole
-    }
-
     /// Whether there is nothing at all, so that anything new changes the directory itself.
     fn is_empty(&self) -> bool {
         self.files.is_empty() && !self.has_folders && self.left_out == 0 && self.is_whole
@@ -281,8 +273,8 @@ mod tests {
         let after = Snapshot::take(place.path(), Bounds::default()).unwrap();
         let found = after.made_since(&before);
         assert_eq!(found.iter().map(|made| made.path.as_str()).collect::<Vec<_>>(), made);
-        assert_eq!(after.left_out(), left_out);
-        assert!(after.is_whole());
+        assert_eq!(after.left_out, left_out);
+        assert!(after.is_whole);
     }
 
     #[test]
@@ -355,7 +347,7 @@ mod tests {
         }
         let look = |entries, depth| {
             let snapshot = Snapshot::take(place.path(), Bounds { entries, depth }).unwrap();
-            (snapshot.files.len(), snapshot.is_whole())
+            (snapshot.files.len(), snapshot.is_whole)
         };
         assert_eq!(look(20, 1), (20, true));
         assert_eq!(look(19, 1), (19, false));

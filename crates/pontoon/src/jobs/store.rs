@@ -2,8 +2,8 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 use tracing::debug;
@@ -19,12 +19,13 @@ use super::job::Job;
 use super::journal::{self, EndedCall, Journal, JournalLine};
 use super::node::touch;
 use super::recover;
-use super::root::{INSTANCES, Root, SCRATCH, StoreError};
+use super::root::{INSTANCES, Root, SCRATCH, StoreError, StoreFault};
 use super::scratch::{Scratch, Scratches};
 use super::shared::{SharedStore, StoreOptions, Unusable};
-use super::sweep::{self, Expired, Removed, Swept};
+use super::sweep::{self, Swept};
 use super::usage;
 use super::workspace::{SessionWorkspace, WorkspaceCall};
+use crate::lock::Lock;
 
 /// The jobs directory. Clones are the same store.
 #[derive(Debug, Clone)]
@@ -38,12 +39,10 @@ impl Store {
     /// When it cannot be made, or when others could put things into it.
     pub fn open(root: &Path, options: StoreOptions) -> Result<Self, StoreError> {
         let root = Arc::new(Root::make(root, options.other_users)?);
-        let failed = |name| {
-            let path = root.path().to_owned();
-            move |source| StoreError::Folder { path, name, source }
-        };
-        let instance = Instance::announce(&root).map_err(failed(INSTANCES))?;
-        let scratches = Scratches::make(&root).map_err(failed(SCRATCH))?;
+        let instance = Instance::announce(&root)
+            .map_err(|error| root.error(StoreFault::Folder(INSTANCES), error))?;
+        let scratches = Scratches::make(&root)
+            .map_err(|error| root.error(StoreFault::Folder(SCRATCH), error))?;
         Ok(Self::with(root, Some(instance), Some(scratches), options))
     }
 
@@ -79,16 +78,16 @@ impl Store {
             journal: instance.as_ref().map(|instance| Journal::new(instance.id())),
             bridge: Bridge::new(instance.as_ref().map_or_else(Uuid::new_v4, Instance::id)),
             instance,
-            last_sweep: Mutex::default(),
-            last_usage: Mutex::default(),
+            last_sweep: Lock::default(),
+            last_usage: Lock::default(),
             disk: Disk::new(options.min_free_bytes),
             deferred: Deferred::default(),
             options,
-            jobs: Mutex::default(),
-            workspaces: Mutex::default(),
-            key: Mutex::default(),
+            jobs: Lock::default(),
+            workspaces: Lock::default(),
+            key: Lock::default(),
             is_faulty: AtomicBool::default(),
-            told: Mutex::default(),
+            told: Lock::default(),
         }))
     }
 
@@ -217,12 +216,7 @@ impl Store {
 
     /// Removes what has expired and is in use by no bridge. See [`Swept`].
     pub fn sweep(&self, now: SystemTime) -> Swept {
-        self.sweep_telling(now, &mut |_| {})
-    }
-
-    /// The same, and names everything that goes to `tell`.
-    pub fn sweep_telling(&self, now: SystemTime, tell: &mut dyn FnMut(Removed<'_>)) -> Swept {
-        sweep::sweep(&self.0, now, Instant::now(), tell)
+        sweep::sweep(&self.0, now, Instant::now())
     }
 
     /// What a sweep would remove.
@@ -230,7 +224,7 @@ impl Store {
     /// # Errors
     ///
     /// When the directory cannot be read.
-    pub fn expired(&self, now: SystemTime) -> io::Result<Expired> {
+    pub fn expired(&self, now: SystemTime) -> io::Result<Swept> {
         sweep::find(&self.0, now)
     }
 

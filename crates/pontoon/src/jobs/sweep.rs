@@ -16,6 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{AtFlags, renameat, unlinkat};
 use rustix::io::Errno;
+use serde::Serialize;
 use tracing::{info, warn};
 use uuid::Uuid;
 
@@ -36,47 +37,34 @@ use crate::plain_file::remove_unfinished;
 /// How far the wall clock may be from where it should be since the last sweep.
 const MAX_JUMP: Duration = Duration::from_secs(300);
 
-/// What a sweep did.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+/// What a sweep did, or would do.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 pub struct Swept {
-    /// How many jobs are gone.
-    pub removed_jobs: usize,
-    /// How many sessions' workspaces are gone.
-    pub removed_sessions: usize,
-    /// What could not be removed, and why. The next sweep tries again.
-    pub failed: Vec<(String, String)>,
+    /// The ids of the jobs that are gone.
+    pub removed_jobs: Vec<String>,
+    /// The names of the sessions whose workspaces are gone.
+    pub removed_sessions: Vec<String>,
+    /// What could not be removed. The next sweep tries again.
+    pub failed: Vec<NotRemoved>,
     /// Whether the clock was set since the last sweep, so that nothing was removed.
+    #[serde(skip)]
     pub clock_jumped: bool,
 }
 
-/// What a sweep removed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Removed<'a> {
-    /// The job with this id.
-    Job(&'a str),
-    /// The session's space with this name.
-    Session(&'a str),
+/// Something that could not be removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NotRemoved {
+    /// What it is called.
+    pub name: String,
+    /// Why it is still there.
+    pub error: String,
 }
 
-/// What has expired.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Expired {
-    /// The ids of jobs.
-    pub jobs: Vec<String>,
-    /// The names of sessions' workspaces.
-    pub sessions: Vec<String>,
-}
-
-/// Sweeps, and names everything that goes to `tell`.
-pub(super) fn sweep(
-    store: &SharedStore,
-    now: SystemTime,
-    clock: Instant,
-    tell: &mut dyn FnMut(Removed<'_>),
-) -> Swept {
+/// Removes what has expired; `clock` is what time it is by the clock that nobody sets.
+pub(super) fn sweep(store: &SharedStore, now: SystemTime, clock: Instant) -> Swept {
     let mut swept = Swept::default();
-    let last = store.last_sweep.lock().map(|mut last| last.replace((now, clock)));
-    if let Ok(Some(last)) = last
+    let last = store.last_sweep.lock().replace((now, clock));
+    if let Some(last) = last
         && has_jumped(last, (now, clock))
     {
         warn!("the clock was set since the last sweep; nothing is removed this time");
@@ -91,20 +79,17 @@ pub(super) fn sweep(
             return swept;
         }
     };
-    for (kind, name, age) in &expired {
-        match (take_away(store, *kind, name, *age), kind) {
-            (Ok(false), _) => {}
-            (Ok(true), SweptKind::Job) => {
-                info!(job_id = name, "an expired job is removed");
-                swept.removed_jobs += 1;
-                tell(Removed::Job(name));
+    for (kind, name, age) in expired {
+        match take_away(store, kind, &name, age) {
+            Ok(true) => {
+                match kind {
+                    SweptKind::Job => info!(job_id = name, "an expired job is removed"),
+                    SweptKind::Session => info!(session = name, "an expired session is removed"),
+                }
+                swept.add(kind, name);
             }
-            (Ok(true), SweptKind::Session) => {
-                info!(session = name, "an expired session is removed");
-                swept.removed_sessions += 1;
-                tell(Removed::Session(name));
-            }
-            (Err(error), _) => swept.fail(name, &error),
+            Ok(false) => {}
+            Err(error) => swept.fail(&name, &error),
         }
     }
     empty_trash(store, &mut swept);
@@ -123,13 +108,20 @@ pub(super) fn sweep(
 }
 
 impl Swept {
+    fn add(&mut self, kind: SweptKind, name: String) {
+        match kind {
+            SweptKind::Job => self.removed_jobs.push(name),
+            SweptKind::Session => self.removed_sessions.push(name),
+        }
+    }
+
     fn fail(&mut self, what: &str, error: &io::Error) {
         warn!(
             what,
             error = error as &dyn std::error::Error,
             "not removed; the next sweep tries again"
         );
-        self.failed.push((what.to_owned(), error.to_string()));
+        self.failed.push(NotRemoved { name: what.to_owned(), error: error.to_string() });
     }
 }
 
@@ -168,19 +160,14 @@ impl Age {
     }
 }
 
-/// What has expired now.
-pub(super) fn find(store: &SharedStore, now: SystemTime) -> io::Result<Expired> {
-    let mut expired = Expired::default();
-    for (kind, name, _) in look(store, now)? {
-        match kind {
-            SweptKind::Job => expired.jobs.push(name),
-            SweptKind::Session => expired.sessions.push(name),
-        }
-    }
+/// What a sweep would remove.
+pub(super) fn find(store: &SharedStore, now: SystemTime) -> io::Result<Swept> {
+    let mut expired = Swept::default();
+    look(store, now)?.into_iter().for_each(|(kind, name, _)| expired.add(kind, name));
     Ok(expired)
 }
 
-/// The same, with what was seen of each.
+/// What has expired, with what was seen of each.
 fn look(store: &SharedStore, now: SystemTime) -> io::Result<Vec<(SweptKind, String, Age)>> {
     let others = others(&store.root, store.instance.as_ref())?;
     let hearts_beat = others.iter().all(|other| has_heartbeat(other, now));

@@ -1,15 +1,12 @@
 //! How much there is: for people who watch the disk.
 
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use super::beneath::names_in;
 use super::disk::DiskUsage;
 use super::download::is_job_name;
-use super::root::SESSIONS;
 use super::shared::SharedStore;
 use super::walk::{Bounds, walk};
-use super::workspace::is_workspace_name;
 
 /// How long a count is good for: so many times as long as it took, within these bounds. So looking
 /// never costs more than a fiftieth of one core, and a small directory is told as it is.
@@ -21,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 const BOUNDS: Bounds = Bounds { entries: 200_000, depth: 24 };
 
 pub(super) fn usage(store: &SharedStore) -> DiskUsage {
-    let mut last = store.last_usage.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut last = store.last_usage.lock();
     let began = Instant::now();
     let known = match *last {
         Some((until, usage)) if began < until => return with_room(store, usage),
@@ -33,7 +30,7 @@ pub(super) fn usage(store: &SharedStore) -> DiskUsage {
     drop(last);
     let usage = count(store);
     let fresh = (began.elapsed() * WORTH).clamp(SHORTEST, LONGEST);
-    let mut last = store.last_usage.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut last = store.last_usage.lock();
     *last = Some((Instant::now() + fresh, usage));
     usage
 }
@@ -53,13 +50,10 @@ fn count(store: &SharedStore) -> DiskUsage {
     let mut usage = with_room(store, DiskUsage::default());
     let jobs = names_in(store.root.fd()).unwrap_or_default();
     usage.jobs = jobs.iter().filter(|name| is_job_name(name)).count();
-    let sessions = store.root.folder(SESSIONS).and_then(names_in).unwrap_or_default();
-    usage.sessions = sessions.iter().filter(|name| is_workspace_name(name)).count();
-    let walked = walk(store.root.fd(), BOUNDS, |step| {
+    drop(walk(store.root.fd(), BOUNDS, |step| {
         usage.bytes += step.node.space;
         Ok(true)
-    });
-    usage.is_whole = walked.unwrap_or(false);
+    }));
     usage
 }
 
@@ -70,7 +64,7 @@ mod tests {
     use crate::jobs::{Store, StoreOptions};
 
     #[test]
-    fn jobs_sessions_and_bytes_are_counted() {
+    fn jobs_and_the_bytes_of_all_are_counted() {
         let place = tempfile::tempdir().unwrap();
         let store = Store::open(&place.path().join("jobs"), StoreOptions::default()).unwrap();
         let jobs = [store.new_job().unwrap(), store.new_job().unwrap()];
@@ -79,7 +73,7 @@ mod tests {
         fs::write(jobs[0].files().join("a/b/c"), vec![1; 100_000]).unwrap();
         fs::write(space.files().join("d"), vec![1; 50_000]).unwrap();
         let usage = store.usage();
-        assert_eq!((usage.jobs, usage.sessions, usage.is_whole), (2, 1, true));
+        assert_eq!(usage.jobs, 2);
         assert!((150_000..1_000_000).contains(&usage.bytes), "{usage:?}");
         assert!(usage.free_bytes > 0 && usage.free_bytes <= usage.total_bytes, "{usage:?}");
         drop(jobs);

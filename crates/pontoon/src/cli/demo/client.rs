@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pontoon_wire::era::is_cacheable;
 use pontoon_wire::error::code;
-use pontoon_wire::{Era, ErrorObject, Message, Slot, method};
+use pontoon_wire::{Era, ErrorObject, Message, Slot, envelope, method};
 use serde_json::{Value, json};
 
 use crate::lock::Lock;
@@ -54,7 +54,7 @@ impl DemoClient {
             result["_meta"][Slot::ResultServerInfo.name()] = server_info();
         }
         let id = String::from_utf8_lossy(id);
-        self.send(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}"));
+        self.send(&envelope::result_answer(&id, &result.to_string()));
     }
 
     /// Answers a request with an error.
@@ -63,7 +63,7 @@ impl DemoClient {
     }
 
     pub(super) fn notify(&self, method: &str, params: &Value) {
-        self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string());
+        self.send(&envelope::notification(method, &params.to_string()));
     }
 
     pub(super) fn send(&self, message: &str) {

@@ -207,7 +207,7 @@ fn credential(headers: &HeaderMap, key: Option<&KeyName>) -> Result<Option<[u8; 
 mod tests {
     use super::super::token;
     use super::*;
-    use crate::config::Secret;
+    use crate::config::{BridgeSettings, Secret};
     use std::time::{Duration, UNIX_EPOCH};
 
     /// A proxy that is trusted.
@@ -223,7 +223,7 @@ mod tests {
         let trusted = vec!["10.0.0.0/8".parse().unwrap()];
         let max_age = Duration::from_secs(3600);
         let verifier = secret.map(|secret| Verifier { secret: Secret::new(secret), max_age });
-        Identities::new(trusted, IdentityHeaders::default(), verifier)
+        Identities::new(trusted, BridgeSettings::unset().identity, verifier)
     }
 
     fn identify(

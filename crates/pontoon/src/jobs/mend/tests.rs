@@ -104,9 +104,9 @@ fn the_journal_goes_on_in_a_new_directory() {
 
 #[test]
 fn the_log_says_what_is_wrong_with_what_to_do() {
-    let path = PathBuf::from("/jobs");
     let check = |errno: Errno, told: &str| {
-        let error = StoreError::ReadOnly { path: path.clone(), source: errno.into() };
+        let error =
+            StoreError::new(Path::new("/jobs"), StoreFault::ReadOnly, io::Error::from(errno));
         assert!(reason(&error).contains(told), "{}", reason(&error));
     };
     check(Errno::ROFS, "so that it can be written");
@@ -118,8 +118,8 @@ fn the_log_says_what_is_wrong_with_what_to_do() {
 #[test]
 fn what_is_used_up_is_no_fault_of_the_directory() {
     let check = |errno: Errno, expected: bool| {
-        let (path, source) = (PathBuf::from("/jobs"), errno.into());
-        assert_eq!(is_of_the_system(&StoreError::Open { path, source }), expected, "{errno}");
+        let error = StoreError::new(Path::new("/jobs"), StoreFault::Open, io::Error::from(errno));
+        assert_eq!(is_of_the_system(&error), expected, "{errno}");
     };
     for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT] {
         check(errno, true);

@@ -15,6 +15,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::line::{LogLine, Style};
 use super::queue::LineQueue;
+use crate::errors::chain;
 use crate::lock::unpoisoned;
 use crate::observe::redact::Redactor;
 use crate::observe::trace::TraceId;
@@ -148,14 +149,7 @@ impl Visit for Collect<'_> {
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        let mut text = value.to_string();
-        let mut source = value.source();
-        while let Some(error) = source {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            source = error.source();
-        }
-        self.text(field, text);
+        self.text(field, chain(value));
     }
 
     fn record_u128(&mut self, field: &Field, value: u128) {
