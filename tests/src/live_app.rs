@@ -57,17 +57,17 @@ pub struct Deeds(Arc<Mutex<HashMap<String, usize>>>);
 impl Deeds {
     /// How often a call with this text was carried out.
     pub fn count(&self, text: &str) -> usize {
-        self.0.lock().unwrap().get(text).copied().unwrap_or(0)
+        self.0.lock().expect("no thread panics with it").get(text).copied().unwrap_or(0)
     }
 
     /// Those that were carried out more than once.
     pub fn repeated(&self) -> Vec<String> {
-        let deeds = self.0.lock().unwrap();
+        let deeds = self.0.lock().expect("no thread panics with it");
         deeds.iter().filter(|(_, count)| **count > 1).map(|(text, _)| text.clone()).collect()
     }
 
     fn add(&self, text: &str) -> usize {
-        let mut deeds = self.0.lock().unwrap();
+        let mut deeds = self.0.lock().expect("no thread panics with it");
         let count = deeds.entry(text.to_owned()).or_default();
         *count += 1;
         *count
@@ -129,13 +129,13 @@ trait Duplex: Read + Write + Send + 'static {
 
 impl Duplex for TcpStream {
     fn ending(&self) -> Box<dyn Ending> {
-        Box::new(self.try_clone().unwrap())
+        Box::new(self.try_clone().expect("a descriptor"))
     }
 }
 
 impl Duplex for UnixStream {
     fn ending(&self) -> Box<dyn Ending> {
-        Box::new(self.try_clone().unwrap())
+        Box::new(self.try_clone().expect("a descriptor"))
     }
 }
 
@@ -157,7 +157,7 @@ impl LiveApp {
         let (place, listening) = match place {
             Place::WebSocket(port) | Place::Tcp(port) => {
                 let listener = bind(*port);
-                let port = listener.local_addr().unwrap().port();
+                let port = listener.local_addr().expect("it is bound").port();
                 let is_web = matches!(place, Place::WebSocket(_));
                 let place = if is_web { Place::WebSocket(port) } else { Place::Tcp(port) };
                 let accept = move || {
@@ -169,7 +169,7 @@ impl LiveApp {
             }
             Place::WebSocketUnix(path) | Place::Unix(path) => {
                 let _ = std::fs::remove_file(path);
-                let listener = UnixListener::bind(path).unwrap();
+                let listener = UnixListener::bind(path).expect("a socket");
                 let is_web = matches!(place, Place::WebSocketUnix(_));
                 let accept = move || listener.accept().map(|(stream, _)| stream);
                 (place.clone(), thread::spawn(move || listen(&serving, accept, is_web)))
@@ -218,7 +218,7 @@ impl LiveApp {
             Place::Unix(path) | Place::WebSocketUnix(path) => drop(UnixStream::connect(path)),
         }
         if let Some(listening) = self.listening.take() {
-            listening.join().unwrap();
+            listening.join().expect("it does not panic");
         }
         self.shared.drop_connections();
         if let Place::Unix(path) | Place::WebSocketUnix(path) = &self.place {
@@ -254,7 +254,7 @@ fn listen<S: Duplex>(shared: &Arc<Shared>, accept: impl Fn() -> std::io::Result<
             return;
         }
         shared.accepted.fetch_add(1, Ordering::SeqCst);
-        shared.connections.lock().unwrap().push(stream.ending());
+        shared.connections.lock().expect("no thread panics with it").push(stream.ending());
         let shared = Arc::clone(shared);
         thread::spawn(move || match is_web {
             true => serve_web(&shared, stream),
@@ -264,7 +264,8 @@ fn listen<S: Duplex>(shared: &Arc<Shared>, accept: impl Fn() -> std::io::Result<
 }
 
 fn serve_web(shared: &Shared, stream: impl Duplex) {
-    let manner = shared.manner.lock().unwrap().clone();
+    let manner = shared.manner.lock().expect("no thread panics with it").clone();
+    #[expect(clippy::result_large_err, reason = "the library wants it so")]
     let greet = |request: &Request, mut response: Response| {
         let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
         if let Some(token) = &manner.token
@@ -275,7 +276,7 @@ fn serve_web(shared: &Shared, stream: impl Duplex) {
             return Err(refused);
         }
         if manner.knows_subprotocol && header("sec-websocket-protocol") == Some("mcp") {
-            response.headers_mut().insert("sec-websocket-protocol", "mcp".parse().unwrap());
+            response.headers_mut().insert("sec-websocket-protocol", "mcp".parse().expect("a word"));
         }
         Ok(response)
     };
@@ -328,7 +329,8 @@ fn serve_lines(shared: &Shared, stream: impl Duplex) {
 
 impl Shared {
     fn drop_connections(&self) {
-        let connections = std::mem::take(&mut *self.connections.lock().unwrap());
+        let connections =
+            std::mem::take(&mut *self.connections.lock().expect("no thread panics with it"));
         connections.iter().for_each(|connection| connection.end());
     }
 
@@ -343,7 +345,7 @@ impl Shared {
     fn answer(&self, message: &Value) -> Option<Value> {
         let id = message.get("id")?;
         let method = message.get("method")?.as_str()?;
-        let manner = self.manner.lock().unwrap().clone();
+        let manner = self.manner.lock().expect("no thread panics with it").clone();
         let result = match (method, manner.is_modern) {
             ("initialize", false) => Ok(json!({
                 "protocolVersion": message["params"]["protocolVersion"],
@@ -397,7 +399,12 @@ impl Shared {
             }
             "wait" => thread::sleep(Duration::from_millis(arguments["ms"].as_u64().unwrap_or(0))),
             "silent" => return None,
-            "grow" => self.manner.lock().unwrap().more_tools.push(text.to_owned()),
+            "grow" => self
+                .manner
+                .lock()
+                .expect("no thread panics with it")
+                .more_tools
+                .push(text.to_owned()),
             _ => {}
         }
         Some(json!({"content": [{"type": "text", "text": text}]}))

@@ -66,7 +66,7 @@ fn message(id: &Value, body: &Value) -> Value {
     message
 }
 
-fn progress(rude: &Rude, token: &Value, progress: u64) {
+pub(crate) fn progress(rude: &Rude, token: &Value, progress: u64) {
     // A call without a token gets one that the server made up.
     let token = if token.is_null() { json!("made up") } else { token.clone() };
     let params = json!({ "progressToken": token, "progress": progress, "total": 10 });

@@ -376,7 +376,14 @@ fn call(rude: &Arc<Rude>, id: &Value, params: &Value) {
     let roots = || rude.roots.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let text = match params["name"].as_str() {
         Some("roots") => &roots().unwrap_or_else(|| "untold".to_owned()),
-        Some("wait") => return wait(rude, id, arguments["ms"].as_u64().unwrap_or_default()),
+        Some("wait") => {
+            // So that a client can know that the call is here.
+            let token = &params["_meta"]["progressToken"];
+            if !token.is_null() {
+                answers::progress(rude, token, 1);
+            }
+            return wait(rude, id, arguments["ms"].as_u64().unwrap_or_default());
+        }
         Some("play") if rude.is(How::Plays) => return play::play(rude, id, &arguments["steps"]),
         Some("attempt") if rude.is(How::Attempts) => &attempts::attempt_all(&arguments["acts"]),
         Some("echo" | "extra1" | "extra2") => arguments["text"].as_str().unwrap_or_default(),
