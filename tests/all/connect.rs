@@ -25,6 +25,10 @@ impl Home {
         Self(folder)
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a client starts the bridge so, and the test ends it"
+    )]
     fn command(&self, url: &str, options: &[&str]) -> Command {
         let mut command = Command::new(&binaries().pontoon);
         command.args(["connect", url]).args(options).env_clear();
