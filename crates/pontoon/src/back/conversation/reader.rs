@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use pontoon_supervise::{ChildInput, ChildOutput};
+use pontoon_supervise::{ChildInput, ChildOutput, prefer_large_pages};
 use pontoon_wire::Message;
 use pontoon_wire::framing::lines::Lines;
 use pontoon_wire::heal::lines::{Found, LineDoctor};
@@ -22,6 +22,10 @@ use crate::held_bytes::{Full, Hold, SMALL};
 
 /// From this length on a line is worth a wider pipe.
 const LONG_LINE: usize = 256 * 1024;
+
+/// A line of this length gets this much room at once, in large pages, if there is that much.
+const HUGE_LINE: usize = 2 * 1024 * 1024;
+const HUGE_ROOM: usize = 10 * 1024 * 1024;
 
 /// How long a server waits for room for the rest of a long line, and how often it is looked for.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -107,17 +111,26 @@ impl LinkReader {
     /// holds as much as it may: then the server has to wait, and after a while the line is lost.
     fn has_room(&mut self) -> bool {
         let buffer = self.lines.buffer();
-        if buffer.capacity() - buffer.len() < 1024 {
-            let more = buffer.len().clamp(8 * 1024, 4 * 1024 * 1024);
-            if let Err(full) = self.hold.grow_to(buffer.len() + more) {
-                return self.wait_for_room(full);
-            }
-            self.full_since = None;
-            buffer.reserve(more);
-            if more >= LONG_LINE && !self.has_wide_pipe {
-                self.has_wide_pipe = true;
-                widen(&self.output);
-            }
+        if buffer.capacity() - buffer.len() >= 1024 {
+            return true;
+        }
+        let is_huge = (HUGE_LINE..HUGE_ROOM).contains(&buffer.len());
+        if is_huge && self.hold.grow_to(HUGE_ROOM).is_ok() {
+            buffer.reserve(HUGE_ROOM - buffer.len());
+            // All of it, for it can only grow as a whole where it is all of one kind.
+            prefer_large_pages(buffer);
+            prefer_large_pages(buffer.spare_capacity_mut());
+            return true;
+        }
+        let more = buffer.len().clamp(8 * 1024, 4 * 1024 * 1024);
+        if let Err(full) = self.hold.grow_to(buffer.len() + more) {
+            return self.wait_for_room(full);
+        }
+        self.full_since = None;
+        buffer.reserve(more);
+        if more >= LONG_LINE && !self.has_wide_pipe {
+            self.has_wide_pipe = true;
+            widen(&self.output);
         }
         true
     }
