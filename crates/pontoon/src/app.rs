@@ -321,7 +321,9 @@ fn shared_ids(config: &Config, store: &Store) -> Ids {
 async fn settle(around: &Surroundings) {
     around.machine.endings.close();
     drop(tokio::time::timeout(LAST, around.machine.endings.wait()).await);
-    drop(tokio::time::timeout(LAST, around.writer.flush()).await);
+    drop(tokio::time::timeout(LAST, around.machine.writer.flush()).await);
+    // Temporary files that the writer left to others, because they take their time.
+    drop(tokio::time::timeout(LAST, around.machine.endings.wait()).await);
 }
 
 fn entry(

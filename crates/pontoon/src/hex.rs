@@ -2,8 +2,12 @@
 
 /// Two digits for each byte.
 pub fn hex(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];
+    let mut digits = Vec::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        digits.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+    }
+    String::from_utf8(digits).expect("digits are text")
 }
 
 /// The bytes that [`hex`] wrote; `None` for any other text, one of another length too.

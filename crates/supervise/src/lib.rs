@@ -83,7 +83,7 @@ pub use confinement::{Cgroup, Confinement, FileRules, Network, Restriction, User
 pub use error::SpawnError;
 pub use executed::{RunError, serve_stdin};
 pub use exit::Exit;
-pub use memory::{give_memory_back, memory_limit};
+pub use memory::{give_memory_back, memory_limit, prefer_large_pages};
 pub use plain::plain_text;
 pub use signals::before_a_signal_ends_us;
 pub use spawner::{Spawner, Starting};

@@ -46,6 +46,25 @@ pub fn give_memory_back() {
     }
 }
 
+/// Lets the system put large pages under memory that is about to be filled: it gives them in one step each, where
+/// every small page costs one. Pages that are partly in it count as well. What is there stays as it is. Nothing changes where the system has no large pages.
+pub fn prefer_large_pages<B>(memory: &mut [B]) {
+    #[cfg(target_os = "linux")]
+    {
+        const PAGE: usize = 4096;
+        let range = memory.as_mut_ptr_range();
+        let before = range.start.addr() % PAGE;
+        let bytes = (range.end.addr().next_multiple_of(PAGE)) - (range.start.addr() - before);
+        // SAFETY: each of these pages has a byte of `memory`, so it is there. The advice changes nothing of what
+        // can be read or written there.
+        unsafe {
+            libc::madvise(range.start.wrapping_byte_sub(before).cast(), bytes, libc::MADV_HUGEPAGE);
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = memory;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,5 +76,17 @@ mod tests {
         if cfg!(target_os = "linux") {
             assert!(memory_limit().is_some_and(|bytes| bytes > 1 << 20));
         }
+    }
+
+    #[test]
+    fn memory_of_any_place_and_length_can_be_told_to_grow_by_large_pages() {
+        let mut memory = vec![7_u8; 6 << 20];
+        memory.reserve(6 << 20);
+        prefer_large_pages(memory.spare_capacity_mut());
+        for (start, length) in [(0, 0), (1, 1), (1, 4095), (3, 4096), (5, 10_000)] {
+            prefer_large_pages(&mut memory.spare_capacity_mut()[start..][..length]);
+        }
+        memory.extend_from_within(..);
+        assert!(memory.iter().all(|byte| *byte == 7));
     }
 }

@@ -218,11 +218,14 @@ impl Nursery {
     fn finish_launch(&mut self, pid: pid_t) {
         let Some(leader) = self.leaders.get_mut(&pid) else { return };
         if let Some(report) = leader.finish_launch() {
-            if !leader.is_trusted {
-                self.means.let_go_first(pid);
-            }
+            let is_trusted = leader.is_trusted;
             self.launching.retain(|(_, other)| *other != pid);
             self.report(report);
+            // Told first, for a call waits for it. That nobody listens any more is found out later, too.
+            let _ = self.flush();
+            if !is_trusted {
+                self.means.let_go_first(pid);
+            }
         }
     }
 

@@ -60,5 +60,5 @@ pub use message::{Keep, Kind, Message, is_id, quoted, string_value};
 pub use peer::Peer;
 pub use revision::{Era, Revision};
 pub use rewrite::{Rewrite, Text};
-pub use scan::{MAX_DEPTH, ScanError};
+pub use scan::{MAX_DEPTH, ScanError, Word};
 pub use slot::Slot;

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::scan::{Member, Members, ScanError, scan};
+use crate::method;
+use crate::scan::{Member, ScanError, Scanned, Word, scan};
 use crate::slot::Slot;
 
 /// The longest id or method name taken from a client, in bytes.
@@ -25,7 +26,9 @@ pub struct Message {
 #[derive(Clone)]
 struct Frame {
     text: Bytes,
-    members: Members,
+    scanned: Scanned,
+    /// One of those the bridge knows, plainly spelt: it is asked for many times.
+    method: Option<&'static str>,
     keep: Option<Keep>,
 }
 
@@ -95,14 +98,17 @@ impl Message {
     /// As [`Message::parse`].
     pub fn parse_or_return(mut text: BytesMut) -> Result<Self, (ScanError, BytesMut)> {
         match scan(&mut text) {
-            Ok(members) => Ok(Self::scanned(text, members)),
+            Ok(scanned) => Ok(Self::scanned(text, scanned)),
             Err(error) => Err((error, text)),
         }
     }
 
     /// A message whose text has been scanned.
-    pub(crate) fn scanned(text: BytesMut, members: Members) -> Self {
-        Self { frame: Arc::new(Frame { text: text.freeze(), members, keep: None }) }
+    pub(crate) fn scanned(text: BytesMut, scanned: Scanned) -> Self {
+        let Member { start, end, .. } = scanned.members[Slot::Method as usize];
+        let method = text.get(start as usize + 1..(end as usize).saturating_sub(1));
+        let method = method.and_then(method::known);
+        Self { frame: Arc::new(Frame { text: text.freeze(), scanned, method, keep: None }) }
     }
 
     /// The same message, with something that lives as long as it or a text made from it.
@@ -154,12 +160,17 @@ impl Message {
 
     /// Whether the member is there.
     pub fn has(&self, slot: Slot) -> bool {
-        self.frame.members[slot as usize].end != 0
+        self.frame.scanned.members[slot as usize].end != 0
+    }
+
+    /// Whether this stands anywhere in the message.
+    pub fn says(&self, word: Word) -> bool {
+        self.frame.scanned.words.has(word)
     }
 
     /// Where the member stands.
     pub(crate) fn member(&self, slot: Slot) -> Option<Member> {
-        Some(self.frame.members[slot as usize]).filter(|member| member.end != 0)
+        Some(self.frame.scanned.members[slot as usize]).filter(|member| member.end != 0)
     }
 
     /// The JSON text of a member's value.
@@ -179,7 +190,10 @@ impl Message {
 
     /// The method, or nothing when there is none.
     pub fn method(&self) -> Cow<'_, str> {
-        self.string(Slot::Method).unwrap_or_default()
+        match self.frame.method {
+            Some(known) => known.into(),
+            None => self.string(Slot::Method).unwrap_or_default(),
+        }
     }
 
     /// Whether the message may come from a client: a whole and proper envelope.
@@ -278,6 +292,17 @@ mod tests {
         let message = message(r#"{"method":"tools\/list","params":{"name":"caf\u00e9"}}"#);
         assert_eq!(message.method(), "tools/list");
         assert_eq!(message.string(Slot::Name).unwrap(), "café");
+    }
+
+    #[test]
+    fn what_stands_in_few_messages_is_noted_wherever_it_stands() {
+        let says = |text: &str| {
+            [Word::Null, Word::Blob, Word::ResourceLink].map(|word| message(text).says(word))
+        };
+        assert_eq!(says(r#"{"id":1,"result":{"a":"null, blob"}}"#), [false, false, false]);
+        assert_eq!(says(r#"{"id":1,"result":{"a":[{"b":null}]}}"#), [true, false, false]);
+        assert_eq!(says(r#"{"id":1,"result":{"r":[{"blob":""}]}}"#), [false, true, false]);
+        assert_eq!(says(r#"{"id":1,"result":{"type":"resource_link"}}"#), [false, false, true]);
     }
 
     #[track_caller]

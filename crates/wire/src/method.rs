@@ -73,6 +73,33 @@ pub fn only_reads(method: &str) -> bool {
     READS.contains(&method)
 }
 
+/// Those that messages with an id have, the most frequent first.
+const REQUESTS: [&str; 18] = [
+    CALL_TOOL,
+    LIST_TOOLS,
+    INITIALIZE,
+    DISCOVER,
+    PING,
+    LISTEN,
+    LIST_PROMPTS,
+    GET_PROMPT,
+    LIST_RESOURCES,
+    LIST_TEMPLATES,
+    READ_RESOURCE,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    COMPLETE,
+    SET_LEVEL,
+    ELICIT,
+    SAMPLE,
+    LIST_ROOTS,
+];
+
+/// The method of a request that is spelt like this, if it is one of these.
+pub(crate) fn known(spelt: &[u8]) -> Option<&'static str> {
+    REQUESTS.into_iter().find(|method| method.as_bytes() == spelt)
+}
+
 /// The methods by which a legacy client says which resources it wants to hear of.
 pub fn is_subscription(method: &str) -> bool {
     [SUBSCRIBE, UNSUBSCRIBE].contains(&method)

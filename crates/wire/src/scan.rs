@@ -80,19 +80,54 @@ pub(crate) struct Member {
 /// The members found, one place for each [`Slot`].
 pub(crate) type Members = [Member; SLOTS];
 
+/// Something that stands in few messages and is looked for in all: the scan notes whether it came by one, so that
+/// a long message need not be searched again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Word {
+    /// A value that is null.
+    Null,
+    /// A key or value that is `"blob"`.
+    Blob,
+    /// A key or value that is `"resource_link"`.
+    ResourceLink,
+}
+
+/// Which of them stand in a message, wherever.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Words(u8);
+
+impl Words {
+    fn note(&mut self, word: Word) {
+        self.0 |= 1 << word as u8;
+    }
+
+    pub(crate) fn has(self, word: Word) -> bool {
+        self.0 & 1 << word as u8 != 0
+    }
+}
+
+/// What a scan found.
+#[derive(Debug, Clone)]
+pub(crate) struct Scanned {
+    pub(crate) members: Members,
+    pub(crate) words: Words,
+}
+
 /// Checks `text`, makes it one line, and finds its members.
 ///
 /// # Errors
 ///
 /// [`ScanError`] says what is wrong and where; `text` may then be changed up to that place.
-pub(crate) fn scan(text: &mut [u8]) -> Result<Members, ScanError> {
+pub(crate) fn scan(text: &mut [u8]) -> Result<Scanned, ScanError> {
     if let Err(error) = std::str::from_utf8(text) {
         return Err(ScanError::Utf8 { at: error.valid_up_to() });
     }
     if text.len() > u32::MAX as usize {
         return Err(ScanError::TooLong);
     }
-    let mut scanner = Scanner { text, at: 0, objects: 0, depth: 0, open: [Level::OUTSIDE; 4] };
+    let (open, words) = ([Level::OUTSIDE; 4], Words::default());
+    let mut scanner = Scanner { text, at: 0, objects: 0, depth: 0, open, words };
     scanner.space();
     match scanner.peek() {
         Some(b'{') => {}
@@ -107,7 +142,7 @@ pub(crate) fn scan(text: &mut [u8]) -> Result<Members, ScanError> {
     if scanner.at < scanner.text.len() {
         return Err(ScanError::Trailing { at: scanner.at });
     }
-    Ok(members)
+    Ok(Scanned { members, words: scanner.words })
 }
 
 /// What the scanner knows of one open object near the top.
@@ -130,6 +165,7 @@ struct Scanner<'t> {
     depth: usize,
     /// The levels that can hold members we look for.
     open: [Level; 4],
+    words: Words,
 }
 
 impl Scanner<'_> {
@@ -146,7 +182,10 @@ impl Scanner<'_> {
                 }
                 b't' => self.word(b"true")?,
                 b'f' => self.word(b"false")?,
-                b'n' => self.word(b"null")?,
+                b'n' => {
+                    self.words.note(Word::Null);
+                    self.word(b"null")?
+                }
                 _ => self.number()?,
             };
             if opened {
@@ -332,10 +371,16 @@ impl Scanner<'_> {
     /// Passes a string, from its opening quote to past its closing one.
     fn string(&mut self) -> Result<(), ScanError> {
         self.at += 1;
+        let start = self.at;
         loop {
             self.at += plain_prefix(&self.text[self.at..]);
             match self.peek().ok_or(ScanError::Incomplete)? {
                 b'"' => {
+                    match &self.text[start..self.at] {
+                        b"blob" => self.words.note(Word::Blob),
+                        b"resource_link" => self.words.note(Word::ResourceLink),
+                        _ => {}
+                    }
                     self.at += 1;
                     return Ok(());
                 }

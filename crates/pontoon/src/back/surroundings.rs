@@ -29,8 +29,6 @@ pub struct Surroundings {
     pub machine: Machine,
     /// What is kept, and how much of it may be.
     pub keep: KeepLimits,
-    /// Writes the records of jobs.
-    pub writer: Writer,
     /// The addresses of files.
     pub links: Arc<Links>,
     /// How long files are kept.
@@ -57,6 +55,7 @@ impl Surroundings {
             store,
             metrics,
             endings: TaskTracker::new(),
+            writer: Writer::start()?,
             // Each call leaves a child that takes its time to end, and on a busy machine longer.
             max_stopping: (2 * config.settings.max_concurrent).max(64),
             max_message: config.settings.max_message,
@@ -75,7 +74,6 @@ impl Surroundings {
         Ok(Self {
             machine,
             keep,
-            writer: Writer::start()?,
             links: Arc::new(Links::new(
                 &config.settings.base_url,
                 secret,

@@ -190,14 +190,30 @@ impl Server {
 
     /// The whole environment of a process of this server, sorted by name.
     ///
-    /// `ours` is our own environment. What `env` sets wins over
+    /// `inherited` is what [`Server::inherited`] gives. What `env` sets wins over
     /// what the process is told about its start, that over what is inherited, and that over the
     /// defaults. What is empty in `start` is not told.
     pub fn environment_for_child(
         &self,
-        ours: &Environment,
+        inherited: &Environment,
         start: &Start<'_>,
     ) -> Vec<(OsString, OsString)> {
+        let inherited = inherited.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let told = [
+            ("MCPO_WORKDIR", start.workdir),
+            ("MCPO_JOB_ID", start.job_id),
+            ("MCPO_BASE_URL", start.base_url),
+            ("TMPDIR", start.tmpdir),
+        ];
+        let told = told.into_iter().filter(|(_, value)| !value.is_empty());
+        let told = told.map(|(name, value)| (name.into(), value.into()));
+        let set = self.env.iter().map(|(name, value)| (name.into(), value.fill(start).into()));
+        let variables: BTreeMap<OsString, OsString> = inherited.chain(told).chain(set).collect();
+        variables.into_iter().collect()
+    }
+
+    /// What each of its processes sees of `ours`, our own environment, over the defaults.
+    pub fn inherited(&self, ours: &Environment) -> Environment {
         let is_inherited = |name: &str| {
             USUAL_VARIABLES.contains(&name)
                 || is_of_the_network(name)
@@ -209,18 +225,7 @@ impl Server {
         let defaults = DEFAULT_VARIABLES.iter().map(|(name, value)| (name.into(), value.into()));
         let inherited = ours.iter().filter(|(name, _)| is_inherited(&name.to_string_lossy()));
         let inherited = inherited.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let told = [
-            ("MCPO_WORKDIR", start.workdir),
-            ("MCPO_JOB_ID", start.job_id),
-            ("MCPO_BASE_URL", start.base_url),
-            ("TMPDIR", start.tmpdir),
-        ];
-        let told = told.into_iter().filter(|(_, value)| !value.is_empty());
-        let told = told.map(|(name, value)| (name.into(), value.into()));
-        let set = self.env.iter().map(|(name, value)| (name.into(), value.fill(start).into()));
-        let variables: BTreeMap<OsString, OsString> =
-            defaults.chain(inherited).chain(told).chain(set).collect();
-        variables.into_iter().collect()
+        Environment::new(defaults.chain(inherited))
     }
 
     /// What [`Server::fingerprint`] is for these parts; `program` is a path or a command.
@@ -294,7 +299,7 @@ mod tests {
         expected: &[(&str, &str)],
     ) {
         let ours = Environment::new(ours.iter().copied());
-        let child = server.environment_for_child(&ours, start);
+        let child = server.environment_for_child(&server.inherited(&ours), start);
         let child: Vec<(&str, &str)> = child
             .iter()
             .map(|(name, value)| (name.to_str().unwrap(), value.to_str().unwrap()))

@@ -1,7 +1,9 @@
 //! Headers that may stand once: two readers of a request must not be able to choose differently.
 
+use std::fmt::Display;
+
 use hyper::HeaderMap;
-use hyper::header::HeaderValue;
+use hyper::header::{AsHeaderName, HeaderValue};
 
 use super::refusal::Refusal;
 
@@ -10,7 +12,10 @@ use super::refusal::Refusal;
 /// # Errors
 ///
 /// 400 when it stands twice.
-pub fn only<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h HeaderValue>, Refusal> {
+pub fn only<N: AsHeaderName + Display + Copy>(
+    headers: &HeaderMap,
+    name: N,
+) -> Result<Option<&HeaderValue>, Refusal> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (_, Some(_)) => {
@@ -25,7 +30,10 @@ pub fn only<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h HeaderV
 /// # Errors
 ///
 /// 400 when it stands twice, or is not plain text.
-pub fn only_text<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Refusal> {
+pub fn only_text<N: AsHeaderName + Display + Copy>(
+    headers: &HeaderMap,
+    name: N,
+) -> Result<Option<&str>, Refusal> {
     let text = only(headers, name)?.map(|value| value.to_str().map(str::trim)).transpose();
     text.map_err(|_| Refusal::invalid(400, format!("the header {name} is not text")))
 }

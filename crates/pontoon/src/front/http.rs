@@ -101,7 +101,6 @@ pub(crate) async fn serve_stream(
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(MAX_HEAD)
         .max_header_size(MAX_HEAD)
-        .max_headers(64)
         .serve_connection(TokioIo::new(Framed::new(stream)), service);
     let mut connection = Repoll::new(connection);
     let ended = tokio::select! {
@@ -138,7 +137,7 @@ async fn traced(
     is_proxy: bool,
 ) -> HttpResponse {
     let began = Instant::now();
-    let parents = request.headers().get_all(TRACEPARENT).iter().map(HeaderValue::as_bytes);
+    let parents = request.headers().get_all(&TRACEPARENT).iter().map(HeaderValue::as_bytes);
     let trace = site.traces.of(parents);
     let area = match request.uri().path().split('/').nth(1) {
         Some("mcp") => "mcp",
@@ -156,8 +155,8 @@ async fn traced(
         response
     };
     let mut response = answering.instrument(trace.span()).await;
-    if let Ok(value) = HeaderValue::from_str(&trace.header()) {
-        response.headers_mut().insert(TRACEPARENT, value);
+    if let Ok(value) = HeaderValue::try_from(trace.header()) {
+        response.headers_mut().insert(&TRACEPARENT, value);
     }
     // A stream that a proxy hears may still be open when the bridge leaves, and then its connection must
     // not be used again: that has to be said now.

@@ -358,7 +358,7 @@ fn fill(store: &SharedStore, name: &str) -> io::Result<Snapshot> {
     }
     let files = format!("{name}/{FILES}");
     mkdirat(&root, &files, Mode::RWXU)?;
-    Snapshot::of_new(open_folder(root, files.as_bytes())?)
+    Snapshot::of_new(root, &files)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, futimens, open};
+use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, open, utimensat};
 use rustix::process::geteuid;
 use serde::Serialize;
 
@@ -121,10 +121,10 @@ impl Snapshot {
         Ok(made)
     }
 
-    /// What is in a directory of ours that was just made: nothing. Its time is set back, so that
+    /// What is in a directory of ours that was just made, and that no other process knows: nothing. Its time is set back, so that
     /// whatever comes next changes it.
-    pub(super) fn of_new(directory: impl AsFd) -> io::Result<Self> {
-        let mut node = FileNode::of(&directory)?;
+    pub(super) fn of_new(parent: impl AsFd, name: &str) -> io::Result<Self> {
+        let mut node = FileNode::at(&parent, name)?;
         // Whole seconds, which every file system keeps.
         let made = node.modified.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let set_back = made.saturating_sub(1);
@@ -132,7 +132,8 @@ impl Snapshot {
         let last_modification =
             Timespec { tv_sec: set_back.try_into().unwrap_or_default(), tv_nsec: 0 };
         let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ };
-        futimens(&directory, &Timestamps { last_access, last_modification })?;
+        let times = Timestamps { last_access, last_modification };
+        utimensat(parent, name, &times, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(Self { is_whole: true, settled: Some(node), ..Self::default() })
     }
 
@@ -332,7 +333,7 @@ mod tests {
         ];
         for work in works {
             let place = tempfile::tempdir().unwrap();
-            let new = Snapshot::of_new(File::open(place.path()).unwrap()).unwrap();
+            let new = Snapshot::of_new(rustix::fs::CWD, place.path().to_str().unwrap()).unwrap();
             assert!(new.is_surely_current(place.path()));
             work(place.path());
             assert!(!new.is_surely_current(place.path()));

@@ -5,10 +5,13 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hyper::header::HeaderName;
 use uuid::Uuid;
 
+use crate::hex::hex;
+
 /// The header, in requests and in responses.
-pub const TRACEPARENT: &str = "traceparent";
+pub static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Which trace a request belongs to, and our step in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +57,12 @@ impl Traces {
 impl Trace {
     /// The header that tells the client, or the next in line.
     pub fn header(&self) -> String {
-        self.to_string()
+        let mut bytes = [0; 25];
+        bytes[..16].copy_from_slice(&self.trace_id.to_be_bytes());
+        bytes[16..24].copy_from_slice(&self.span_id.to_be_bytes());
+        bytes[24] = self.flags;
+        let digits = hex(&bytes);
+        ["00-", &digits[..32], "-", &digits[32..48], "-", &digits[48..]].concat()
     }
 
     /// The id by which the log tells the lines of this request.
@@ -77,19 +85,13 @@ pub struct TraceId(pub u128);
 
 impl fmt::Display for TraceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
+        f.write_str(&hex(&self.0.to_be_bytes()))
     }
 }
 
 /// Says which job records the call that is being made, for the lines of the log from now on.
 pub fn note_job(job: Uuid) {
     tracing::Span::current().record("job_id", tracing::field::display(job));
-}
-
-impl fmt::Display for Trace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "00-{:032x}-{:016x}-{:02x}", self.trace_id, self.span_id, self.flags)
-    }
 }
 
 /// A `traceparent` as the specification has it: lower-case digits, no id of zeros, of a later

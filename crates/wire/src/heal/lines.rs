@@ -48,14 +48,14 @@ impl LineDoctor {
     /// Takes a line; what it holds is then given by [`LineDoctor::next_found`].
     pub fn take(&mut self, mut line: BytesMut, heals: &mut Heals) {
         match (scan(&mut line), self.joining.is_some()) {
-            (Ok(members), false) => {
+            (Ok(scanned), false) => {
                 if line.first() != Some(&b'{') || line.last() != Some(&b'}') {
                     heals.note(Heal::H04);
                 }
-                self.push(Message::scanned(line, members));
+                self.push(Message::scanned(line, scanned));
             }
-            (Ok(members), true) => {
-                let message = Message::scanned(line, members);
+            (Ok(scanned), true) => {
+                let message = Message::scanned(line, scanned);
                 match message.kind() {
                     // Part of the value that is being joined.
                     Kind::Unclear => self.join(&BytesMut::from(message.text().as_ref()), heals),
@@ -105,9 +105,9 @@ impl LineDoctor {
         }
         if strip_odd_bytes(&mut line) {
             match scan(&mut line) {
-                Ok(members) => {
+                Ok(scanned) => {
                     heals.note(Heal::H04);
-                    return self.push(Message::scanned(line, members));
+                    return self.push(Message::scanned(line, scanned));
                 }
                 Err(after) => error = after,
             }
@@ -149,8 +149,8 @@ impl LineDoctor {
         let starts: Vec<_> = memchr::memchr_iter(b'{', &line).take(MAX_TRIES).collect();
         for start in starts.into_iter().filter(|start| *start > 0) {
             let mut rest = BytesMut::from(&line[start..]);
-            let Ok(members) = scan(&mut rest) else { continue };
-            let message = Message::scanned(rest, members);
+            let Ok(scanned) = scan(&mut rest) else { continue };
+            let message = Message::scanned(rest, scanned);
             if message.kind() != Kind::Unclear && message.has(crate::Slot::Jsonrpc) {
                 line.truncate(start);
                 self.found.push_back(Found::Noise(line));
@@ -174,9 +174,9 @@ impl LineDoctor {
         }
         let Some(Joining { mut text, .. }) = self.joining.take() else { return };
         match scan(&mut text) {
-            Ok(members) => {
+            Ok(scanned) => {
                 heals.note(Heal::H02);
-                self.push(Message::scanned(text, members));
+                self.push(Message::scanned(text, scanned));
             }
             Err(ScanError::Trailing { at }) => {
                 heals.note(Heal::H02);

@@ -5,7 +5,7 @@ use crate::error::{ErrorObject, code};
 use crate::json::{elements, entries};
 use crate::message::{Message, string_value};
 use crate::rewrite::Rewrite;
-use crate::scan::Member;
+use crate::scan::{Member, Word};
 use crate::slot::Slot;
 
 /// Members that may be absent but, by the schema, not null.
@@ -123,10 +123,8 @@ fn proper_error(message: &Message, raw: &[u8]) -> ErrorObject {
 }
 
 fn has_nulls(message: &Message) -> bool {
-    // Most results have no null at all, and finding that out is one quick search.
-    message.raw(Slot::Result).is_some_and(|result| {
-        memchr::memmem::find(result, b"null").is_some() && !nulls(message).is_empty()
-    })
+    // Most results have no null at all.
+    message.says(Word::Null) && !nulls(message).is_empty()
 }
 
 fn drop_nulls(message: &Message) -> Message {

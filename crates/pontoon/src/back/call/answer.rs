@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use base64::Engine;
-use pontoon_wire::{Message, Revision, Rewrite, Slot, json, quoted, string_value};
+use pontoon_wire::{Message, Revision, Rewrite, Slot, Word, json, quoted, string_value};
 
 use crate::jobs::Made;
 
@@ -136,8 +136,7 @@ pub fn embedded(answer: &Message) -> Vec<Embedded> {
     else {
         return Vec::new();
     };
-    // Most have none, and a result may be long.
-    if memchr::memmem::find(content, b"\"blob\"").is_none() {
+    if !answer.says(Word::Blob) {
         return Vec::new();
     }
     let text = answer.text();

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use pontoon_wire::{Message, Rewrite, Slot, json, quoted, string_value};
+use pontoon_wire::{Message, Rewrite, Slot, Word, json, quoted, string_value};
 
 use super::answer::label;
 
@@ -46,8 +46,7 @@ pub(crate) fn with_mentions(answer: Message) -> Message {
 fn unsaid(answer: &Message) -> Vec<Mention> {
     let content = answer.raw(Slot::ResultContent).filter(|raw| raw.first() == Some(&b'['));
     let Some(content) = content else { return Vec::new() };
-    // Most have none, and a result may be long.
-    if memchr::memmem::find(content, b"\"resource_link\"").is_none() {
+    if !answer.says(Word::ResourceLink) {
         return Vec::new();
     }
     let (mut links, mut texts) = (Vec::new(), Vec::new());

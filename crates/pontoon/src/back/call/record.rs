@@ -79,7 +79,7 @@ impl Back {
         client: &Arc<Client>,
         id: &Bytes,
     ) -> Result<CallRecord<'_>, CallError> {
-        let slot = self.around.writer.slot().ok_or_else(|| {
+        let slot = self.around.machine.writer.slot().ok_or_else(|| {
             self.around.machine.metrics.refused(Limit::Records);
             let what = "busy: the disk does not keep up with the records of calls".to_owned();
             CallError::Busy { what, retry_after_seconds: 5 }
@@ -360,7 +360,7 @@ impl CallRecord<'_> {
     fn discard_job(&mut self) {
         match (self.job.take(), &self.files) {
             (_, Some(CallFiles::Job(own))) => own.let_go(),
-            (Some(job), _) => self.back.around.writer.write(0, move || {
+            (Some(job), _) => self.back.around.machine.writer.write(0, move || {
                 job.discard();
                 Ok(())
             }),
@@ -394,7 +394,7 @@ impl CallRecord<'_> {
         let around = &self.back.around;
         if around.machine.store.journal(&call) {
             let store = around.machine.store.clone();
-            around.writer.write(0, move || {
+            around.machine.writer.write(0, move || {
                 store.write_journal();
                 Ok(())
             });
@@ -418,7 +418,7 @@ impl CallRecord<'_> {
         let bytes = request.text().len() + response.as_ref().map_or(0, Text::len);
         let said =
             self.complaints.take().map(|(complaints, before)| complaints.lines_after(before));
-        self.back.around.writer.write(bytes, move || {
+        self.back.around.machine.writer.write(bytes, move || {
             let _slot = slot;
             if let Some(lines) = said.filter(|lines| !lines.is_empty()) {
                 job.write_log(&lines);

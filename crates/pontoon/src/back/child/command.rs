@@ -34,7 +34,7 @@ impl Launcher {
         let command = Command {
             program: self.server.find_program()?,
             args: self.server.args.iter().map(|arg| arg.fill(&start).into()).collect(),
-            env: self.server.environment_for_child(&self.machine.environment, &start),
+            env: self.server.environment_for_child(&self.inherited, &start),
             directory: Some(self.server.cwd.clone().unwrap_or_else(|| directory.to_owned())),
             ..Command::default()
         };

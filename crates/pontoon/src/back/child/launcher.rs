@@ -30,7 +30,7 @@ use crate::back::remote::live_app::LiveApp;
 use crate::call::CallError;
 use crate::client::{Client, Key, Person};
 use crate::clock::{Clock, now};
-use crate::config::{FileLinks, Mode, ProgramError, Server, proxy_secrets};
+use crate::config::{Environment, FileLinks, Mode, ProgramError, Server, proxy_secrets};
 use crate::errors::chain;
 use crate::hex::hex;
 use crate::jobs::{JobError, SessionWorkspace};
@@ -96,6 +96,8 @@ pub struct Launcher {
     pub changed: Arc<ListChanges>,
     /// Told when a child did not start, or ended in a call: perhaps the server is broken.
     pub doubted: Notify,
+    /// What each of its children sees of our own environment.
+    pub(super) inherited: Environment,
     pub(super) walls: Arc<Walls>,
     /// Those of a program that was found elsewhere later.
     pub(super) moved_walls: Mutex<Option<(PathBuf, Arc<Walls>)>>,
@@ -119,6 +121,7 @@ impl Launcher {
             Walls::new(&server, machine.starter.support(), &machine.private, &machine.environment);
         Self {
             redactor: Arc::new(Redactor::new(secrets)),
+            inherited: server.inherited(&machine.environment),
             walls: Arc::new(walls),
             moved_walls: Mutex::default(),
             population: Arc::new(population),
@@ -210,13 +213,13 @@ impl Launcher {
 
     /// A workspace for a child that belongs to no conversation.
     pub(crate) async fn own_workspace(&self) -> Result<Workspace, JobError> {
-        let Machine { store, endings, .. } = &self.machine;
+        let Machine { store, endings, writer, .. } = &self.machine;
         if self.server.mode.is_shared() {
-            let made = Temporary::make(store, endings).await;
+            let made = Temporary::make(store, endings, writer).await;
             let made = made.map_err(|source| JobError::Io { what: "make a folder", source })?;
             return Ok(Workspace::Temporary(Arc::new(made)));
         }
-        let made = OwnJob::make(store, endings).await?;
+        let made = OwnJob::make(store, endings, writer).await?;
         Ok(Workspace::Job(Arc::new(made)))
     }
 
@@ -306,8 +309,8 @@ impl Launcher {
     ) -> Result<Unopened, StartError> {
         let no_workspace =
             |what: &str, error: std::io::Error| StartError::Workspace(format!("{what}: {error}"));
-        let (store, endings) = (&self.machine.store, &self.machine.endings);
-        let temporary = Temporary::for_child_in(&workspace, store, endings).await;
+        let Machine { store, endings, writer, .. } = &self.machine;
+        let temporary = Temporary::for_child_in(&workspace, store, endings, writer).await;
         let temporary = temporary.map_err(|error| no_workspace("no temporary files", error))?;
         let command = self.command(person, &workspace, temporary.directory())?;
         let given = workspace.hand_over(command.confinement.user, &temporary).await;

@@ -12,7 +12,7 @@ use crate::call::CallError;
 use crate::config::Environment;
 use crate::errors::chain;
 use crate::held_bytes::HeldBytes;
-use crate::jobs::{Job, JobError, Store};
+use crate::jobs::{Job, JobError, Store, Writer};
 use crate::observe::metrics::{Limit, Metrics};
 
 /// What a client hears, who cannot mend the jobs directory and may not know where it is.
@@ -27,6 +27,8 @@ pub struct Machine {
     pub store: Store,
     /// Children on their way out, and what they leave to their jobs.
     pub endings: TaskTracker,
+    /// Writes the records of jobs.
+    pub writer: Writer,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// No child of a server is started while this many of its children will not end.

@@ -10,7 +10,9 @@ use pontoon_supervise::User;
 use rustix::process::{getegid, geteuid};
 use tokio_util::task::TaskTracker;
 
-use crate::jobs::{Bounds, Held, Job, JobError, Scratch, SessionWorkspace, Snapshot, Store};
+use crate::jobs::{
+    Bounds, Held, Job, JobError, Scratch, SessionWorkspace, Snapshot, Store, Writer,
+};
 use crate::lock::Lock;
 
 /// Where a child works.
@@ -69,6 +71,7 @@ pub struct Temporary {
     /// Taken when this is dropped.
     scratch: Option<Arc<Scratch>>,
     endings: TaskTracker,
+    writer: Writer,
     directory: PathBuf,
 }
 
@@ -86,9 +89,16 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         // Without a runtime the bridge ends, and may wait for the disk itself.
-        let scratch = self.scratch.take();
+        let Some(scratch) = self.scratch.take() else { return };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            self.endings.spawn_blocking_on(move || drop(scratch), &runtime);
+            let endings = self.endings.clone();
+            // Most are empty, and go with the records. No record waits until the others are removed.
+            self.writer.write(0, move || {
+                if !scratch.remove_if_empty() {
+                    endings.spawn_blocking_on(move || drop(scratch), &runtime);
+                }
+                Ok(())
+            });
         }
     }
 }
@@ -214,13 +224,17 @@ impl Workspace {
 
 impl OwnJob {
     /// A new job for a child. It is made where that may wait for the disk.
-    pub(crate) async fn make(store: &Store, endings: &TaskTracker) -> Result<Self, JobError> {
-        let (store, endings) = (store.clone(), endings.clone());
+    pub(crate) async fn make(
+        store: &Store,
+        endings: &TaskTracker,
+        writer: &Writer,
+    ) -> Result<Self, JobError> {
+        let (store, endings, writer) = (store.clone(), endings.clone(), writer.clone());
         // Made whole on that thread, so that it goes again if its caller is gone by then.
         blocking(move || {
             let (job, is_recorded) = (Arc::new(store.new_job()?), AtomicBool::new(false));
             // One that cannot be made is tried again for the child, which then says why.
-            let temporary = Lock::new(Temporary::make_here(&store, &endings).ok());
+            let temporary = Lock::new(Temporary::make_here(&store, &endings, &writer).ok());
             Ok(Self { job, is_recorded, temporary, endings })
         })
         .await
@@ -233,6 +247,7 @@ impl Temporary {
         workspace: &Workspace,
         store: &Store,
         endings: &TaskTracker,
+        writer: &Writer,
     ) -> std::io::Result<Self> {
         let made = match workspace {
             Workspace::Job(own) => own.temporary.lock().take(),
@@ -240,22 +255,27 @@ impl Temporary {
         };
         match made {
             Some(made) => Ok(made),
-            None => Self::make(store, endings).await,
+            None => Self::make(store, endings, writer).await,
         }
     }
 
     /// A folder for temporary files. It is made where that may wait for the disk.
-    pub(crate) async fn make(store: &Store, endings: &TaskTracker) -> std::io::Result<Self> {
-        let (store, endings) = (store.clone(), endings.clone());
-        let made = tokio::task::spawn_blocking(move || Self::make_here(&store, &endings));
+    pub(crate) async fn make(
+        store: &Store,
+        endings: &TaskTracker,
+        writer: &Writer,
+    ) -> std::io::Result<Self> {
+        let (store, endings, writer) = (store.clone(), endings.clone(), writer.clone());
+        let made = tokio::task::spawn_blocking(move || Self::make_here(&store, &endings, &writer));
         made.await.unwrap_or_else(|panic| Err(std::io::Error::other(panic)))
     }
 
     /// The same on this thread, which may wait for the disk.
-    fn make_here(store: &Store, endings: &TaskTracker) -> std::io::Result<Self> {
+    fn make_here(store: &Store, endings: &TaskTracker, writer: &Writer) -> std::io::Result<Self> {
         let scratch = store.new_scratch()?;
+        let (endings, writer) = (endings.clone(), writer.clone());
         let directory = scratch.path().to_owned();
-        Ok(Self { scratch: Some(Arc::new(scratch)), endings: endings.clone(), directory })
+        Ok(Self { scratch: Some(Arc::new(scratch)), endings, writer, directory })
     }
 }
 
@@ -290,21 +310,26 @@ mod tests {
     async fn a_job_goes_with_its_child_unless_a_call_is_recorded_in_it() {
         let folder = tempfile::tempdir().unwrap();
         let (store, endings) = (store(folder.path()), TaskTracker::new());
-        let unused = OwnJob::make(&store, &endings).await.unwrap();
-        let recorded = OwnJob::make(&store, &endings).await.unwrap();
+        let writer = Writer::start().unwrap();
+        let unused = OwnJob::make(&store, &endings, &writer).await.unwrap();
+        let recorded = OwnJob::make(&store, &endings, &writer).await.unwrap();
         recorded.keep();
         let kept = Arc::clone(&recorded.job);
-        let temporary = Temporary::make_here(&store, &endings).unwrap();
+        let [empty, full] =
+            [(); 2].map(|()| Temporary::make_here(&store, &endings, &writer).unwrap());
+        std::fs::write(full.directory().join("left"), "").unwrap();
         let paths = [
             unused.job.files().to_owned(),
-            temporary.directory().to_owned(),
+            empty.directory().to_owned(),
+            full.directory().to_owned(),
             recorded.job.files().to_owned(),
         ];
         assert!(paths.iter().all(|path| path.is_dir()));
-        drop((unused, temporary, recorded));
+        drop((unused, empty, full, recorded));
+        writer.flush().await;
         endings.close();
         endings.wait().await;
-        assert_eq!(paths.map(|path| path.is_dir()), [false, false, true]);
+        assert_eq!(paths.map(|path| path.is_dir()), [false, false, false, true]);
         drop(kept);
     }
 

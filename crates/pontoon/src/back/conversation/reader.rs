@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use pontoon_supervise::prefer_large_pages;
 use pontoon_wire::Message;
 use pontoon_wire::framing::lines::Lines;
 use pontoon_wire::heal::lines::{Found, LineDoctor};
@@ -22,6 +23,11 @@ use crate::held_bytes::{Full, Hold, SMALL};
 /// From this length on a line is worth a wider pipe.
 const LONG_LINE: usize = 256 * 1024;
 
+/// A line of this length gets this much room at once, in large pages, if there is that much.
+const HUGE_LINE: usize = 2 * 1024 * 1024;
+const HUGE_ROOM: usize = 10 * 1024 * 1024;
+const LARGE_PAGE: usize = 2 * 1024 * 1024;
+
 /// How long a server waits for room for the rest of a long line, and how often it is looked for.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -36,6 +42,8 @@ pub(crate) struct LinkReader {
     lines: Lines,
     doctor: LineDoctor,
     has_wide_pipe: bool,
+    /// Whether the line that is being read lies on large pages.
+    has_large_pages: bool,
     /// Counts the line that is being read, if it is long.
     hold: Hold,
     /// Since when there is no room for more of it.
@@ -61,6 +69,7 @@ impl LinkReader {
             lines: Lines::new(max_message),
             doctor: LineDoctor::new(heal, max_message),
             has_wide_pipe: false,
+            has_large_pages: false,
             hold,
             full_since: None,
             ends_at: None,
@@ -125,17 +134,27 @@ impl LinkReader {
     /// holds as much as it may: then the server has to wait, and after a while the line is lost.
     fn has_room(&mut self) -> bool {
         let buffer = self.lines.buffer();
-        if buffer.capacity() - buffer.len() < 1024 {
-            let more = buffer.len().clamp(8 * 1024, 4 * 1024 * 1024);
-            if let Err(full) = self.hold.grow_to(buffer.len() + more) {
-                return self.wait_for_room(full);
-            }
-            self.full_since = None;
-            buffer.reserve(more);
-            if more >= LONG_LINE && !self.has_wide_pipe {
-                self.has_wide_pipe = true;
-                self.output.widen();
-            }
+        if buffer.capacity() - buffer.len() >= 1024 {
+            return true;
+        }
+        let is_huge = (HUGE_LINE..HUGE_ROOM / 2).contains(&buffer.capacity());
+        if is_huge && self.hold.grow_to(HUGE_ROOM).is_ok() {
+            buffer.reserve(HUGE_ROOM - buffer.len());
+            // All of it, for it can only grow as a whole where it is all of one kind.
+            prefer_large_pages(buffer);
+            prefer_large_pages(buffer.spare_capacity_mut());
+            (self.has_large_pages, self.full_since) = (true, None);
+            return true;
+        }
+        let more = buffer.len().clamp(8 * 1024, 4 * 1024 * 1024);
+        if let Err(full) = self.hold.grow_to(buffer.len() + more) {
+            return self.wait_for_room(full);
+        }
+        self.full_since = None;
+        buffer.reserve(more);
+        if more >= LONG_LINE && !self.has_wide_pipe {
+            self.has_wide_pipe = true;
+            self.output.widen();
         }
         true
     }
@@ -148,7 +167,7 @@ impl LinkReader {
         self.full_since = None;
         tracing::warn!(server = %self.shared.heals.server(), why = %full, "message dropped");
         self.lines.drop_line();
-        self.hold = self.hold.none();
+        (self.has_large_pages, self.hold) = (false, self.hold.none());
         let beginning = self.lines.dropped();
         self.shared.lock().lose(beginning, &full.to_string(), &mut self.deliveries);
         self.deliver();
@@ -164,7 +183,7 @@ impl LinkReader {
             }
             match line {
                 // What is short must not keep the memory of the long line before it.
-                Ok(line) if line.len() <= SMALL && !self.hold.is_empty() => {
+                Ok(line) if line.len() <= SMALL && self.is_in_long_memory() => {
                     self.doctor.take(BytesMut::from(&line[..]), state.peer.heals());
                 }
                 Ok(line) => self.doctor.take(line, state.peer.heals()),
@@ -202,12 +221,18 @@ impl LinkReader {
         self.shared.deliver(&mut self.deliveries);
     }
 
+    /// Whether what is read now lies in the memory of a long line. What counted it may be gone with that.
+    fn is_in_long_memory(&self) -> bool {
+        self.has_large_pages || !self.hold.is_empty()
+    }
+
     /// Lets go of the memory of a long line that is over: the next one may be small, or never come.
     fn shrink(&mut self) {
+        let is_long = self.is_in_long_memory();
         let buffer = self.lines.buffer();
-        if !self.hold.is_empty() && buffer.len() <= SMALL {
+        if is_long && buffer.len() <= SMALL {
             *buffer = BytesMut::from(&buffer[..]);
-            self.hold = self.hold.none();
+            (self.has_large_pages, self.hold) = (false, self.hold.none());
         }
     }
 
@@ -228,6 +253,8 @@ impl LinkReader {
         if size <= SMALL {
             return self.shared.handle(state, message, &mut self.deliveries);
         }
+        // Of its last page most may be empty.
+        let size = if self.has_large_pages { size + LARGE_PAGE } else { size };
         // From now on the message itself says how long its memory is needed.
         let mut hold = self.hold.split(size);
         // One that was joined from short lines was not counted yet, and is there already.
@@ -306,5 +333,47 @@ async fn until(then: Option<tokio::time::Instant>) {
     match then {
         Some(then) => tokio::time::sleep_until(then).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::unix::pipe::pipe;
+
+    use super::*;
+    use crate::held_bytes::HeldBytes;
+    use crate::observe::heals::HealLog;
+
+    #[tokio::test]
+    async fn the_memory_of_a_long_line_goes_with_it() {
+        let ((input, _told), (_server, output)) = (pipe().unwrap(), pipe().unwrap());
+        let heals = Arc::new(HealLog::new("demo"));
+        let shared =
+            Arc::new(SharedLink::new(FrameInput::Pipe(input), HealMode::Repair, true, heals));
+        let held = HeldBytes::new(1 << 30);
+        let hold = held.hold(None);
+        let mut reader = {
+            let output = FrameOutput::Pipe(output);
+            LinkReader::new(shared, output, HealMode::Repair, 64 << 20, hold)
+        };
+        for bytes in [1 << 10, 100 << 10, 3 << 20, 9 << 20, 13 << 20] {
+            let text = "x".repeat(bytes);
+            let line = format!(
+                "{{\"jsonrpc\":\"2.0\",\"method\":\"x\",\"params\":{{\"x\":\"{text}\"}}}}\n"
+            );
+            let mut rest = line.as_bytes();
+            while !rest.is_empty() {
+                assert!(reader.has_room());
+                let buffer = reader.lines.buffer();
+                let (read, more) = rest.split_at(rest.len().min(buffer.capacity() - buffer.len()));
+                buffer.extend_from_slice(read);
+                rest = more;
+            }
+            let is_small = bytes <= SMALL;
+            assert_eq!(held.used().0 == 0, is_small, "{bytes}");
+            reader.handle_lines();
+            assert_eq!(held.used().0, 0, "{bytes}");
+            assert!(reader.lines.buffer().capacity() <= 2 * SMALL, "{bytes}");
+        }
     }
 }

@@ -169,7 +169,7 @@ impl KeptChildren {
             (Use::Call | Use::Again, false, Mode::Stateful { per_address, .. }) => per_address,
             _ => 1,
         };
-        let slot = self.enter(key.clone(), &client.person.principal)?;
+        let slot = self.enter(&key, &client.person.principal)?;
         match self.lease_in(&slot, demand, max_children).await {
             Ok(child) => Ok(KeptLease { child, slot, wanted_for }),
             Err(error) => {
@@ -411,7 +411,7 @@ impl KeptChildren {
     }
 
     /// The client's slot, if it may have one more conversation.
-    fn enter(&self, key: KeptKey, owner: &Principal) -> Result<SlotInUse, CallError> {
+    fn enter(&self, key: &KeptKey, owner: &Principal) -> Result<SlotInUse, CallError> {
         let server = &self.launcher.server;
         let per_client = match server.mode {
             Mode::Stateful { per_client, .. } => per_client,

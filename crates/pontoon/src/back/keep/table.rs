@@ -92,14 +92,18 @@ impl KeptTable {
     /// server as it may, all of them at work; one that is not gives way.
     pub(crate) fn enter(
         &self,
-        key: KeptKey,
+        key: &KeptKey,
         owner: &Principal,
         server: &ServerName,
         max_conversations: usize,
     ) -> Option<SlotInUse> {
         let mut evicted = None;
         let mut slots = self.lock();
-        if !slots.contains_key(&key) && key.is_conversation() {
+        // Looked for once: it is there but for a conversation's first call, and its key is long.
+        if let Some(slot) = slots.get(key) {
+            return Some(slot.enter());
+        }
+        if key.is_conversation() {
             let is_own = |known: &KeptKey, who: &Principal| {
                 known.server == key.server && who == owner && known.is_conversation()
             };
@@ -108,20 +112,18 @@ impl KeptTable {
                 evicted = Some(take_oldest_idle(&mut slots, is_own)?);
             }
         }
-        let slot = slots.entry(key).or_insert_with_key(|key| {
-            let lost = self.was_evicted(key).then(|| EVICTED.to_owned());
-            Arc::new(Slot {
-                server: server.clone(),
-                owner: owner.clone(),
-                children: tokio::sync::Mutex::default(),
-                users: AtomicUsize::new(0),
-                last_used: Mutex::new(now()),
-                lost: Mutex::new(lost),
-                freed: Notify::new(),
-            })
+        let lost = self.was_evicted(key).then(|| EVICTED.to_owned());
+        let slot = Arc::new(Slot {
+            server: server.clone(),
+            owner: owner.clone(),
+            children: tokio::sync::Mutex::default(),
+            users: AtomicUsize::new(0),
+            last_used: Mutex::new(now()),
+            lost: Mutex::new(lost),
+            freed: Notify::new(),
         });
-        slot.users.fetch_add(1, Ordering::AcqRel);
-        let entered = SlotInUse(Arc::clone(slot));
+        let entered = slot.enter();
+        slots.insert(key.clone(), slot);
         drop(slots);
         drop(evicted);
         Some(entered)
@@ -280,6 +282,11 @@ fn take_oldest_idle(
 }
 
 impl Slot {
+    fn enter(self: &Arc<Self>) -> SlotInUse {
+        self.users.fetch_add(1, Ordering::AcqRel);
+        SlotInUse(Arc::clone(self))
+    }
+
     pub(crate) fn last_used(&self) -> Instant {
         *self.last_used.lock().unwrap_or_else(PoisonError::into_inner)
     }

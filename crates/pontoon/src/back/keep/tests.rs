@@ -344,6 +344,7 @@ async fn it_works_in_a_folder_that_goes_with_it_and_its_calls_leave_no_job() {
     pair.until_ended().await;
     pair.around.machine.endings.close();
     pair.around.machine.endings.wait().await;
+    pair.around.machine.writer.flush().await;
     assert!(folders.iter().all(|folder| !folder.exists()));
 }
 

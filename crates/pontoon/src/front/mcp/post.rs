@@ -5,7 +5,7 @@
 use bytes::{Bytes, BytesMut};
 use hyper::HeaderMap;
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, CONTENT_TYPE};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName};
 use pontoon_wire::error::{ErrorObject, code};
 use pontoon_wire::{Era, Kind, Message, Revision, ScanError, Slot, headers, method};
 
@@ -16,15 +16,15 @@ use super::super::site::HttpSite;
 use crate::client::Principal;
 
 /// The header that names a legacy session.
-pub const SESSION: &str = "mcp-session-id";
+pub static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 /// The header that names the revision.
-pub const VERSION: &str = "mcp-protocol-version";
+pub static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The header of a client that comes back to a stream.
-pub const LAST_EVENT: &str = "last-event-id";
+pub static LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
 /// A message, and a stream of them.
-const JSON: &str = "application/json";
-const EVENTS: &str = "text/event-stream";
+const JSON: &[u8] = b"application/json";
+const EVENTS: &[u8] = b"text/event-stream";
 
 /// The longest thing a request may say of its client, in bytes: a child may be kept under it.
 const MAX_META: usize = 64 * 1024;
@@ -80,8 +80,8 @@ pub fn request_id(message: &Message) -> Option<Bytes> {
 ///
 /// 415 for one that does not.
 pub fn check_content(headers: &HeaderMap) -> Result<(), Refusal> {
-    let content = only_text(headers, CONTENT_TYPE.as_str())?.unwrap_or_default();
-    let essence = content.split(';').next().unwrap_or_default().trim();
+    let content = only_text(headers, &CONTENT_TYPE)?.unwrap_or_default().as_bytes();
+    let essence = content.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     if !essence.eq_ignore_ascii_case(JSON) {
         let text = "the body must be application/json: say so in Content-Type";
         return Err(Refusal::invalid(415, text));
@@ -91,60 +91,65 @@ pub fn check_content(headers: &HeaderMap) -> Result<(), Refusal> {
 
 const BOTH: &str = "Accept must list both application/json and text/event-stream";
 
-/// Whether the media types of a POST are right, whatever it posts.
+/// What a client takes, as its `Accept` has it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Accepted {
+    /// Whether JSON is among it.
+    pub json: bool,
+    /// Whether events are, as for every client that speaks MCP.
+    pub events: bool,
+    /// Whether events are named. A client that says nothing, or `*/*`, may not know them.
+    pub names_events: bool,
+    /// Whether events stand first: then the client would rather have a stream.
+    pub prefers_events: bool,
+}
+
+impl Accepted {
+    /// What these headers say. A client that says nothing takes everything.
+    pub fn read(headers: &HeaderMap) -> Self {
+        let mut values = headers.get_all(ACCEPT).iter().peekable();
+        if values.peek().is_none() {
+            return Self { json: true, events: true, ..Self::default() };
+        }
+        let mut accepted = Self::default();
+        let ranges = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+        for (index, range) in ranges.enumerate() {
+            let range = range.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+            let is = |media: &[u8]| range.eq_ignore_ascii_case(media);
+            let (is_json, is_events, is_all) = (is(JSON), is(EVENTS), range == b"*/*");
+            accepted.json |= is_json || is_all || is(b"application/*");
+            accepted.events |= is_events || is_all || is(b"text/*");
+            accepted.names_events |= is_events;
+            accepted.prefers_events |= is_events && index == 0;
+        }
+        accepted
+    }
+
+    /// Whether the client takes events.
+    ///
+    /// # Errors
+    ///
+    /// 406 for one that does not.
+    pub fn check_events(self) -> Result<(), Refusal> {
+        match self.events {
+            true => Ok(()),
+            false => Err(Refusal::invalid(406, BOTH)),
+        }
+    }
+}
+
+/// Whether the media types of a POST are right, whatever it posts; gives what its client takes.
 ///
 /// # Errors
 ///
 /// 415 for a body that is not JSON, 406 for a client that does not take JSON.
-pub fn check_media(headers: &HeaderMap) -> Result<(), Refusal> {
+pub fn check_media(headers: &HeaderMap) -> Result<Accepted, Refusal> {
     check_content(headers)?;
-    match accepts(headers, JSON) {
-        true => Ok(()),
+    let accepted = Accepted::read(headers);
+    match accepted.json {
+        true => Ok(accepted),
         false => Err(Refusal::invalid(406, BOTH)),
     }
-}
-
-/// Whether the client takes events, as every client that speaks MCP does.
-///
-/// # Errors
-///
-/// 406 for one that does not.
-pub fn check_events(headers: &HeaderMap) -> Result<(), Refusal> {
-    match accepts(headers, EVENTS) {
-        true => Ok(()),
-        false => Err(Refusal::invalid(406, BOTH)),
-    }
-}
-
-/// Whether the client names events among what it takes. One that only says nothing, or `*/*`, may not know them.
-pub fn names_events(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let mut ranges = values.flat_map(|value| value.split(','));
-    ranges.any(|range| {
-        let range = range.split(';').next().unwrap_or_default().trim();
-        range.eq_ignore_ascii_case(EVENTS)
-    })
-}
-
-/// Whether the client takes a media type; one that says nothing takes everything.
-pub fn accepts(headers: &HeaderMap, media: &str) -> bool {
-    let mut values = headers.get_all(ACCEPT).iter().peekable();
-    if values.peek().is_none() {
-        return true;
-    }
-    let kind = media.split('/').next().unwrap_or_default();
-    values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|range| {
-        let range = range.split(';').next().unwrap_or_default().trim();
-        let is_all_of = |range: &str| range == "*" || range.eq_ignore_ascii_case(kind);
-        range.eq_ignore_ascii_case(media) || range.strip_suffix("/*").is_some_and(is_all_of)
-    })
-}
-
-/// Whether the client names events before JSON: then it would rather have a stream.
-pub fn prefers_events(headers: &HeaderMap) -> bool {
-    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let first = accept.split([',', ';']).next().unwrap_or_default().trim();
-    first.eq_ignore_ascii_case(EVENTS)
 }
 
 /// The era of a message: its body decides, and a header only where the body is silent.
@@ -242,7 +247,7 @@ mod tests {
     #[track_caller]
     fn check_media_is(pairs: &[(&'static str, &'static str)], expected: u16) {
         let headers = headers(pairs);
-        let checked = check_media(&headers).and_then(|()| check_events(&headers));
+        let checked = check_media(&headers).and_then(Accepted::check_events);
         let found = checked.map_or_else(|refusal| refusal.status(), |()| 200);
         assert_eq!(found, expected, "{pairs:?}");
     }
@@ -261,10 +266,22 @@ mod tests {
 
     #[test]
     fn only_a_client_that_names_events_knows_them() {
-        let named = |value| names_events(&headers(&[("accept", value)]));
+        let named = |value| Accepted::read(&headers(&[("accept", value)])).names_events;
         assert!(named("application/json, Text/Event-Stream;q=0.5"));
         assert!(!named("*/*") && !named("text/*") && !named("application/json"));
-        assert!(!names_events(&headers(&[])));
+        assert!(!Accepted::read(&headers(&[])).names_events);
+    }
+
+    #[test]
+    fn what_stands_first_is_preferred() {
+        let preferred = |values: &[&'static str]| {
+            let pairs: Vec<_> = values.iter().map(|value| ("accept", *value)).collect();
+            Accepted::read(&headers(&pairs)).prefers_events
+        };
+        assert!(preferred(&["text/event-stream;q=0.9, application/json"]));
+        assert!(preferred(&["text/event-stream", "application/json"]));
+        assert!(!preferred(&["application/json, text/event-stream"]));
+        assert!(!preferred(&["application/json", "text/event-stream"]) && !preferred(&[]));
     }
 
     #[track_caller]

@@ -18,7 +18,7 @@ use super::super::response::{HttpResponse, accepted, streamed};
 use super::super::site::HttpSite;
 use super::super::who::caller::Caller;
 use super::event_body::OnEnd;
-use super::post::{accepts, check_content, read_message, request_id};
+use super::post::{Accepted, check_content, read_message, request_id};
 use super::sse_stream::{SseBody, SseStream};
 use crate::call::{Call, CallError, Reply};
 use crate::observe::metrics::Limit;
@@ -40,7 +40,7 @@ pub fn open(
         let text = "GET opens a stream here; a client that posts finds MCP at /mcp/NAME";
         return Err(Refusal::not_allowed(text, "GET"));
     }
-    if !accepts(request.headers(), "text/event-stream") {
+    if !Accepted::read(request.headers()).events {
         return Err(Refusal::invalid(406, "Accept must list text/event-stream"));
     }
     let server = &entry.back.server.name;

@@ -25,8 +25,7 @@ use super::super::who::caller::Caller;
 use super::event_body::{EventBody, EventOptions, KEEP_ALIVE, OnEnd};
 use super::outcome::{bare_json, event_stream, events, legacy_json, modern_json};
 use super::post::{
-    self, LAST_EVENT, SESSION, VERSION, accepts, check_events, check_media, header_list,
-    read_message,
+    self, Accepted, LAST_EVENT, SESSION, VERSION, check_media, header_list, read_message,
 };
 use crate::call::{Call, MAX_EVENT, Reply};
 use crate::client::Client;
@@ -64,10 +63,10 @@ async fn post(
     request: Request<Incoming>,
     caller: &Caller,
 ) -> Result<HttpResponse, Refusal> {
-    check_media(request.headers())?;
+    let accepted = check_media(request.headers())?;
     let (head, body) = request.into_parts();
     let message = read_message(&head.headers, body, site, &caller.person.principal).await?;
-    match take(site, entry, &head.headers, message, caller)? {
+    match take(site, entry, &head.headers, accepted, message, caller)? {
         Taken::Done(response) => Ok(response),
         Taken::Opening(opening) => opening.await,
         Taken::Submitted(submitted, stream, asked) => {
@@ -102,20 +101,21 @@ fn take<'a>(
     site: &'a Arc<HttpSite>,
     entry: &'a Arc<Entry>,
     headers: &'a HeaderMap,
+    client_takes: Accepted,
     message: Message,
     caller: &'a Caller,
 ) -> Result<Taken<'a, impl Future<Output = ()> + Send + use<'a>>, Refusal> {
     let id = post::request_id(&message);
     let with_id = |refusal: Refusal| refusal.with_id(id.clone());
-    let version = only_text(headers, VERSION).map_err(with_id)?;
+    let version = only_text(headers, &VERSION).map_err(with_id)?;
     let era = post::era(&message, version);
-    if era == Era::Legacy && !headers.contains_key(SESSION) && !is_handshake(&message) {
+    if era == Era::Legacy && !headers.contains_key(&SESSION) && !is_handshake(&message) {
         let revision = bare_revision(version, &message).map_err(with_id)?;
         if message.kind() != Kind::Request {
             return Ok(Taken::Done(accepted()));
         }
         let stream = Stream::new(0, id.unwrap_or_default(), Vec::new());
-        if !post::names_events(headers) {
+        if !client_takes.names_events {
             stream.outbox.take_whole();
         }
         let client = caller.bare_client(entry, revision);
@@ -124,7 +124,7 @@ fn take<'a>(
         let asked = ResponseWanted::Bare { cancel: cancel.drop_guard() };
         return Ok(Taken::Submitted(submitted, stream, asked));
     }
-    check_events(headers).map_err(with_id)?;
+    client_takes.check_events().map_err(with_id)?;
     if (era, message.kind()) == (Era::Modern, Kind::Request) {
         let headers = header_list(headers);
         post::check_modern(&headers, &message).map_err(with_id)?;
@@ -149,7 +149,7 @@ fn take<'a>(
         return Ok(Taken::Done(accepted()));
     }
     session.touch();
-    let prefers_events = post::prefers_events(headers);
+    let prefers_events = client_takes.prefers_events;
     let stream = session.new_stream(id.unwrap_or_default());
     let (call, _) = call(entry, message, client, &stream, Some(&session));
     let submitted = site.sessions.submit(entry, Arrival::InSession(Arc::clone(&session)), call);
@@ -252,7 +252,7 @@ async fn initialize(
     let id = String::from_utf8_lossy(request.raw(Slot::Id).unwrap_or_default());
     let mut response = json(200, &Bytes::from(result_answer(&id, &result)).into());
     let value = HeaderValue::from_str(&session.id).expect("a session id is plain ASCII");
-    response.headers_mut().insert(SESSION, value);
+    response.headers_mut().insert(&SESSION, value);
     Ok(response)
 }
 
@@ -263,11 +263,11 @@ fn find_session(
     headers: &HeaderMap,
     caller: &Caller,
 ) -> Result<Arc<Session>, Refusal> {
-    let Some(id) = only_text(headers, SESSION)? else {
+    let Some(id) = only_text(headers, &SESSION)? else {
         let text = "the header Mcp-Session-Id is missing: send `initialize` first and repeat the id it gives";
         return Err(Refusal::invalid(400, text));
     };
-    if let Some(version) = only_text(headers, VERSION)?
+    if let Some(version) = only_text(headers, &VERSION)?
         && Revision::parse(version).is_none()
     {
         return Err(unknown_version(version));
@@ -286,12 +286,12 @@ fn get(
     caller: &Caller,
 ) -> Result<HttpResponse, Refusal> {
     refuse_modern(headers)?;
-    if !accepts(headers, "text/event-stream") {
+    if !Accepted::read(headers).events {
         return Err(Refusal::invalid(406, "Accept must list text/event-stream"));
     }
     let session = find_session(site, entry, headers, caller)?;
     session.touch();
-    let last = match only_text(headers, LAST_EVENT)? {
+    let last = match only_text(headers, &LAST_EVENT)? {
         Some(id) => last_event(&session, id)?,
         None => None,
     };
@@ -354,8 +354,8 @@ fn delete(
 
 /// The modern era has neither `GET` nor `DELETE`.
 fn refuse_modern(headers: &HeaderMap) -> Result<(), Refusal> {
-    let version = only_text(headers, VERSION)?.and_then(Revision::parse);
-    if version.map(Revision::era) == Some(Era::Modern) || !headers.contains_key(SESSION) {
+    let version = only_text(headers, &VERSION)?.and_then(Revision::parse);
+    if version.map(Revision::era) == Some(Era::Modern) || !headers.contains_key(&SESSION) {
         let text = "only POST is answered here, but for legacy sessions (Mcp-Session-Id)";
         return Err(Refusal::not_allowed(text, "POST"));
     }

@@ -3,6 +3,7 @@
 
 use hyper::HeaderMap;
 use hyper::header::{HOST, ORIGIN};
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use super::super::refusal::Refusal;
@@ -42,7 +43,7 @@ impl Guard {
         let (Some(host), None) = (hosts.next(), hosts.next()) else {
             return Err(Refusal::invalid(400, "exactly one `Host` header is needed"));
         };
-        let host = host.to_str().unwrap_or_default().to_ascii_lowercase();
+        let host = in_lower_case(host.to_str().unwrap_or_default());
         if !self.is_known(&host) {
             let text =
                 format!("the host {host:?} is not served here: name it in MCPO_ALLOWED_HOSTS");
@@ -72,6 +73,14 @@ impl Guard {
     fn is_named(&self, host: &str) -> bool {
         let Some(name) = name_of(host) else { return false };
         self.hosts.iter().any(|known| known == name || known == host)
+    }
+}
+
+/// A text in lower case, and the same one where it is already.
+fn in_lower_case(text: &str) -> Cow<'_, str> {
+    match text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => text.to_ascii_lowercase().into(),
+        false => text.into(),
     }
 }
 

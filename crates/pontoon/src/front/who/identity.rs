@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::time::SystemTime;
 
 use hyper::HeaderMap;
-use hyper::header::{AUTHORIZATION, HeaderValue};
+use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 use pontoon_wire::error::code;
 use sha2::{Digest, Sha256};
@@ -22,7 +22,7 @@ use crate::config::{AddressBlock, IdentityHeaders, KeyName};
 const MAX_ID: usize = 256;
 
 /// A header in which a browser names its conversation.
-const SESSION: &str = "x-session-id";
+static SESSION: HeaderName = HeaderName::from_static("x-session-id");
 
 /// What a request says of itself that can be believed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl Identities {
             key: key.cloned(),
             user,
             chat,
-            session: only(headers, SESSION)?.and_then(plain),
+            session: only(headers, &SESSION)?.and_then(plain),
             credential: credential(headers, key)?,
         })
     }
@@ -150,7 +150,7 @@ impl Identities {
             return Ok((user.transpose()?, chat));
         };
         // The chat is not signed, so it counts only together with the user who is.
-        let Some(token) = only(headers, &names.jwt)? else { return Ok((None, None)) };
+        let Some(token) = only(headers, names.jwt.as_str())? else { return Ok((None, None)) };
         let refused = |why: &dyn std::fmt::Display| {
             let text = format!("the identity token in {} is refused: {why}", names.jwt);
             Refusal::new(401, code::UNAUTHORIZED, text)
@@ -192,7 +192,7 @@ fn decoded(name: String) -> String {
 
 /// What tells one credential from another, and gives none away.
 fn credential(headers: &HeaderMap, key: Option<&KeyName>) -> Result<Option<[u8; 32]>, Refusal> {
-    let foreign = only(headers, AUTHORIZATION.as_str())?.filter(|value| !value.is_empty());
+    let foreign = only(headers, &AUTHORIZATION)?.filter(|value| !value.is_empty());
     // The kinds are kept apart: a client cannot pass for a key by sending its name.
     let (kind, value) = match (key, foreign) {
         (Some(name), _) => ("key", name.as_str().as_bytes()),

@@ -8,15 +8,15 @@ use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hyper::HeaderMap;
-use hyper::header::{FORWARDED, HOST};
+use hyper::header::{FORWARDED, HOST, HeaderName};
 
 use crate::client::Origin;
 use crate::config::is_inner_name;
 
-const FORWARDED_HOST: &str = "x-forwarded-host";
-const FORWARDED_PROTO: &str = "x-forwarded-proto";
-const FORWARDED_PORT: &str = "x-forwarded-port";
-const FORWARDED_PREFIX: &str = "x-forwarded-prefix";
+static FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+static FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+static FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
+static FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 
 /// The longest host and the longest prefix that are taken, in bytes.
 const MAX_BYTES: usize = 255;
@@ -50,7 +50,7 @@ impl Origins {
                  let it send X-Forwarded-Host, or set MCPO_BASE_URL"
             );
         }
-        let is_ignored = !is_trusted && headers.contains_key(FORWARDED_HOST);
+        let is_ignored = !is_trusted && headers.contains_key(&FORWARDED_HOST);
         if is_ignored && !self.told_ignored.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "X-Forwarded-Host is ignored and links begin with the Host header: name the proxy in \
@@ -79,7 +79,7 @@ fn origin(headers: &HeaderMap, is_trusted: bool) -> Origin {
 }
 
 fn with(scheme: &str, host: &str, prefix: &str) -> std::sync::Arc<str> {
-    format!("{scheme}://{host}{prefix}").into()
+    [scheme, "://", host, prefix].concat().into()
 }
 
 /// What a proxy says of how it was called.
@@ -91,11 +91,11 @@ struct Forwarded {
 
 impl Forwarded {
     fn read(headers: &HeaderMap) -> Self {
-        let last = |name: &str| last_item(headers, name, ',');
-        let ours = [FORWARDED_HOST, FORWARDED_PROTO, FORWARDED_PORT, FORWARDED_PREFIX];
+        let last = |name: &HeaderName| last_item(headers, name, ',');
+        let ours = [&FORWARDED_HOST, &FORWARDED_PROTO, &FORWARDED_PORT, &FORWARDED_PREFIX];
         // A proxy says it in one way. What stands in the other may be what a client wrote.
         if !ours.iter().any(|name| headers.contains_key(*name)) {
-            let element = last(FORWARDED.as_str()).unwrap_or_default();
+            let element = last(&FORWARDED).unwrap_or_default();
             let part = |wanted: &str| {
                 let pairs = element.split(';').filter_map(|pair| pair.split_once('='));
                 let mut pairs = pairs.filter(|(name, _)| name.trim().eq_ignore_ascii_case(wanted));
@@ -104,19 +104,19 @@ impl Forwarded {
             let scheme = scheme(part("proto"));
             return Self { scheme, host: part("host").and_then(host), prefix: String::new() };
         }
-        let scheme = scheme(last(FORWARDED_PROTO));
-        let port = last(FORWARDED_PORT).and_then(port).filter(|port| *port != usual_port(scheme));
-        let host = last(FORWARDED_HOST).and_then(host).map(|host| match port {
+        let scheme = scheme(last(&FORWARDED_PROTO));
+        let port = last(&FORWARDED_PORT).and_then(port).filter(|port| *port != usual_port(scheme));
+        let host = last(&FORWARDED_HOST).and_then(host).map(|host| match port {
             Some(port) if name_of(&host) == host => format!("{host}:{port}"),
             _ => host,
         });
-        let prefix = last(FORWARDED_PREFIX).and_then(prefix).unwrap_or_default();
+        let prefix = last(&FORWARDED_PREFIX).and_then(prefix).unwrap_or_default();
         Self { scheme, host, prefix }
     }
 }
 
 /// The last item of the last line: what the nearest proxy said.
-fn last_item<'h>(headers: &'h HeaderMap, name: &str, between: char) -> Option<&'h str> {
+fn last_item<'h>(headers: &'h HeaderMap, name: &HeaderName, between: char) -> Option<&'h str> {
     let line = headers.get_all(name).iter().next_back()?.to_str().ok()?;
     line.rsplit(between).next().map(str::trim)
 }
@@ -134,8 +134,7 @@ fn usual_port(scheme: &str) -> u16 {
 
 /// A port as people write it: no sign, no zeros in front.
 fn port(text: &str) -> Option<u16> {
-    let number = text.parse::<u16>().ok().filter(|number| *number > 0)?;
-    (number.to_string() == text).then_some(number)
+    text.parse().ok().filter(|_| text.starts_with(|first| matches!(first, '1'..='9')))
 }
 
 /// A host with or without a port, in lower case, if nothing of it can end or change an address.
