@@ -235,6 +235,26 @@ fn the_map_names_every_file_of_the_rooms() {
     });
 }
 
+/// A call can be followed: the walks name files that are there, and few enough to be read.
+#[test]
+fn a_call_passes_few_files() {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let (_, walks) = page.split_once("## A call, followed").unwrap();
+    let (walks, _) = walks.split_once("\n## ").unwrap();
+    let (stateless, stateful) = walks.split_once("for each chat").unwrap();
+    for (walk, most) in [(stateless, 20), (stateful, 25)] {
+        let rows = walk.lines().filter(|line| line.starts_with("| "));
+        let files = rows.filter_map(|row| row.split('|').nth(2));
+        let files: Vec<_> = files.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+        let missing: Vec<_> = files
+            .iter()
+            .filter(|file| !root().join("crates/pontoon/src").join(file).is_file())
+            .collect();
+        assert!(missing.is_empty(), "there is no {missing:?}");
+        assert!((most / 2..=most).contains(&files.len()), "{} files: {files:?}", files.len());
+    }
+}
+
 /// The tests that `docs/host-tools.md` says prove a requirement.
 #[test]
 fn the_table_of_requirements_names_tests_that_exist() {

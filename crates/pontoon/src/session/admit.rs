@@ -134,7 +134,7 @@ impl Admission {
         } else if Arc::ptr_eq(permits, &self.calls) {
             (Limit::KeptCalls, "")
         } else {
-            (Limit::InFlight, " (max_in_flight of a server that all clients share)")
+            (Limit::InFlight, " (max_in_flight of a server whose one process all clients share)")
         };
         let (counted, what) = match permits.in_use() < limit {
             true => (
