@@ -1,7 +1,7 @@
 //! An application that comes and goes: the one connection to it, made anew whenever it was lost.
 //!
 //! [`LiveApp::connect`] is called again and again by one task, which learns what the application offers; calls
-//! [`LiveApp::lease`] what that task has connected, and wait a while for it.
+//! lease what that task has connected, and wait a while for it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
