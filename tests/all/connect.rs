@@ -2,17 +2,22 @@
 
 mod carriers;
 mod eras;
+mod floods;
 mod losses;
 mod soak;
 
 use std::process::Command;
+use std::time::Duration;
 
 use pontoon_tests::live_app::{Deeds, LiveApp, Manner, Place};
+use pontoon_tests::rig::wait_until;
 use pontoon_tests::stdio::StdioServer;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::binaries;
+
+const SOON: Duration = Duration::from_secs(30);
 
 /// A folder for what a bridge keeps, and for its temporary files, of which none may be left.
 struct Home(TempDir);
@@ -129,6 +134,22 @@ fn tools_come_with_the_application_and_a_call_waits_for_it() {
     assert_eq!(text(&client.answer("early")["result"]), "waited");
     assert_eq!((deeds.count("waited"), app.accepted()), (1, 1));
     home.finish(client);
+    wait_until("the application hears that this was on purpose", SOON, || app.closed() == 1);
+}
+
+#[test]
+fn a_log_level_that_was_set_while_the_application_was_away_is_told_to_it() {
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let first = app(&deeds);
+    let (url, place) = (first.url(), first.place());
+    let mut client = home.client(&url, &[]);
+    tools(&mut client, "seen");
+    first.close();
+    let set = client.ask("level", "logging/setLevel", &json!({"level": "error"}));
+    assert_eq!(set["result"], json!({}), "{set}");
+    let second = LiveApp::start(&place, Manner::default(), &deeds);
+    wait_until("it is told", SOON, || second.heard("logging/setLevel") == 1);
+    home.finish(client);
 }
 
 #[test]
@@ -244,6 +265,8 @@ fn wrong_words_are_told_in_one_line_with_what_to_write() {
         ("ws://me:secret@localhost:1", &[], "--token-file"),
         ("ws://localhost:1", &["--token-env", "NOT_SET"], "NOT_SET is not set"),
         ("ws://localhost:1", &["--log-level", "loud"], "no log level"),
+        ("tcp://localhost:1", &["--token-file", "x"], "no place for a token"),
+        ("ws:/a?token=sekret", &[], "\"ws:/a\" is no address"),
     ] {
         let output = home.command(url, options).output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -103,6 +103,10 @@ struct Shared {
     /// What ends the connections that are open.
     connections: Mutex<Vec<Box<dyn Ending>>>,
     accepted: AtomicUsize,
+    /// Connections that the other side closed in order.
+    closed: AtomicUsize,
+    /// The methods of all that it heard.
+    heard: Mutex<Vec<String>>,
 }
 
 /// A connection that can be ended from outside.
@@ -152,6 +156,8 @@ impl LiveApp {
             is_closed: AtomicBool::new(false),
             connections: Mutex::default(),
             accepted: AtomicUsize::new(0),
+            closed: AtomicUsize::new(0),
+            heard: Mutex::default(),
         });
         let serving = Arc::clone(&shared);
         let (place, listening) = match place {
@@ -196,6 +202,17 @@ impl LiveApp {
     /// How many connections it took.
     pub fn accepted(&self) -> usize {
         self.shared.accepted.load(Ordering::SeqCst)
+    }
+
+    /// How many connections were closed in order by the other side.
+    pub fn closed(&self) -> usize {
+        self.shared.closed.load(Ordering::SeqCst)
+    }
+
+    /// How often it heard this method.
+    pub fn heard(&self, method: &str) -> usize {
+        let heard = self.shared.heard.lock().expect("no thread panics with it");
+        heard.iter().filter(|it| *it == method).count()
     }
 
     /// Closes all connections, as an application does that falls over, and goes on listening.
@@ -284,7 +301,10 @@ fn serve_web(shared: &Shared, stream: impl Duplex) {
     while let Ok(frame) = socket.read() {
         let text = match &frame {
             Message::Text(text) => text.as_str(),
-            Message::Close(_) => break,
+            Message::Close(_) => {
+                shared.closed.fetch_add(1, Ordering::SeqCst);
+                break;
+            }
             _ => continue,
         };
         let message: Value = serde_json::from_str(text).expect("the bridge sends JSON");
@@ -336,6 +356,8 @@ impl Shared {
 
     /// What it says to a message: the answer, and what follows from it.
     fn answers(&self, message: &Value) -> Vec<Value> {
+        let method = message["method"].as_str().unwrap_or_default().to_owned();
+        self.heard.lock().expect("no thread panics with it").push(method);
         let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
         let has_grown = message["params"]["name"] == "grow";
         self.answer(message).into_iter().chain(has_grown.then_some(changed)).collect()
@@ -349,7 +371,7 @@ impl Shared {
         let result = match (method, manner.is_modern) {
             ("initialize", false) => Ok(json!({
                 "protocolVersion": message["params"]["protocolVersion"],
-                "capabilities": {"tools": {}},
+                "capabilities": {"tools": {}, "logging": {}},
                 "serverInfo": {"name": "live-app", "version": "1"},
             })),
             ("server/discover", true) => Ok(json!({
@@ -358,6 +380,7 @@ impl Shared {
                 "capabilities": {"tools": {}},
                 "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "live-app", "version": "1"}},
             })),
+            ("logging/setLevel", false) => Ok(json!({})),
             ("tools/list", is_modern) => {
                 let mut result = json!({"tools": tools(&manner.more_tools)});
                 if is_modern {

@@ -83,6 +83,32 @@ fn a_token_is_shown_and_never_told() {
 }
 
 #[test]
+fn an_application_that_closes_as_soon_as_it_is_spoken_to_says_why_and_is_left_alone_for_a_while() {
+    use tungstenite::protocol::{CloseFrame, frame::coding::CloseCode};
+    let home = Home::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}", listener.local_addr().unwrap());
+    let (taken, connections) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            // The sub-protocol is not chosen, so each try comes twice at first.
+            let Ok(mut socket) = tungstenite::accept(stream.unwrap()) else { continue };
+            taken.send(()).unwrap();
+            let _ = socket.read();
+            let frame = CloseFrame { code: CloseCode::Library(4401), reason: "bad token".into() };
+            let _ = socket.close(Some(frame));
+            while socket.read().is_ok() {}
+        }
+    });
+    let mut client = home.client(&url, &["--connect-wait", "1s"]);
+    let away = client.call(1, "echo", json!({"text": "x"}));
+    assert!(text(&away).contains("4401: bad token"), "{away}");
+    let tries = connections.try_iter().count();
+    assert!(tries <= 2, "{tries} connections in a second");
+    home.finish(client);
+}
+
+#[test]
 fn what_speaks_no_mcp_is_told_so() {
     use std::io::{Read, Write};
     let home = Home::new();

@@ -79,9 +79,12 @@ impl LiveBridge {
         Arc::new(StdioFront::new(sessions, entry, self.max_message))
     }
 
-    /// Lets go of the application.
-    pub fn close(&self) {
+    /// Lets go of the application, which hears that this is on purpose.
+    pub async fn close(&self) {
         self.stop.cancel();
+        if let Some(app) = self.entry.back.app() {
+            app.close().await;
+        }
     }
 }
 

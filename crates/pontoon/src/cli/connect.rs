@@ -27,6 +27,9 @@ const TOKEN: &str = "PONTOON_TOKEN";
 /// How long what is left may take when the client is gone.
 const LAST: Duration = Duration::from_millis(500);
 
+/// The longest time that may be typed.
+const LONGEST: Duration = Duration::from_secs(30 * 86_400);
+
 /// Exit code of words that make no sense.
 const TYPED_WRONGLY: u8 = 2;
 
@@ -42,10 +45,10 @@ pub struct ConnectArgs {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// How long a call waits for an application that is away.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     connect_wait: Duration,
     /// How long a call may take.
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
     timeout: Duration,
     /// The same for one tool; may be given several times.
     #[arg(long, value_name = "TOOL=TIME", value_parser = tool_timeout)]
@@ -54,7 +57,7 @@ pub struct ConnectArgs {
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1024))]
     max_in_flight: u16,
     /// How long the application may give no sign of life while it works on a call.
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = time)]
     busy_grace: Duration,
     /// How much to tell on standard error: trace, debug, info, warning or error [default: warning].
     #[arg(long, value_name = "LEVEL")]
@@ -68,8 +71,16 @@ pub struct ConnectArgs {
 /// A time for one tool, as it is typed.
 fn tool_timeout(word: &str) -> Result<(String, Duration), String> {
     let (tool, time) = word.split_once('=').ok_or("write it as TOOL=TIME, such as render=20m")?;
-    let time = humantime::parse_duration(time).map_err(|error| error.to_string())?;
-    Ok((tool.to_owned(), time))
+    Ok((tool.to_owned(), self::time(time)?))
+}
+
+/// A time that a call may take.
+fn time(word: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(word).map_err(|error| error.to_string())?;
+    match (Duration::from_millis(1)..=LONGEST).contains(&time) {
+        true => Ok(time),
+        false => Err("it must be from 1ms to 30days".to_owned()),
+    }
 }
 
 /// Joins the client and the application until the client leaves, or a signal comes.
@@ -134,15 +145,19 @@ async fn join(
         _ = terminate.recv() => ExitCode::from(143),
         _ = hangup.recv() => ExitCode::from(129),
     };
-    bridge.close();
-    // The application is told that this was on purpose.
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    // What a signal cut off is cancelled at the application.
+    front.leave();
+    bridge.close().await;
     Ok(code)
 }
 
 /// The application that was typed.
 fn server(arguments: ConnectArgs, environment: &Environment) -> Result<Server, String> {
     let endpoint: Endpoint = arguments.url.parse().map_err(|bad| format!("{bad}"))?;
+    let is_web = matches!(endpoint, Endpoint::WebSocket { .. } | Endpoint::WebSocketUnix(_));
+    if !is_web && (arguments.token_file.is_some() || arguments.token_env.is_some()) {
+        return Err(format!("{endpoint} has no place for a token: only WebSockets have"));
+    }
     let token = match (arguments.token_file, arguments.token_env) {
         (Some(file), _) => Some(TokenSource::File(file)),
         (None, Some(name)) => Some(TokenSource::variable(&name, environment)?),

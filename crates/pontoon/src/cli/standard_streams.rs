@@ -19,7 +19,11 @@ use tokio::net::unix::pipe;
 pub(super) fn input() -> io::Result<Box<dyn AsyncRead + Unpin>> {
     let stdin = io::stdin();
     Ok(match kind(stdin.as_fd())? {
-        FileType::Fifo => Box::new(pipe::OpenOptions::new().open_receiver("/dev/fd/0")?),
+        // Opened anew, so that only we do not wait at it. Whose pipe is another user's, may not do that.
+        FileType::Fifo => match pipe::OpenOptions::new().open_receiver("/dev/fd/0") {
+            Ok(pipe) => Box::new(pipe),
+            Err(_) => Box::new(tokio::io::stdin()),
+        },
         FileType::Socket => Box::new(socket(stdin.as_fd())?),
         _ => Box::new(tokio::io::stdin()),
     })
@@ -33,7 +37,10 @@ pub(super) fn input() -> io::Result<Box<dyn AsyncRead + Unpin>> {
 pub(super) fn output() -> io::Result<Box<dyn AsyncWrite + Unpin>> {
     let stdout = io::stdout();
     Ok(match kind(stdout.as_fd())? {
-        FileType::Fifo => Box::new(pipe::OpenOptions::new().open_sender("/dev/fd/1")?),
+        FileType::Fifo => match pipe::OpenOptions::new().open_sender("/dev/fd/1") {
+            Ok(pipe) => Box::new(pipe),
+            Err(_) => Box::new(tokio::io::stdout()),
+        },
         FileType::Socket => Box::new(socket(stdout.as_fd())?),
         _ => Box::new(tokio::io::stdout()),
     })

@@ -96,7 +96,9 @@ impl std::str::FromStr for Endpoint {
     type Err = BadEndpoint;
 
     fn from_str(text: &str) -> Result<Self, BadEndpoint> {
-        let form = || BadEndpoint::Form(text.to_owned());
+        // What follows may be a secret.
+        let form =
+            || BadEndpoint::Form(text.split(['?', '#']).next().unwrap_or_default().to_owned());
         let (scheme, rest) = text.split_once(':').ok_or_else(form)?;
         let socket = |rest: &str| {
             let path = rest.strip_prefix("//").unwrap_or(rest);

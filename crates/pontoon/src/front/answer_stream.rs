@@ -20,6 +20,9 @@ use crate::session::stream::outcome_text;
 /// Answers that a client has not taken yet.
 const MAX_CALLS: usize = 256;
 
+/// Refusals beside them. They are ready at once, so they pile up only before a client that does not read.
+const MAX_REFUSALS: usize = 64;
+
 /// All answers of a client on one stream.
 #[derive(Debug, Default)]
 pub struct AnswerStream {
@@ -32,6 +35,8 @@ struct AnswerState {
     calls: VecDeque<OwedAnswer>,
     /// Nothing new is put on it; it ends with the last answer.
     is_ending: bool,
+    /// What went out last belonged to no call, so a call is next.
+    was_fed: bool,
     /// The client has hung up.
     is_closed: bool,
     waker: Option<Waker>,
@@ -75,7 +80,7 @@ impl AnswerStream {
         request_id: Bytes,
         cancel: Option<&CancellationToken>,
     ) -> Result<Arc<Outbox>, CallError> {
-        let mut state = self.lock();
+        let state = self.lock();
         if state.is_closed || state.is_ending {
             return Err(CallError::Stopping);
         }
@@ -83,15 +88,12 @@ impl AnswerStream {
             let what = format!("{MAX_CALLS} answers wait on this stream: read them");
             return Err(CallError::Busy { what, retry_after_seconds: 1 });
         }
-        let outbox = Arc::<Outbox>::default();
-        outbox.share_stream();
-        state.calls.push_back(OwedAnswer {
-            request_id,
-            outbox: Arc::clone(&outbox),
-            cancel: cancel.cloned(),
-        });
-        wake(state);
-        Ok(outbox)
+        Ok(owe(state, request_id, cancel))
+    }
+
+    /// Where an answer goes that is known at once, whatever else is owed.
+    pub fn begin_known(&self, request_id: Bytes) -> Arc<Outbox> {
+        owe(self.lock(), request_id, None)
     }
 
     /// Cancels the call that the client gave this id, the newest if it gave it to several.
@@ -120,30 +122,13 @@ impl AnswerStream {
     /// The next message, `None` at the end.
     pub fn poll_message(&self, context: &mut Context<'_>) -> Poll<Option<Text>> {
         let mut state = self.lock();
-        if let Some(session) = state.session.clone() {
-            match poll_outbox(&session.feed.outbox, context) {
-                Poll::Ready(Next::Message(text)) => return Poll::Ready(Some(text)),
-                // The session has ended, so the stream does, too.
-                Poll::Ready(_) => state.is_ending = true,
-                Poll::Pending => {}
-            }
-        }
-        for _ in 0..state.calls.len() {
-            let Some(call) = state.calls.pop_front() else { break };
-            let text = match poll_outbox(&call.outbox, context) {
-                Poll::Ready(Next::End(Some(outcome))) => outcome_text(outcome, &call.request_id),
-                // It was cancelled, and gets no answer.
-                Poll::Ready(Next::End(None) | Next::Release) => continue,
-                Poll::Ready(Next::Message(text)) => {
-                    state.calls.push_back(call);
-                    text
-                }
-                Poll::Pending => {
-                    state.calls.push_back(call);
-                    continue;
-                }
-            };
-            return Poll::Ready(Some(text));
+        // In turns, so that neither keeps the other waiting.
+        let next = match state.was_fed {
+            true => state.poll_calls(context).or_else(|| state.poll_feed(context)),
+            false => state.poll_feed(context).or_else(|| state.poll_calls(context)),
+        };
+        if next.is_some() {
+            return Poll::Ready(next);
         }
         if state.is_ending && state.calls.is_empty() {
             return Poll::Ready(None);
@@ -152,9 +137,9 @@ impl AnswerStream {
         Poll::Pending
     }
 
-    /// Whether another answer may be owed.
+    /// Whether another answer may be owed, were it a refusal.
     pub fn has_room(&self) -> bool {
-        self.lock().calls.len() < MAX_CALLS
+        self.lock().calls.len() < MAX_CALLS + MAX_REFUSALS
     }
 
     /// Whether nothing was ever put on it.
@@ -168,6 +153,46 @@ impl AnswerStream {
     }
 }
 
+impl AnswerState {
+    /// What belongs to no call.
+    fn poll_feed(&mut self, context: &mut Context<'_>) -> Option<Text> {
+        let session = self.session.clone()?;
+        match poll_outbox(&session.feed.outbox, context) {
+            Poll::Ready(Next::Message(text)) => {
+                self.was_fed = true;
+                return Some(text);
+            }
+            // The session has ended, so the stream does, too.
+            Poll::Ready(_) => self.is_ending = true,
+            Poll::Pending => {}
+        }
+        None
+    }
+
+    /// What belongs to a call, each in its turn.
+    fn poll_calls(&mut self, context: &mut Context<'_>) -> Option<Text> {
+        for _ in 0..self.calls.len() {
+            let call = self.calls.pop_front()?;
+            let text = match poll_outbox(&call.outbox, context) {
+                Poll::Ready(Next::End(Some(outcome))) => outcome_text(outcome, &call.request_id),
+                // It was cancelled, and gets no answer.
+                Poll::Ready(Next::End(None) | Next::Release) => continue,
+                Poll::Ready(Next::Message(text)) => {
+                    self.calls.push_back(call);
+                    text
+                }
+                Poll::Pending => {
+                    self.calls.push_back(call);
+                    continue;
+                }
+            };
+            self.was_fed = false;
+            return Some(text);
+        }
+        None
+    }
+}
+
 /// The next thing in an outbox. This client cannot hang up and come back, so it is never let go.
 fn poll_outbox(outbox: &Outbox, context: &mut Context<'_>) -> Poll<Next> {
     loop {
@@ -176,6 +201,20 @@ fn poll_outbox(outbox: &Outbox, context: &mut Context<'_>) -> Poll<Next> {
             polled => return polled,
         }
     }
+}
+
+/// One more answer is owed.
+fn owe(
+    mut state: MutexGuard<'_, AnswerState>,
+    request_id: Bytes,
+    cancel: Option<&CancellationToken>,
+) -> Arc<Outbox> {
+    let outbox = Arc::<Outbox>::default();
+    outbox.share_stream();
+    let cancel = cancel.cloned();
+    state.calls.push_back(OwedAnswer { request_id, outbox: Arc::clone(&outbox), cancel });
+    wake(state);
+    outbox
 }
 
 fn wake(mut state: MutexGuard<'_, AnswerState>) {

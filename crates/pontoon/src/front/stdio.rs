@@ -114,7 +114,7 @@ impl StdioFront {
     }
 
     /// The client is gone, and so is what was done for it.
-    fn leave(&self) {
+    pub fn leave(&self) {
         self.heard_all.cancel();
         if let Some(session) = self.stream.close() {
             self.sessions.close(&session);
@@ -152,10 +152,11 @@ impl StdioFront {
             return self.initialize(&request).await;
         }
         let id = post::request_id(&request);
+        // Whether we are there, and not the application.
+        if request.method() == method::PING {
+            return self.reply(id).result("{}");
+        }
         let Some(session) = self.stream.session() else {
-            if request.method() == method::PING {
-                return self.reply(id).result("{}");
-            }
             let text = "the session is not open: send `initialize` first";
             return self.refuse(id, &ErrorObject::new(code::INVALID_REQUEST, text));
         };
@@ -166,6 +167,10 @@ impl StdioFront {
 
     async fn initialize(self: &Arc<Self>, request: &Message) {
         let reply = self.reply(post::request_id(request));
+        if self.stream.session().is_some() {
+            let text = "the session is open already";
+            return reply.error(&ErrorObject::new(code::INVALID_REQUEST, text));
+        }
         // An application is opened for its client, while that waits for what it offers.
         let key = |session: &Arc<str>| Key::Session(Arc::clone(session));
         self.entry.back.meet(&introduced(request, &self.person));
@@ -182,10 +187,10 @@ impl StdioFront {
                     }
                 });
             }
+            // The client has left meanwhile.
             Ok((session, _)) => {
                 self.sessions.close(&session);
-                let text = "the session is open already";
-                reply.error(&ErrorObject::new(code::INVALID_REQUEST, text));
+                reply.forget();
             }
         }
     }
@@ -203,8 +208,10 @@ impl StdioFront {
             false => CancellationToken::new(),
         };
         let clock = self.entry.back.clock(&request);
-        // There is room: a line is read only then.
-        let Ok(outbox) = self.stream.begin(id.clone(), Some(&cancel)) else { return };
+        let outbox = match self.stream.begin(id.clone(), Some(&cancel)) {
+            Ok(outbox) => outbox,
+            Err(busy) => return self.reply(Some(id)).fail(busy),
+        };
         let questions = session.map(|session| Arc::clone(&session.questions));
         let reply = Reply::new(id, outbox, questions);
         let call = Call { request, client, cancel, clock, may_repeat: false, reply };
@@ -230,9 +237,7 @@ impl StdioFront {
     /// The way home of an answer that is known here.
     fn reply(&self, id: Option<Bytes>) -> Reply {
         let id = id.unwrap_or_else(|| Bytes::from_static(b"null"));
-        // There is room: a line is read only then.
-        let outbox = self.stream.begin(id.clone(), None).unwrap_or_default();
-        Reply::new(id, outbox, None)
+        Reply::new(id.clone(), self.stream.begin_known(id), None)
     }
 
     fn refuse(&self, id: Option<Bytes>, error: &ErrorObject) {

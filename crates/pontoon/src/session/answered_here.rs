@@ -64,6 +64,8 @@ fn set_level(catalog: &Catalog, entry: &Entry, session: &Session, call: Call) {
     let level = Bytes::from(quoted(&level));
     session.set_log_level(&level);
     entry.back.set_log_level(&call.client, catalog.child_era(Era::Legacy), &level);
+    let person = Arc::clone(&call.client.person);
+    entry.back.meet(&session.client(call.client.key.clone(), person));
     call.reply.result("{}");
 }
 
@@ -80,11 +82,11 @@ fn subscribe(catalog: &Catalog, entry: &Entry, session: &Session, mut call: Call
         call.reply.error(&ErrorObject::new(code::INVALID_PARAMS, text));
         return None;
     }
+    // With the new subscription in it, which the call was made without.
+    call.client = session.client(call.client.key.clone(), Arc::clone(&call.client.person));
     if catalog.child_era(Era::Legacy) == Era::Legacy {
         return Some(call);
     }
-    // With the new subscription in it, which the call was made without.
-    call.client = session.client(call.client.key.clone(), Arc::clone(&call.client.person));
     if entry.back.listen_anew(&call.client) {
         call.reply.result("{}");
         return None;

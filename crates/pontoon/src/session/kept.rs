@@ -20,7 +20,7 @@ use crate::plain_file::{self, FileKind, remove_old, remove_unfinished, write_who
 const LONGEST: u64 = 64 << 20;
 
 /// No bridge uses a file that was not written for this long.
-const UNUSED: Duration = Duration::from_secs(7 * 86_400);
+pub(super) const UNUSED: Duration = Duration::from_secs(7 * 86_400);
 
 /// Where the catalogue of a server is kept.
 pub(super) fn file_of(server: &Server, state_dir: &Path) -> PathBuf {
@@ -49,11 +49,16 @@ pub(super) fn read(file: &Path) -> Option<Catalog> {
     };
     let mut catalog: Catalog = serde_json::from_slice(&text).ok()?;
     catalog.read_rules();
-    Some(catalog)
+    Some(catalog).filter(|catalog| catalog.legacy.is_some() || catalog.modern.is_some())
 }
 
-/// Keeps it, readable by its owner only, and removes those of the same server that no bridge uses.
-pub(super) fn write(file: &Path, catalog: &Catalog, now: SystemTime) -> io::Result<()> {
+/// Keeps it, readable by its owner only, and removes those of the same server that were not written for so long.
+pub(super) fn write(
+    file: &Path,
+    catalog: &Catalog,
+    now: SystemTime,
+    unused: Option<Duration>,
+) -> io::Result<()> {
     let directory = file.parent().unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let folder = OwnedFd::from(File::open(directory)?);
@@ -64,7 +69,10 @@ pub(super) fn write(file: &Path, catalog: &Catalog, now: SystemTime) -> io::Resu
         return Err(io::Error::other(format!("it is longer than {LONGEST} bytes")));
     }
     write_whole(&folder, name, |out| io::Write::write_all(out, &text))?;
-    remove_old(&folder, now, UNUSED, |other| other != name && is_of_same_server(other, name))
+    // Applications are all of one name, and away for as long as they like.
+    unused.map_or(Ok(()), |unused| {
+        remove_old(&folder, now, unused, |other| other != name && is_of_same_server(other, name))
+    })
 }
 
 #[cfg(test)]
@@ -82,13 +90,13 @@ mod tests {
         let others = [server("b", 1), server("a-b", 1), server("a-0000000000000001", 1)];
         let begin = SystemTime::now();
         for file in [&old].into_iter().chain(&others) {
-            write(file, &Catalog::default(), begin).unwrap();
+            write(file, &Catalog::default(), begin, Some(UNUSED)).unwrap();
         }
         let stranger = state.path().join("catalog/a-1.json");
         std::fs::write(&stranger, "").unwrap();
-        write(&new, &Catalog::default(), begin + UNUSED / 2).unwrap();
+        write(&new, &Catalog::default(), begin + UNUSED / 2, Some(UNUSED)).unwrap();
         assert!(old.exists(), "a bridge that runs may have written it within the hour");
-        write(&new, &Catalog::default(), begin + UNUSED * 2).unwrap();
+        write(&new, &Catalog::default(), begin + UNUSED * 2, Some(UNUSED)).unwrap();
         assert!(!old.exists(), "no bridge has written it for a week");
         assert!(new.exists() && stranger.exists() && others.iter().all(|other| other.exists()));
     }

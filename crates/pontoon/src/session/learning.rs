@@ -146,7 +146,7 @@ impl Entry {
         );
         // What was not heard this time is no fact for the next start.
         if let (Some(file), None) = (&self.file, &unheard)
-            && let Err(error) = kept::write(file, &catalog, SystemTime::now())
+            && let Err(error) = kept::write(file, &catalog, SystemTime::now(), Some(kept::UNUSED))
         {
             tracing::warn!(file = %file.display(), error = &error as &dyn std::error::Error, "catalogue not kept");
         }

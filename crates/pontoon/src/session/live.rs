@@ -12,6 +12,7 @@ use super::kept;
 use super::lists::{LearnError, Trust, learn_lists};
 use crate::back::remote::live_app::{AppConnection, AppState, LiveApp};
 use crate::call::{CallError, list_member};
+use crate::clock::now;
 
 /// How long a client that shakes hands waits for an application: it must not be late itself.
 const GREETING: Duration = Duration::from_millis(80);
@@ -21,6 +22,9 @@ const LISTING: Duration = Duration::from_secs(2);
 
 /// Changes come in bursts: how long is waited for the next one.
 const BURST: Duration = Duration::from_millis(50);
+
+/// The same of one that says so again and again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 impl Entry {
     /// Keeps a connection to the application, and learns what it offers whenever that may be another.
@@ -37,15 +41,26 @@ impl Entry {
     /// Learns what the application offers as long as this connection lasts. Says why it is of no use, if it was not
     /// the connection that ended.
     async fn keep_learning(&self, app: &LiveApp, connection: &AppConnection) -> Option<String> {
+        let (mut is_known, mut pause) = (false, BURST);
         loop {
-            let learning = learn(connection);
             let learnt = tokio::select! {
-                learnt = learning => learnt,
+                learnt = learn(connection) => learnt,
                 () = connection.link.gone() => return None,
             };
             match learnt {
-                Ok(facts) => self.set_app(connection.era, facts),
+                Ok(facts) => {
+                    let is_same = !self.set_app(connection.era, facts) && is_known;
+                    // One that says so again and again, and changes nothing, is believed ever more slowly.
+                    pause = if is_same { (2 * pause).min(LONGEST_PAUSE) } else { BURST };
+                    is_known = true;
+                }
                 Err(LearnError::Gone) => return None,
+                // It is at work, perhaps; what was known stays known.
+                Err(why) if is_known => {
+                    tracing::warn!(server = %self.back.server.name, %why, "not learnt anew; it is tried again");
+                    self.back.changed().note(now());
+                    pause = LONGEST_PAUSE;
+                }
                 Err(why) => {
                     self.set_trouble(Some(&why.to_string()));
                     return Some(format!("it does not say what it offers: {why}"));
@@ -53,20 +68,31 @@ impl Entry {
             }
             tokio::select! {
                 () = connection.link.gone() => return None,
-                () = self.back.changed().heard() => tokio::time::sleep(BURST).await,
+                () = self.until_due(pause) => {}
             }
             // Nothing is heard of an application that was lost meanwhile.
             app.connection()?;
         }
     }
 
-    fn set_app(&self, era: Era, facts: Facts) {
+    /// Waits until the application has said that its lists changed, and is not at work: one that does one thing at a
+    /// time could not answer.
+    async fn until_due(&self, pause: Duration) {
+        self.back.changed().heard().await;
+        tokio::time::sleep(pause).await;
+        self.back.until_quiet().await;
+    }
+
+    /// Takes over what was learnt. Whether it is another than was known.
+    fn set_app(&self, era: Era, facts: Facts) -> bool {
         let tools = facts.lists.get(method::LIST_TOOLS).map_or(0, Vec::len);
         tracing::info!(server = %self.back.server.name, ?era, tools, "application ready");
         let mut catalog = Catalog::of(era, facts);
         catalog.read_rules();
-        if let Some(file) = &self.file
-            && let Err(error) = kept::write(file, &catalog, SystemTime::now())
+        let known = self.known_to(Era::Legacy).or_else(|| self.known_to(Era::Modern));
+        let is_new = known.is_none_or(|known| !known.offers_the_same(&catalog));
+        if let Some(file) = self.file.as_ref().filter(|_| is_new)
+            && let Err(error) = kept::write(file, &catalog, SystemTime::now(), None)
         {
             tracing::warn!(file = %file.display(), error = &error as &dyn std::error::Error, "catalogue not kept");
         }
@@ -74,6 +100,7 @@ impl Entry {
         self.set_trouble(None);
         self.state.send_replace(CatalogState::Ready(Arc::new(catalog)));
         self.is_fresh.send_replace(true);
+        is_new
     }
 
     /// What the application offers: as it runs now, if that is known soon enough for this method, else as it did

@@ -107,10 +107,7 @@ impl Sessions {
         self.count_call(entry, &mut call, began);
         match known {
             Some(Ok(catalog)) => self.route(&catalog, entry, arrived, call),
-            Some(Err(why)) => match why.for_model(&call.request, call.client.era()) {
-                Some(result) => call.reply.result(&result),
-                None => call.reply.fail(why),
-            },
+            Some(Err(why)) => refuse(call, why),
             None => call.reply.forget(),
         }
     }
@@ -210,7 +207,14 @@ impl Sessions {
                 return Some(call);
             }
             Some(Some(Err(busy))) => call.reply.fail(busy),
-            Some(None) => call.reply.fail(call.clock.timed_out(server)),
+            Some(None) => {
+                let late = call.clock.timed_out(server);
+                let why = match back.app() {
+                    Some(_) => CallError::AppAway(format!("{late}. It was not made")),
+                    None => late,
+                };
+                refuse(call, why);
+            }
             None => call.reply.forget(),
         }
         None
@@ -233,6 +237,14 @@ impl Sessions {
                 entry.back.pass_on(client, catalog.child_era(Era::Legacy), message);
             }
         }
+    }
+}
+
+/// Refuses a call. What is for the model to know is the result of its tool.
+fn refuse(call: Call, why: CallError) {
+    match why.for_model(&call.request, call.client.era()) {
+        Some(result) => call.reply.result(&result),
+        None => call.reply.fail(why),
     }
 }
 

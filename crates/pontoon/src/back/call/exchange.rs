@@ -21,6 +21,9 @@ use crate::client::Client;
 use crate::clock::{Clock, Stage};
 use crate::observe::metrics::Limit;
 
+/// What a model is told whose call may have been carried out by an application.
+const LOOK_FIRST: &str = "Its outcome is unknown: it may have been carried out in whole, in part or not at all. Look at the state of the application before you call again";
+
 /// A call, and the child it was given to.
 pub(crate) struct Exchange<'b> {
     pub(crate) back: &'b Back,
@@ -197,9 +200,14 @@ impl Exchange<'_> {
     pub(crate) fn lost(&self, why: &str) -> CallError {
         tracing::error!(server = %self.back.server.name, pid = self.lease.pid(), why, "an answer was lost");
         self.back.around.machine.metrics.refused(Limit::Message);
+        let server = &self.back.server.name;
+        if let Lease::App(_) = self.lease {
+            let text =
+                format!("an answer of the application was dropped because {why}. {LOOK_FIRST}");
+            return CallError::OutcomeUnknown(text);
+        }
         CallError::ServerFailed(format!(
-            "an answer of the server `{}` was dropped because {why}; it may have been this call's, so its outcome is unknown",
-            self.back.server.name,
+            "an answer of the server `{server}` was dropped because {why}; it may have been this call's, so its outcome is unknown",
         ))
     }
 
@@ -217,6 +225,9 @@ impl Exchange<'_> {
         }
         let server = &self.back.server.name;
         tracing::error!(%server, pid = self.lease.pid(), %error, "a call timed out");
+        if let Lease::App(_) = self.lease {
+            return self.fail(reply, CallError::OutcomeUnknown(format!("{error}. {LOOK_FIRST}")));
+        }
         self.fail(reply, error);
         // A kept child may be well although one tool hung. One that answers nothing is ended.
         match &self.lease {
@@ -233,9 +244,7 @@ impl Exchange<'_> {
         let server = &self.back.server.name;
         tracing::error!(%server, how, "the outcome of a call is unknown");
         let text = format!(
-            "the connection to the application was lost after this call was sent ({how}), so its outcome is unknown: it may \
-             have been carried out in whole, in part or not at all. Look at the state of the application before you call \
-             again",
+            "the connection to the application was lost after this call was sent ({how}). {LOOK_FIRST}"
         );
         self.fail(reply, CallError::OutcomeUnknown(text));
     }

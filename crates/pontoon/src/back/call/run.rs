@@ -117,6 +117,11 @@ impl<'b> Exchange<'b> {
                     self.record.iter_mut().for_each(|record| record.take_back());
                     return Some((cancel, self.clock, self.record, reply));
                 }
+                ServerEvent::Unsent if matches!(self.lease, Lease::App(_)) => {
+                    let why = self.back.app().map_or(CallError::Internal, |app| app.not_there());
+                    self.fail(reply, why);
+                    NextStep::Over
+                }
                 ServerEvent::Unsent | ServerEvent::Ended | ServerEvent::Gone => {
                     Box::pin(self.mourn(reply)).await;
                     NextStep::Over

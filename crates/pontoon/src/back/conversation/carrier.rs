@@ -12,7 +12,7 @@ use pontoon_wire::framing::lines::Lines;
 use tokio::io::AsyncReadExt;
 use tokio::net::{tcp, unix};
 
-use super::websocket::WebSocket;
+use super::websocket::{SocketEvent, WebSocket};
 
 /// Both directions of what carries a conversation.
 #[derive(Debug)]
@@ -96,6 +96,8 @@ pub(super) enum FrameRead {
     Bytes,
     /// A whole message.
     Frame(BytesMut),
+    /// Nothing, but there is room to write again.
+    Nothing,
     /// The end.
     End,
 }
@@ -108,7 +110,11 @@ impl FrameOutput {
             Self::Tcp(half) => half.read_buf(lines.buffer()).await,
             Self::Unix(half) => half.read_buf(lines.buffer()).await,
             Self::WebSocket(socket) => {
-                return socket.next_frame().await.map_or(FrameRead::End, FrameRead::Frame);
+                return match socket.next_event().await {
+                    SocketEvent::Frame(frame) => FrameRead::Frame(frame),
+                    SocketEvent::Room => FrameRead::Nothing,
+                    SocketEvent::End => FrameRead::End,
+                };
             }
         };
         match read {

@@ -266,8 +266,11 @@ impl Conversation {
                 let listener = move |message: &Message| {
                     let method = message.method();
                     let is_hidden = hides_list_changes && method.ends_with("/list_changed");
-                    if !(is_hidden || is_shared && method == method::LOG) {
-                        outbox.push(Item::Note(message.clone().into()));
+                    match method == method::LOG {
+                        _ if is_hidden => {}
+                        true if is_shared => {}
+                        true => outbox.push(Item::Log(message.clone().into())),
+                        false => outbox.push(Item::Note(message.clone().into())),
                     }
                 };
                 Feeding::Listener { _listening: self.link.listen(Arc::new(listener)) }

@@ -91,6 +91,7 @@ impl LinkReader {
                 heard = self.output.next(&mut self.lines), if has_room => match heard {
                     FrameRead::Bytes => self.handle_lines(),
                     FrameRead::Frame(frame) => self.handle_frame(frame),
+                    FrameRead::Nothing => {}
                     FrameRead::End => break,
                 },
                 () = writable(blocked.as_deref()), if blocked.is_some() => self.shared.lock().write(),
@@ -111,10 +112,15 @@ impl LinkReader {
         let mut state = self.shared.lock();
         state.write();
         if let FrameOutput::WebSocket(socket) = &mut self.output {
-            while let Some(message) = state.next_message() {
+            while socket.has_room()
+                && let Some(message) = state.next_message()
+            {
                 socket.send(message);
             }
-            socket.set_busy(state.peer.open_requests() > 0);
+            if !state.messages.is_empty() {
+                socket.tell_room();
+            }
+            socket.set_busy(state.is_at_work());
             if state.input.is_none() {
                 socket.close();
             }

@@ -206,6 +206,11 @@ impl LinkState {
         only.filter(|_| one_client || !is_haunted)
     }
 
+    /// Whether the server has something to do: subscriptions only wait.
+    pub(crate) fn is_at_work(&mut self) -> bool {
+        self.peer.all_waiting().any(|(_, awaited)| awaited.purpose != Purpose::Listen)
+    }
+
     /// Tells all requests that the server is gone, or that it was before it could read them.
     pub(crate) fn abandon(&mut self, deliveries: &mut Handovers) {
         for awaited in self.peer.close() {

@@ -22,6 +22,20 @@ const MISSES: u32 = 3;
 /// How long the other side may take to close in order.
 const CLOSING: Duration = Duration::from_secs(2);
 
+/// How many messages it has that are not sent.
+const QUEUE: usize = 16;
+
+/// What happens at a WebSocket.
+#[derive(Debug)]
+pub(super) enum SocketEvent {
+    /// A message came.
+    Frame(BytesMut),
+    /// It takes another message.
+    Room,
+    /// It has ended.
+    End,
+}
+
 /// What a WebSocket stands on.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
 
@@ -40,6 +54,8 @@ pub(crate) struct SocketEnd {
 pub(crate) struct WebSocket {
     stream: WebSocketStream<Box<dyn Duplex>>,
     queue: VecDeque<Bytes>,
+    /// More waits than the queue was given.
+    is_short: bool,
     /// Something was written that may still lie in a buffer.
     needs_flush: bool,
     /// It is to be closed when everything was written.
@@ -62,6 +78,7 @@ impl WebSocket {
         Self {
             stream,
             queue: VecDeque::new(),
+            is_short: false,
             needs_flush: false,
             is_closing: false,
             signs: SignsOfLife::new(busy_grace, Instant::now()),
@@ -70,9 +87,19 @@ impl WebSocket {
         }
     }
 
+    /// Whether it takes another message: what it has not sent yet stays counted where it was.
+    pub(super) fn has_room(&self) -> bool {
+        self.queue.len() < QUEUE
+    }
+
     /// Sends this message in its turn.
     pub(super) fn send(&mut self, message: Bytes) {
         self.queue.push_back(message);
+    }
+
+    /// Says that more messages wait: it tells when it takes one.
+    pub(super) fn tell_room(&mut self) {
+        self.is_short = true;
     }
 
     /// Says whether a call is under way: then silence means less.
@@ -93,26 +120,29 @@ impl WebSocket {
         self.end.as_ref()
     }
 
-    /// The next message, `None` at the end; meanwhile what is to be sent is sent. Cancel safe: everything lies
-    /// in the socket.
-    pub(super) async fn next_frame(&mut self) -> Option<BytesMut> {
-        std::future::poll_fn(|context| self.poll_frame(context)).await
+    /// What happens next; meanwhile what is to be sent is sent. Cancel safe: everything lies in the socket.
+    pub(super) async fn next_event(&mut self) -> SocketEvent {
+        std::future::poll_fn(|context| self.poll_event(context)).await
     }
 
-    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<BytesMut>> {
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<SocketEvent> {
         loop {
             if self.end.is_some() {
-                return Poll::Ready(None);
+                return Poll::Ready(SocketEvent::End);
             }
             if let Poll::Ready(Err(error)) = self.poll_send(context) {
                 self.fail(&error);
                 continue;
             }
+            if self.is_short && self.has_room() {
+                self.is_short = false;
+                return Poll::Ready(SocketEvent::Room);
+            }
             match Pin::new(&mut self.stream).poll_next(context) {
                 Poll::Ready(Some(Ok(frame))) => {
                     self.signs.heard(Instant::now());
                     if let Some(message) = self.take(frame) {
-                        return Poll::Ready(Some(message));
+                        return Poll::Ready(SocketEvent::Frame(message));
                     }
                 }
                 Poll::Ready(Some(Err(error))) => self.fail(&error),

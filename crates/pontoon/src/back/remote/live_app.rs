@@ -14,6 +14,7 @@ use super::dial::{DialError, Dialer};
 use crate::back::conversation::handshake::{HandshakeError, Opening, shake_hands};
 use crate::back::conversation::link::{Link, LinkOptions};
 use crate::back::conversation::list_changes::ListChanges;
+use crate::back::conversation::websocket::SocketEnd;
 use crate::back::conversation::{Conversation, Feeding, NoResult};
 use crate::call::CallError;
 use crate::client::Client;
@@ -26,6 +27,9 @@ const OPENING: Duration = Duration::from_secs(30);
 
 /// A connection that lasted no longer was none: whatever ended it will do so again.
 const SHORT: Duration = Duration::from_secs(1);
+
+/// How long an application may take to hear that we leave.
+const CLOSING: Duration = Duration::from_millis(300);
 
 /// The least pause before an application is asked again that wants no connection from us now.
 const UNWANTED: Duration = Duration::from_secs(5);
@@ -64,10 +68,19 @@ impl AppConnection {
 /// Where an application stands.
 #[derive(Debug, Clone)]
 pub enum AppState {
-    /// It is looked for; the last time in vain for this reason, once that was tried.
-    Away(Option<String>),
+    /// It is looked for; the last time in vain, once that was tried.
+    Away(Option<Absence>),
     /// It is there.
     Up(Arc<AppConnection>),
+}
+
+/// Why there is no connection.
+#[derive(Debug, Clone)]
+pub struct Absence {
+    /// What happened.
+    why: String,
+    /// What to do about it.
+    advice: &'static str,
 }
 
 /// One application, and the connection to it.
@@ -107,11 +120,43 @@ fn speaks_newest(discovered: &Message) -> bool {
 enum ConnectError {
     #[error(transparent)]
     Dial(#[from] DialError),
-    #[error("it speaks no MCP: {0}")]
+    #[error("it speaks no MCP")]
     Handshake(#[from] HandshakeError),
-    #[error("it speaks no MCP: {legacy}, and {modern}")]
-    NoEra { legacy: HandshakeError, modern: String },
+    #[error("it speaks no MCP: {first}, and in the other era {second}")]
+    NoEra { first: HandshakeError, second: HandshakeError },
+    #[error("{} as soon as it was spoken to", .0.words)]
+    Closed(SocketEnd),
 }
+
+impl ConnectError {
+    /// What the user can do about it.
+    fn advice(&self) -> &'static str {
+        match self {
+            Self::Dial(DialError::Denied { .. } | DialError::Token(_)) => "correct the token",
+            Self::Dial(DialError::Foreign(_)) | Self::Handshake(_) | Self::NoEra { .. } => {
+                "look whether the address is that of the application"
+            }
+            Self::Dial(DialError::Unreachable(_) | DialError::Silent) | Self::Closed(_) => START_IT,
+        }
+    }
+
+    /// Whether it wants no connection from us, or not now.
+    fn is_unwanted(&self) -> bool {
+        match self {
+            Self::Dial(DialError::Denied { .. } | DialError::Token(_)) => true,
+            Self::Closed(end) => is_unwanted(end),
+            Self::Dial(_) | Self::Handshake(_) | Self::NoEra { .. } => false,
+        }
+    }
+}
+
+/// Whether an application closed a connection because it wants none from us, or not now.
+fn is_unwanted(end: &SocketEnd) -> bool {
+    matches!(end.code, Some(1008 | 1013 | 4401 | 4403))
+}
+
+/// What to do about an application that does not run.
+const START_IT: &str = "start the application, or ask the user to,";
 
 impl LiveApp {
     /// The application that these options describe, not yet looked for.
@@ -175,14 +220,13 @@ impl LiveApp {
 
     /// What a model hears whose call could not be made.
     pub fn not_there(&self) -> CallError {
-        let why = match &*self.state.borrow() {
-            AppState::Away(Some(why)) => why.clone(),
-            AppState::Away(None) | AppState::Up(_) => "it is not ready".to_owned(),
+        let (why, advice) = match &*self.state.borrow() {
+            AppState::Away(Some(Absence { why, advice })) => (why.clone(), *advice),
+            AppState::Away(None) | AppState::Up(_) => ("it is not ready".to_owned(), START_IT),
         };
+        let app = &self.options.endpoint;
         CallError::AppAway(format!(
-            "the application at {} cannot be reached ({why}), so this call was not made: start the application, or ask \
-             the user to, and call again",
-            self.options.endpoint
+            "the application at {app} cannot be reached ({why}), so this call was not made: {advice} and call again"
         ))
     }
 
@@ -217,14 +261,18 @@ impl LiveApp {
             tracing::warn!(app = %self.options.endpoint, why, "no connection; it is tried again and again");
             pace.said = Some(why.clone());
         }
-        let at_least = match error {
-            ConnectError::Dial(DialError::Denied { .. } | DialError::Token(_)) => UNWANTED,
-            _ => Duration::ZERO,
-        };
+        let at_least = if error.is_unwanted() { UNWANTED } else { Duration::ZERO };
         let pause = pace.backoff.next(chance()).max(at_least);
         drop(pace);
-        self.state.send_replace(AppState::Away(Some(why)));
+        self.state.send_replace(AppState::Away(Some(Absence { why, advice: error.advice() })));
         pause
+    }
+
+    /// Closes the connection, and waits a moment until the application has heard of it.
+    pub async fn close(&self) {
+        let Some(connection) = self.connection() else { return };
+        connection.link.close_input();
+        drop(tokio::time::timeout(CLOSING, connection.link.gone()).await);
     }
 
     /// Takes note that the connection is of no use any more, for this reason or for what ended it. It waits as
@@ -233,16 +281,15 @@ impl LiveApp {
         let end = connection.link.end();
         let words = why.map_or_else(|| connection.how_it_ended(), str::to_owned);
         tracing::warn!(app = %self.options.endpoint, why = words, "application gone");
-        self.state.send_replace(AppState::Away(Some(words)));
+        self.state.send_replace(AppState::Away(Some(Absence { why: words, advice: START_IT })));
         let was_short = since(connection.opened) < SHORT || why.is_some();
         let pause = {
             let mut pace = self.lock();
             if !was_short {
                 pace.backoff.reset();
             }
-            match end.and_then(|end| end.code) {
-                // It wants no connection, or not this one, or not now.
-                Some(1008 | 1013 | 4401 | 4403) => UNWANTED,
+            match end {
+                Some(end) if is_unwanted(&end) => UNWANTED,
                 _ if was_short => pace.backoff.next(chance()),
                 _ => Duration::ZERO,
             }
@@ -258,9 +305,8 @@ impl LiveApp {
             Err(ConnectError::Handshake(refused @ HandshakeError::Refused(_))) => {
                 match self.open(client, first.other()).await {
                     Ok(connection) => connection,
-                    Err(ConnectError::Handshake(modern)) => {
-                        let modern = modern.to_string();
-                        return Err(ConnectError::NoEra { legacy: refused, modern });
+                    Err(ConnectError::Handshake(second)) => {
+                        return Err(ConnectError::NoEra { first: refused, second });
                     }
                     Err(error) => return Err(error),
                 }
@@ -279,12 +325,29 @@ impl LiveApp {
         // From here on it is closed if it comes to nothing.
         let mut connection = AppConnection { conversation, opened: now(), lists: None };
         connection.conversation.era = era;
-        connection.conversation.hello = Some(match Opening::for_client(client, era) {
+        let opened = self.greet(&connection, Opening::for_client(client, era), client.era()).await;
+        connection.conversation.hello = Some(match (opened, connection.link.end()) {
+            (Err(HandshakeError::Gone), Some(end)) => return Err(ConnectError::Closed(end)),
+            (opened, _) => opened?,
+        });
+        if era == Era::Modern {
+            connection.lists = Some(connection.hear_of_lists(&self.changes));
+        }
+        Ok(connection)
+    }
+
+    /// Opens the conversation, and gives what the application says of itself.
+    async fn greet(
+        &self,
+        connection: &AppConnection,
+        opening: Opening,
+        client: Era,
+    ) -> Result<Message, HandshakeError> {
+        match opening {
             Opening::Legacy { revision, capabilities, info } => {
-                connection.link.hold_for(capabilities.clone(), client.era());
+                connection.link.hold_for(capabilities.clone(), client);
                 let (link, deadline) = (&connection.link, now() + OPENING);
-                shake_hands(link, revision, &capabilities, &info, deadline, &self.link.heals)
-                    .await?
+                shake_hands(link, revision, &capabilities, &info, deadline, &self.link.heals).await
             }
             Opening::Modern => {
                 let discovered = connection.result_of(method::DISCOVER, "{}", OPENING).await;
@@ -295,15 +358,11 @@ impl LiveApp {
                 })?;
                 if !speaks_newest(&discovered) {
                     let text = format!("it does not speak {}", Revision::NEWEST_MODERN);
-                    return Err(HandshakeError::Refused(text).into());
+                    return Err(HandshakeError::Refused(text));
                 }
-                discovered
+                Ok(discovered)
             }
-        });
-        if era == Era::Modern {
-            connection.lists = Some(connection.hear_of_lists(&self.changes));
         }
-        Ok(connection)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Pace> {
