@@ -77,6 +77,8 @@ pub(super) fn write(
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -96,8 +98,26 @@ mod tests {
         std::fs::write(&stranger, "").unwrap();
         write(&new, &Catalog::default(), begin + UNUSED / 2, Some(UNUSED)).unwrap();
         assert!(old.exists(), "a bridge that runs may have written it within the hour");
+        write(&new, &Catalog::default(), begin + UNUSED * 2, None).unwrap();
+        assert!(old.exists(), "an application may be away for as long as it likes");
         write(&new, &Catalog::default(), begin + UNUSED * 2, Some(UNUSED)).unwrap();
         assert!(!old.exists(), "no bridge has written it for a week");
         assert!(new.exists() && stranger.exists() && others.iter().all(|other| other.exists()));
+    }
+
+    #[test]
+    fn a_file_without_an_era_is_of_no_use() {
+        let state = tempfile::tempdir().unwrap();
+        let file = state.path().join("a.json");
+        let facts = "{\"capabilities\":{},\"server_info\":null,\"instructions\":null,\"lists\":{},\"hints\":{}}";
+        for (text, is_of_use) in [
+            ("{}".to_owned(), false),
+            ("not JSON".to_owned(), false),
+            (format!("{{\"legacy\":{facts},\"modern\":null}}"), true),
+        ] {
+            std::fs::write(&file, &text).unwrap();
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+            assert_eq!(read(&file).is_some(), is_of_use, "{text}");
+        }
     }
 }
