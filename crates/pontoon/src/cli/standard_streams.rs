@@ -19,7 +19,7 @@ use tokio::net::unix::pipe;
 pub(super) fn input() -> io::Result<Box<dyn AsyncRead + Unpin>> {
     let stdin = io::stdin();
     Ok(match kind(stdin.as_fd())? {
-        // Opened anew, so that only we do not wait at it. Whose pipe is another user's, may not do that.
+        // Opened anew, so that only we do not wait at it. The pipe of another user cannot be opened so.
         FileType::Fifo => match pipe::OpenOptions::new().open_receiver("/dev/fd/0") {
             Ok(pipe) => Box::new(pipe),
             Err(_) => Box::new(tokio::io::stdin()),
@@ -52,7 +52,7 @@ fn kind(stream: BorrowedFd<'_>) -> io::Result<FileType> {
 
 fn socket(stream: BorrowedFd<'_>) -> io::Result<UnixStream> {
     let socket = StdUnixStream::from(stream.try_clone_to_owned()?);
-    // Our end is ours alone: whoever started us has the other one.
+    // Our end is ours alone: the program that started us has the other one.
     socket.set_nonblocking(true)?;
     UnixStream::from_std(socket)
 }

@@ -146,7 +146,7 @@ fn is_plain(path: &str) -> bool {
     path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#')
 }
 
-/// Without the query, which may hold what is nobody's business.
+/// Without the query, which may hold a secret.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -21,7 +21,7 @@ use crate::client::Client;
 use crate::clock::{Clock, Stage};
 use crate::observe::metrics::Limit;
 
-/// What a model is told whose call may have been carried out by an application.
+/// What a model reads whose call an application may have carried out.
 const LOOK_FIRST: &str = "Its outcome is unknown: it may have been carried out in whole, in part or not at all. Look at the state of the application before you call again";
 
 /// A call, and the child it was given to.

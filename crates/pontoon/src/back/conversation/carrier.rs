@@ -1,7 +1,7 @@
 //! What carries the frames of a conversation: the pipes of a process, a socket with a message on each line, or a
 //! WebSocket with a message in each frame.
 //!
-//! Pipes and sockets are written by whoever asks, as far as they have room. A WebSocket is written by the task of
+//! A caller of `ask` writes to pipes and sockets itself, as far as they have room. A WebSocket is written by the task of
 //! the link alone, which takes whole messages from a queue.
 
 use std::io::{self, IoSlice};
