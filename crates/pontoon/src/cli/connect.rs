@@ -24,9 +24,6 @@ use crate::observe::redact::Redactor;
 /// The variable of a token, unless another is named.
 const TOKEN: &str = "PONTOON_TOKEN";
 
-/// How long what is left may take when the client is gone.
-const LAST: Duration = Duration::from_millis(500);
-
 /// The longest time that may be typed.
 const LONGEST: Duration = Duration::from_secs(30 * 86_400);
 
@@ -117,8 +114,8 @@ pub fn run(arguments: ConnectArgs) -> ExitCode {
             Err(why) => fail(&why),
         }
     });
-    // A terminal is read by a thread that cannot be told to stop.
-    runtime.shutdown_timeout(LAST);
+    // A terminal is read by a thread that cannot be told to stop. It ends with the process.
+    runtime.shutdown_background();
     code
 }
 

@@ -1,7 +1,7 @@
 //! One client on standard input and output, a message on each line.
 //!
 //! Reading and writing share one loop, so a client that writes before it reads is not blocked. All answers go out on
-//! one [`AnswerStream`]; whoever writes a line writes a whole message.
+//! one [`AnswerStream`], a whole message on each line.
 
 use std::collections::VecDeque;
 use std::io;

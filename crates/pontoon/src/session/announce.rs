@@ -10,7 +10,7 @@ use super::legacy::Session;
 use crate::call::plain_notification;
 use crate::outbox::Item;
 
-/// The lists, and how it is told that one changed.
+/// The lists, each with the notification that says it changed.
 const LISTS: [(&str, &str); 4] = [
     (method::LIST_TOOLS, method::TOOLS_CHANGED),
     (method::LIST_PROMPTS, method::PROMPTS_CHANGED),

@@ -18,7 +18,7 @@ use super::lists::{LearnError, Trust, ask, learn_lists};
 use crate::back::Back;
 use crate::back::child::launcher::{HANDSHAKE, StartError};
 use crate::back::child::ready::ReadyChild;
-use crate::back::conversation::handshake::HandshakeError;
+use crate::back::conversation::handshake::{HandshakeError, speaks_newest};
 use crate::client::Person;
 use crate::clock::{now, since};
 use crate::errors::chain;
@@ -316,15 +316,11 @@ impl<'b> Learner<'b> {
                 return Err(LearnError::Slow(text));
             }
         };
-        let result = discovered.raw(Slot::Result).unwrap_or(b"{}");
-        let versions = json::find(result, "supportedVersions").unwrap_or(b"[]");
-        let mut versions =
-            json::elements(versions, 0..versions.len()).map(|range| &versions[range]);
-        let newest = format!("\"{}\"", Revision::NEWEST_MODERN);
-        if !versions.any(|version| version == newest.as_bytes()) {
+        if !speaks_newest(&discovered) {
             let text = format!("it does not speak {}", Revision::NEWEST_MODERN);
             return Err(LearnError::Refused(text));
         }
+        let result = discovered.raw(Slot::Result).unwrap_or(b"{}");
         let info = discovered.raw(Slot::ResultServerInfo);
         learn_lists(&self.child, result, info, self.trust).await
     }

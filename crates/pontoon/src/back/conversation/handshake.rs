@@ -109,6 +109,15 @@ pub async fn shake_hands(
     Err(refusal)
 }
 
+/// Whether a modern server speaks our revision, by its answer to `server/discover`.
+pub(crate) fn speaks_newest(discovered: &Message) -> bool {
+    let result = discovered.raw(Slot::Result).unwrap_or(b"{}");
+    let versions = json::find(result, "supportedVersions").unwrap_or(b"[]");
+    let newest = format!("\"{}\"", Revision::NEWEST_MODERN);
+    let mut versions = json::elements(versions, 0..versions.len()).map(|at| &versions[at]);
+    versions.any(|version| version == newest.as_bytes())
+}
+
 async fn initialize(
     link: &Link,
     revision: Revision,

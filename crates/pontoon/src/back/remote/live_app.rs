@@ -6,12 +6,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use pontoon_wire::{Era, Message, Revision, Slot, json, method};
+use pontoon_wire::{Era, Message, Revision, method};
 use tokio::sync::watch;
 
 use super::backoff::{Backoff, chance};
 use super::dial::{DialError, Dialer};
-use crate::back::conversation::handshake::{HandshakeError, Opening, shake_hands};
+use crate::back::conversation::handshake::{HandshakeError, Opening, shake_hands, speaks_newest};
 use crate::back::conversation::link::{Link, LinkOptions};
 use crate::back::conversation::list_changes::ListChanges;
 use crate::back::conversation::websocket::SocketEnd;
@@ -104,15 +104,6 @@ struct Pace {
     era: Era,
     /// What the log has said of it.
     said: Option<String>,
-}
-
-/// Whether a modern application speaks our revision, by its answer to `server/discover`.
-fn speaks_newest(discovered: &Message) -> bool {
-    let result = discovered.raw(Slot::Result).unwrap_or(b"{}");
-    let versions = json::find(result, "supportedVersions").unwrap_or(b"[]");
-    let newest = format!("\"{}\"", Revision::NEWEST_MODERN);
-    let mut versions = json::elements(versions, 0..versions.len()).map(|at| &versions[at]);
-    versions.any(|version| version == newest.as_bytes())
 }
 
 /// Why an application could not be used.
