@@ -4,6 +4,7 @@ mod carriers;
 mod eras;
 mod floods;
 mod losses;
+mod sharing;
 mod soak;
 
 use std::process::Command;

@@ -35,6 +35,8 @@ pub struct Manner {
     pub answers_notifications: bool,
     /// It sends its messages in frames of bytes.
     pub sends_bytes: bool,
+    /// It has room for one connection, and sends others away.
+    pub takes_one: bool,
 }
 
 impl Default for Manner {
@@ -46,6 +48,7 @@ impl Default for Manner {
             more_tools: Vec::new(),
             answers_notifications: false,
             sends_bytes: false,
+            takes_one: false,
         }
     }
 }
@@ -103,6 +106,9 @@ struct Shared {
     /// What ends the connections that are open.
     connections: Mutex<Vec<Box<dyn Ending>>>,
     accepted: AtomicUsize,
+    open: AtomicUsize,
+    /// Connections for which there was no room.
+    sent_away: AtomicUsize,
     /// Connections that the other side closed in order.
     closed: AtomicUsize,
     /// The methods of all that it heard.
@@ -156,6 +162,8 @@ impl LiveApp {
             is_closed: AtomicBool::new(false),
             connections: Mutex::default(),
             accepted: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
+            sent_away: AtomicUsize::new(0),
             closed: AtomicUsize::new(0),
             heard: Mutex::default(),
         });
@@ -202,6 +210,11 @@ impl LiveApp {
     /// How many connections it took.
     pub fn accepted(&self) -> usize {
         self.shared.accepted.load(Ordering::SeqCst)
+    }
+
+    /// How many connections it sent away, for want of room.
+    pub fn sent_away(&self) -> usize {
+        self.shared.sent_away.load(Ordering::SeqCst)
     }
 
     /// How many connections were closed in order by the other side.
@@ -270,12 +283,21 @@ fn listen<S: Duplex>(shared: &Arc<Shared>, accept: impl Fn() -> std::io::Result<
         if shared.is_closed.load(Ordering::SeqCst) {
             return;
         }
+        let takes_one = shared.manner.lock().expect("no thread panics with it").takes_one;
+        if takes_one && shared.open.load(Ordering::SeqCst) > 0 {
+            shared.sent_away.fetch_add(1, Ordering::SeqCst);
+            continue;
+        }
         shared.accepted.fetch_add(1, Ordering::SeqCst);
+        shared.open.fetch_add(1, Ordering::SeqCst);
         shared.connections.lock().expect("no thread panics with it").push(stream.ending());
         let shared = Arc::clone(shared);
-        thread::spawn(move || match is_web {
-            true => serve_web(&shared, stream),
-            false => serve_lines(&shared, stream),
+        thread::spawn(move || {
+            match is_web {
+                true => serve_web(&shared, stream),
+                false => serve_lines(&shared, stream),
+            }
+            shared.open.fetch_sub(1, Ordering::SeqCst);
         });
     }
 }

@@ -114,6 +114,13 @@ impl Person {
         })
     }
 
+    /// A client at this machine that is another than every other one, so that each has its turn. As long as it is
+    /// alone, it may have all there is, as an address may.
+    pub fn at_stdio() -> Arc<Self> {
+        let address = IpAddr::V6(Ipv6Addr::from_bits(Uuid::new_v4().as_u128()));
+        Arc::new(Self { principal: Principal::Address(address), ..Self::clone(&Self::local()) })
+    }
+
     /// A fact about the user.
     pub fn fact(&self, name: &str) -> Option<&str> {
         self.user.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())

@@ -97,9 +97,8 @@ impl<T> Peer<T> {
 
     /// Says that the requests are of several clients, so that an error which names none of them is no answer: it may
     /// be about a call that another client gave up.
-    pub fn share(mut self) -> Self {
+    pub fn share(&mut self) {
         self.is_shared = true;
-        self
     }
 
     /// Sends a request under an id of ours. `waiting` comes back with its answer.
@@ -458,7 +457,7 @@ mod tests {
     #[test]
     fn of_several_clients_none_is_given_an_error_that_names_no_request() {
         let mut play = Play::new();
-        play.peer = Peer::new(HealMode::Repair).share();
+        play.peer.share();
         let later = Instant::now_for_test();
         let message = Message::parse(CALL.as_bytes()).unwrap();
         play.peer.request(Rewrite::new(message), Some(later), "a");

@@ -10,8 +10,10 @@ use tokio_util::sync::CancellationToken;
 use super::{BridgeStartError, entry, until};
 use crate::back::child::process::Starter;
 use crate::back::child::told::Hearers;
+use crate::back::remote::sharing::MeetingPoint;
 use crate::back::{Surroundings, open_store};
 use crate::config::Config;
+use crate::front::bridges::Bridges;
 use crate::front::stdio::StdioFront;
 use crate::ids::Ids;
 use crate::observe::metrics::Metrics;
@@ -28,6 +30,8 @@ pub struct LiveBridge {
     sessions: Arc<Sessions>,
     entry: Arc<Entry>,
     max_message: usize,
+    /// The other bridges of this user, and where they come, if they share the connection.
+    others: Option<(Arc<MeetingPoint>, Arc<Bridges>)>,
     stop: CancellationToken,
     scratch: PathBuf,
 }
@@ -62,15 +66,29 @@ impl LiveBridge {
             sessions: Arc::new(sessions),
             entry,
             max_message: config.settings.max_message,
+            others: None,
             stop,
             scratch,
         })
+    }
+
+    /// Shares the connection with the other bridges that meet there.
+    pub fn share(&mut self, point: MeetingPoint) {
+        let point = Arc::new(point);
+        let (sessions, entry) = (Arc::clone(&self.sessions), Arc::clone(&self.entry));
+        let bridges = Bridges::new(sessions, entry, self.max_message);
+        self.entry.back.app().into_iter().for_each(|app| app.share(&point));
+        self.others = Some((point, Arc::new(bridges)));
     }
 
     /// Looks for the application, and keeps the connection to it, until the bridge is closed.
     pub fn begin(&self) {
         let keeping = Arc::clone(&self.entry).keep_live();
         self.sessions.tasks.spawn(until(self.stop.clone(), keeping));
+        if let Some((point, bridges)) = self.others.clone() {
+            let serving = async move { bridges.serve(point.listener().await).await };
+            self.sessions.tasks.spawn(until(self.stop.clone(), serving));
+        }
     }
 
     /// A front for one client of it.
@@ -79,8 +97,13 @@ impl LiveBridge {
         Arc::new(StdioFront::new(sessions, entry, self.max_message))
     }
 
-    /// Lets go of the application, which hears that this is on purpose.
+    /// Lets go of the application, which hears that this is on purpose. What other bridges have asked of it is
+    /// answered before that.
     pub async fn close(&self) {
+        if let Some((point, bridges)) = &self.others {
+            point.close();
+            bridges.leave().await;
+        }
         self.stop.cancel();
         if let Some(app) = self.entry.back.app() {
             app.close().await;

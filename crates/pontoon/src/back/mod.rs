@@ -207,6 +207,19 @@ impl Back {
         }
     }
 
+    /// Says that a client has left which was met.
+    pub fn part(&self, person: &Arc<Person>) {
+        if let Some(app) = self.app() {
+            app.part(person);
+        }
+    }
+
+    /// Whether another client of an application is subscribed to this resource.
+    pub fn is_wanted_by_others(&self, client: &Client, uri: &str) -> bool {
+        let connection = self.app().and_then(|app| app.connection());
+        connection.is_some_and(|connection| connection.is_wanted_by_others(client, uri))
+    }
+
     /// The kept children, each with its conversation's name.
     pub fn kept_children(&self) -> Vec<(String, Arc<KeptChild>)> {
         self.keep.kept.all()

@@ -1,6 +1,6 @@
 //! `pontoon connect`: a client on standard input and output, joined to an application that comes and goes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::standard_streams;
 use super::terminal::{fail, tell};
 use crate::app::LiveBridge;
+use crate::back::remote::sharing::MeetingPoint;
 use crate::config::{
     AppOptions, Config, Endpoint, Environment, LogLevel, Server, ServerName, TokenSource,
     parse_log_level,
@@ -63,6 +64,9 @@ pub struct ConnectArgs {
     /// ~/.local/state/pontoon].
     #[arg(long, value_name = "DIRECTORY")]
     state_dir: Option<PathBuf>,
+    /// Have a connection of its own: otherwise all bridges of a user to one application share one.
+    #[arg(long)]
+    no_share: bool,
 }
 
 /// A time for one tool, as it is typed.
@@ -86,6 +90,7 @@ pub fn run(arguments: ConnectArgs) -> ExitCode {
     give_memory_back();
     let environment = Environment::of_process();
     let state_dir = arguments.state_dir.clone().or_else(|| state_dir(&environment));
+    let is_shared = !arguments.no_share;
     let level = match level(arguments.log_level.as_deref(), &environment) {
         Ok(level) => level,
         Err(why) => return wrong(&why),
@@ -109,7 +114,8 @@ pub fn run(arguments: ConnectArgs) -> ExitCode {
         Err(error) => return fail(&format!("cannot start: {error}")),
     };
     let code = runtime.block_on(async {
-        match join(&config, state_dir, &metrics).await {
+        let meeting = is_shared.then(|| run_dir(&environment, state_dir.as_deref())).flatten();
+        match join(&config, state_dir, meeting, &metrics).await {
             Ok(code) => code,
             Err(why) => fail(&why),
         }
@@ -122,10 +128,19 @@ pub fn run(arguments: ConnectArgs) -> ExitCode {
 async fn join(
     config: &Config,
     state_dir: Option<PathBuf>,
+    run_dir: Option<PathBuf>,
     metrics: &Arc<Metrics>,
 ) -> Result<ExitCode, String> {
     let bridge = LiveBridge::new(config, state_dir.as_deref(), metrics);
-    let bridge = bridge.map_err(|error| chain(&error))?;
+    let mut bridge = bridge.map_err(|error| chain(&error))?;
+    if let (Some(folder), Some(app)) = (run_dir, &config.servers[0].app) {
+        match MeetingPoint::new(&folder, &app.meeting_name()) {
+            Ok(point) => bridge.share(point),
+            Err(error) => {
+                tracing::warn!(folder = %folder.display(), %error, "the connection is not shared with other bridges");
+            }
+        }
+    }
     let input = standard_streams::input();
     let input = input.map_err(|error| format!("standard input cannot be read: {error}"))?;
     let output = standard_streams::output();
@@ -134,18 +149,26 @@ async fn join(
     let [Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)] = signals.map(signal) else {
         return Err("signals cannot be heard".to_owned());
     };
+    let mut signal = async || {
+        tokio::select! {
+            _ = interrupt.recv() => ExitCode::from(130),
+            _ = terminate.recv() => ExitCode::from(143),
+            _ = hangup.recv() => ExitCode::from(129),
+        }
+    };
     bridge.begin();
     let front = bridge.front();
     let code = tokio::select! {
         _ = front.serve(input, output) => ExitCode::SUCCESS,
-        _ = interrupt.recv() => ExitCode::from(130),
-        _ = terminate.recv() => ExitCode::from(143),
-        _ = hangup.recv() => ExitCode::from(129),
+        code = signal() => code,
     };
     // What a signal cut off is cancelled at the application.
     front.leave();
-    bridge.close().await;
-    Ok(code)
+    tokio::select! {
+        () = bridge.close() => Ok(code),
+        // It does not wait for the calls of other bridges any more.
+        code = signal() => Ok(code),
+    }
 }
 
 /// The application that was typed.
@@ -183,13 +206,22 @@ fn level(word: Option<&str>, environment: &Environment) -> Result<LogLevel, Stri
 
 /// Where the catalogue is kept: `None` where there is no home for it.
 fn state_dir(environment: &Environment) -> Option<PathBuf> {
-    let folder = |name: &str| {
-        let value = environment.get(name).filter(|value| !value.is_empty())?;
-        Some(PathBuf::from(value)).filter(|path| path.is_absolute())
-    };
-    folder("MCPO_STATE_DIR")
-        .or_else(|| Some(folder("XDG_STATE_HOME")?.join("pontoon")))
-        .or_else(|| Some(folder("HOME")?.join(".local/state/pontoon")))
+    folder(environment, "MCPO_STATE_DIR")
+        .or_else(|| Some(folder(environment, "XDG_STATE_HOME")?.join("pontoon")))
+        .or_else(|| Some(folder(environment, "HOME")?.join(".local/state/pontoon")))
+}
+
+/// Where the bridges of this user meet: `None` where there is no place for that.
+fn run_dir(environment: &Environment, state_dir: Option<&Path>) -> Option<PathBuf> {
+    folder(environment, "XDG_RUNTIME_DIR")
+        .map(|folder| folder.join("pontoon"))
+        .or_else(|| Some(state_dir?.join("run")))
+}
+
+/// The folder that a variable names.
+fn folder(environment: &Environment, name: &str) -> Option<PathBuf> {
+    let value = environment.get(name).filter(|value| !value.is_empty())?;
+    Some(PathBuf::from(value)).filter(|path| path.is_absolute())
 }
 
 fn wrong(why: &str) -> ExitCode {

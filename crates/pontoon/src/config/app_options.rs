@@ -5,9 +5,12 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
+
 use super::endpoint::Endpoint;
 use super::environment::Environment;
 use super::secret::Secret;
+use crate::hex::hex;
 
 /// How long a call waits for an application that is not there, unless told otherwise.
 pub const CONNECT_WAIT: Duration = Duration::from_secs(10);
@@ -26,6 +29,19 @@ pub struct AppOptions {
     pub connect_wait: Duration,
     /// How long it may give no sign of life while it works on a call: one that works on its main thread cannot.
     pub busy_grace: Duration,
+}
+
+impl AppOptions {
+    /// What bridges are called by that may share a connection: the same for one application and one token.
+    pub fn meeting_name(&self) -> String {
+        let token = match &self.token {
+            Some(TokenSource::Value(secret)) => secret.expose().to_vec(),
+            other => format!("{other:?}").into_bytes(),
+        };
+        let hash = Sha256::new().chain_update(self.endpoint.to_string()).chain_update([0]);
+        let hash = hash.chain_update(token).finalize();
+        hex(&hash[..8])
+    }
 }
 
 /// Where the token of an application comes from. It is read for each connection, for it may change.

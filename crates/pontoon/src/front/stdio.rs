@@ -19,8 +19,10 @@ use super::answer_stream::AnswerStream;
 use super::mcp::post;
 use super::refusal::Refusal;
 use super::who::caller::described_client;
-use crate::call::{Call, Reply};
+use crate::back::remote::sharing::LEAVING;
+use crate::call::{Call, Reply, plain_notification};
 use crate::client::{Client, Key, Person};
+use crate::outbox::Item;
 use crate::session::entry::Entry;
 use crate::session::legacy::{Session, introduced};
 use crate::session::{Arrival, Sessions};
@@ -56,7 +58,7 @@ impl StdioFront {
     /// A client that has said nothing yet; its messages may be this long.
     pub fn new(sessions: Arc<Sessions>, entry: Arc<Entry>, max_message: usize) -> Self {
         let (stream, heard_all) = (AnswerStream::default(), CancellationToken::new());
-        Self { sessions, entry, person: Person::local(), stream, heard_all, max_message }
+        Self { sessions, entry, person: Person::at_stdio(), stream, heard_all, max_message }
     }
 
     /// Serves the client until it leaves.
@@ -119,6 +121,19 @@ impl StdioFront {
         if let Some(session) = self.stream.close() {
             self.sessions.close(&session);
         }
+        self.entry.back.part(&self.person);
+    }
+
+    /// Tells the client, which is another bridge, that no more calls are welcome.
+    pub fn say_leaving(&self) {
+        if let Some(session) = self.stream.session() {
+            session.feed.outbox.push(Item::Note(plain_notification(LEAVING).into()));
+        }
+    }
+
+    /// Takes no more calls, and lets it end with the answers that are under way.
+    pub fn finish(&self) {
+        self.stream.end();
     }
 
     async fn take(self: &Arc<Self>, line: BytesMut) {

@@ -77,7 +77,8 @@ fn subscribe(catalog: &Catalog, entry: &Entry, session: &Session, mut call: Call
         return None;
     }
     let uri = call.request.string(Slot::Uri).unwrap_or_default().into_owned();
-    if !session.subscribe(uri, call.request.method() == method::SUBSCRIBE) {
+    let is_wanted = call.request.method() == method::SUBSCRIBE;
+    if !session.subscribe(uri.clone(), is_wanted) {
         let text = "too many subscriptions in this session, or too long an address";
         call.reply.error(&ErrorObject::new(code::INVALID_PARAMS, text));
         return None;
@@ -85,6 +86,11 @@ fn subscribe(catalog: &Catalog, entry: &Entry, session: &Session, mut call: Call
     // With the new subscription in it, which the call was made without.
     call.client = session.client(call.client.key.clone(), Arc::clone(&call.client.person));
     if catalog.child_era(Era::Legacy) == Era::Legacy {
+        entry.back.meet(&call.client);
+        if !is_wanted && entry.back.is_wanted_by_others(&call.client, &uri) {
+            call.reply.result("{}");
+            return None;
+        }
         return Some(call);
     }
     if entry.back.listen_anew(&call.client) {

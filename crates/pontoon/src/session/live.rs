@@ -45,7 +45,7 @@ impl Entry {
         loop {
             let learnt = tokio::select! {
                 learnt = learn(connection) => learnt,
-                () = connection.link.gone() => return None,
+                () = connection.lost() => return None,
             };
             match learnt {
                 Ok(facts) => {
@@ -67,7 +67,7 @@ impl Entry {
                 }
             }
             tokio::select! {
-                () = connection.link.gone() => return None,
+                () = connection.lost() => return None,
                 () = self.until_due(pause) => {}
             }
             // Nothing is heard of an application that was lost meanwhile.

@@ -38,7 +38,7 @@ impl SharedLink {
         let Some(event) = state.peer.handle(message) else { return };
         match event {
             PeerEvent::Answer(awaited, answer) => {
-                if !self.one_client && awaited.purpose == Purpose::Call {
+                if !self.is_of_one_client() && awaited.purpose == Purpose::Call {
                     state.note_answer();
                 }
                 deliveries.event(awaited.mailbox, ServerEvent::Answer(answer));
@@ -54,7 +54,7 @@ impl SharedLink {
             }
             PeerEvent::Ask(question) => self.handle_question(state, question, deliveries),
             PeerEvent::Loose(message) => {
-                handle_loose(state, message, self.one_client, deliveries);
+                handle_loose(state, message, self.is_of_one_client(), deliveries);
             }
         }
     }
@@ -87,7 +87,7 @@ impl SharedLink {
         if question.method() == method::PING {
             return state.say(result(&question, "{}"));
         }
-        let mailbox = state.only_call(self.one_client);
+        let mailbox = state.only_call(self.is_of_one_client());
         match mailbox {
             Some(mailbox) => deliveries.list.push(Handover::Question(mailbox, question)),
             None if state.asker.is_some() => {
@@ -116,7 +116,7 @@ impl SharedLink {
 
     /// A question waits for the next call, if it can only be for the client that makes it.
     pub(crate) fn hold_or_refuse(&self, state: &mut LinkState, question: &Message) {
-        let is_theirs = self.one_client || !state.has_served;
+        let is_theirs = self.is_of_one_client() || !state.has_served;
         let can_answer = state
             .audience
             .as_ref()

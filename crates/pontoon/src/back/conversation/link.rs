@@ -104,7 +104,12 @@ impl Link {
 
     /// Whether everything asked here comes from one client.
     pub fn is_of_one_client(&self) -> bool {
-        self.shared.one_client
+        self.shared.is_of_one_client()
+    }
+
+    /// Says that another client asks here, too, from now on.
+    pub(crate) fn share(&self) {
+        self.shared.share();
     }
 
     /// Calls `listener` for what belongs to no request, until the guard is dropped.

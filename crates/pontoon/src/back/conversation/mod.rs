@@ -6,6 +6,7 @@
 
 pub(crate) mod abilities;
 pub(crate) mod carrier;
+pub(crate) mod feeding;
 pub mod handshake;
 pub(crate) mod incoming;
 pub mod link;
@@ -21,18 +22,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use pontoon_wire::{Era, Message, Rewrite, Slot, era, json, method, quoted};
+use pontoon_wire::{Era, Message, Rewrite, Slot, json, method, quoted};
 
-use self::abilities::can_answer;
+use self::feeding::FedSession;
 use self::incoming::refusal;
-use self::link::{Link, Listening, PendingRequest, Purpose};
+use self::link::{Link, Listening, Purpose};
 use self::list_changes::ListChanges;
 use self::mailbox::ServerEvent;
 use self::requests::{modern_request, own_request, own_request_with};
-use crate::call::Feed;
 use crate::client::Client;
 use crate::clock::now;
-use crate::outbox::{Item, Outbox};
 
 /// A conversation with a server, ready for calls once it was opened.
 #[derive(Debug)]
@@ -45,12 +44,13 @@ pub struct Conversation {
     pub hello: Option<Message>,
     /// Calls that wait for a person.
     waiting_calls: AtomicUsize,
-    /// What keeps the client's session hearing of changes.
-    feeding: Mutex<Option<(Arc<Outbox>, Feeding)>>,
+    /// The sessions that hear of changes.
+    fed: Mutex<Vec<FedSession>>,
     /// The log level the server was last told.
     log_level: Mutex<Option<Bytes>>,
-    /// Whether clients hear of changed lists from the catalogue, and not from the server.
-    hides_list_changes: bool,
+    /// Whether the server is an application: its clients hear of changed lists from the catalogue, and several may
+    /// hear of the rest.
+    is_app: bool,
     /// Tells the catalogue when a list changes.
     _watching: Listening,
 }
@@ -64,21 +64,6 @@ pub(crate) enum NoResult {
     Slow,
     /// It is gone.
     Gone,
-}
-
-/// What passes on what belongs to no call, until it is dropped.
-#[derive(Debug)]
-pub(crate) enum Feeding {
-    Listener { _listening: Listening },
-    Subscription { task: tokio::task::JoinHandle<()> },
-}
-
-impl Drop for Feeding {
-    fn drop(&mut self) {
-        if let Self::Subscription { task } = self {
-            task.abort();
-        }
-    }
 }
 
 impl Conversation {
@@ -96,17 +81,17 @@ impl Conversation {
             era: Era::Modern,
             hello: None,
             waiting_calls: AtomicUsize::new(0),
-            feeding: Mutex::new(None),
+            fed: Mutex::default(),
             log_level: Mutex::new(None),
-            hides_list_changes: false,
+            is_app: false,
             _watching: watching,
         }
     }
 
-    /// The same, whose clients do not hear from the server that lists changed: the catalogue tells them, once it
-    /// knows the new ones.
-    pub(crate) fn without_list_changes(mut self) -> Self {
-        self.hides_list_changes = true;
+    /// The same with an application. From the catalogue its clients hear that lists changed, once the new ones are
+    /// known.
+    pub(crate) fn with_app(mut self) -> Self {
+        self.is_app = true;
         self
     }
 
@@ -207,6 +192,12 @@ impl Conversation {
         self.say_and_forget(method::SUBSCRIBE, &params);
     }
 
+    /// Takes that back.
+    pub(crate) fn unsubscribe(&self, uri: &str) {
+        let params = format!("{{\"uri\":{}}}", quoted(uri));
+        self.say_and_forget(method::UNSUBSCRIBE, &params);
+    }
+
     /// Sends a request whose answer changes nothing.
     fn say_and_forget(&self, method: &str, params: &str) {
         let request = Rewrite::new(own_request_with(method, params));
@@ -222,113 +213,6 @@ impl Conversation {
 
     fn offers(&self, capability: &str) -> bool {
         json::find(self.capabilities(), capability).is_some()
-    }
-
-    /// Tells these when a modern server says that one of its lists changed: it does so only if it is asked to.
-    pub(crate) fn hear_of_lists(&self, changes: &Arc<ListChanges>) -> Feeding {
-        let filter = "{\"notifications\":{\"toolsListChanged\":true,\"promptsListChanged\":true,\
-             \"resourcesListChanged\":true}}";
-        let request = modern_request(own_request_with(method::LISTEN, filter));
-        let asked = self.link.ask(request, None, Purpose::Listen);
-        let changes = Arc::clone(changes);
-        let hear = move |note: &Message| {
-            if note.method().ends_with("/list_changed") {
-                changes.note(now());
-            }
-        };
-        Feeding::Subscription { task: tokio::spawn(feed_from(asked, hear)) }
-    }
-
-    /// Lets another session of the same client hear what the last one heard.
-    pub(crate) fn refeed(&self, client: &Client) {
-        let Some(feed) = &client.feed else { return };
-        let is_fed = self.feeding.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = is_fed.as_ref().is_some_and(|(to, _)| Arc::ptr_eq(to, &feed.outbox));
-        drop(is_fed);
-        if !is_same {
-            self.feed(client);
-        }
-    }
-
-    /// Lets a legacy client's session hear what belongs to no call of its. Where several clients
-    /// share the server, what it logs or asks could be about another's call: none of them hears that.
-    pub fn feed(&self, client: &Client) {
-        let Some(feed) = &client.feed else { return };
-        let (outbox, subscriptions) = (Arc::clone(&feed.outbox), &client.subscriptions);
-        let is_shared = !self.link.is_of_one_client();
-        let hides_list_changes = self.hides_list_changes;
-        let feeding = match self.era {
-            Era::Legacy => {
-                subscriptions.iter().for_each(|uri| self.subscribe(uri));
-                if !is_shared {
-                    self.ask_through(feed, client);
-                }
-                let listener = move |message: &Message| {
-                    let method = message.method();
-                    let is_hidden = hides_list_changes && method.ends_with("/list_changed");
-                    match method == method::LOG {
-                        _ if is_hidden => {}
-                        true if is_shared => {}
-                        true => outbox.push(Item::Log(message.clone().into())),
-                        false => outbox.push(Item::Note(message.clone().into())),
-                    }
-                };
-                Feeding::Listener { _listening: self.link.listen(Arc::new(listener)) }
-            }
-            Era::Modern => {
-                let uris: Vec<_> = subscriptions.iter().map(|uri| quoted(uri)).collect();
-                let filter = format!(
-                    "{{\"notifications\":{{\"toolsListChanged\":true,\"promptsListChanged\":true,\
-                     \"resourcesListChanged\":true,\"resourceSubscriptions\":[{}]}}}}",
-                    uris.join(",")
-                );
-                let request = modern_request(own_request_with(method::LISTEN, &filter));
-                let asked = self.link.ask(request, None, Purpose::Listen);
-                let hear = move |note: &Message| {
-                    if !(hides_list_changes && note.method().ends_with("/list_changed")) {
-                        outbox.push(Item::Note(era::to_legacy_note(note).into()));
-                    }
-                };
-                Feeding::Subscription { task: tokio::spawn(feed_from(asked, hear)) }
-            }
-        };
-        let feeding = Some((Arc::clone(&feed.outbox), feeding));
-        *self.feeding.lock().unwrap_or_else(PoisonError::into_inner) = feeding;
-    }
-
-    /// Puts questions that belong to no call to the session, if it can answer them.
-    fn ask_through(&self, feed: &Feed, client: &Client) {
-        // The link must not keep itself alive through what it calls.
-        let (feed, link) = (feed.clone(), self.link.weak());
-        let (capabilities, era) = (client.capabilities.clone(), client.era());
-        self.link.ask_through(Arc::new(move |question| {
-            if !can_answer(&capabilities, era, &question.method()) {
-                return false;
-            }
-            let (link, id) = (link.clone(), question.copy(Slot::Id).unwrap_or_default());
-            let answerer = move |answer: &Message| {
-                if let Some(link) = link.upgrade() {
-                    link.say(Rewrite::new(answer.clone()).replace(Slot::Id, id).finish());
-                }
-            };
-            feed.question(question, Box::new(answerer)).is_some()
-        }));
-    }
-}
-
-/// Passes what a modern subscription hears on.
-async fn feed_from(mut asked: PendingRequest, hear: impl Fn(&Message)) {
-    loop {
-        match asked.next_event().await {
-            ServerEvent::Note(note) => {
-                let Ok(note) = Message::parse(note.to_bytes().as_ref()) else { continue };
-                if note.method() != method::ACKNOWLEDGED {
-                    hear(&note);
-                }
-            }
-            event if event.is_end() => return,
-            _ => {}
-        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,7 @@ pub(crate) struct SharedLink {
     /// Tells the task that there is something to write, an earlier deadline, or nothing more to say.
     pub(crate) wake: Notify,
     pub(crate) gone: CancellationToken,
-    pub(crate) one_client: bool,
+    one_client: AtomicBool,
     pub(crate) heals: Arc<HealLog>,
 }
 
@@ -124,9 +125,12 @@ impl SharedLink {
         one_client: bool,
         heals: Arc<HealLog>,
     ) -> Self {
-        let peer = Peer::starting_at(heal, first_id());
+        let mut peer = Peer::starting_at(heal, first_id());
+        if !one_client {
+            peer.share();
+        }
         let state = LinkState {
-            peer: if one_client { peer } else { peer.share() },
+            peer,
             outgoing: VecDeque::new(),
             messages: VecDeque::new(),
             outgoing_bytes: 0,
@@ -146,7 +150,25 @@ impl SharedLink {
             end: None,
         };
         let (wake, gone) = (Notify::new(), CancellationToken::new());
+        let one_client = AtomicBool::new(one_client);
         Self { state: Mutex::new(state), wake, gone, one_client, heals }
+    }
+
+    /// Whether everything asked here comes from one client.
+    pub(crate) fn is_of_one_client(&self) -> bool {
+        self.one_client.load(Ordering::Acquire)
+    }
+
+    /// Says that another client asks here, too, from now on: what the server says of no call could be about either.
+    pub(crate) fn share(&self) {
+        let mut state = self.lock();
+        self.one_client.store(false, Ordering::Release);
+        state.peer.share();
+        (state.asker, state.audience) = (None, None);
+        for question in std::mem::take(&mut state.held) {
+            self.hold_or_refuse(&mut state, &question);
+        }
+        self.flush(state);
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, LinkState> {

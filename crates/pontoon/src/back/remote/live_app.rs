@@ -3,21 +3,27 @@
 //! [`LiveApp::connect`] is called again and again by one task, which learns what the application offers; calls
 //! lease what that task has connected, and wait a while for it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use pontoon_wire::{Era, Message, Revision, method};
+use tokio::net::UnixStream;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::backoff::{Backoff, chance};
 use super::dial::{DialError, Dialer};
+use super::sharing::{LEAVING, MeetingPoint, Owner};
+use crate::back::conversation::carrier::Carrier;
+use crate::back::conversation::feeding::Feeding;
 use crate::back::conversation::handshake::{HandshakeError, Opening, shake_hands, speaks_newest};
-use crate::back::conversation::link::{Link, LinkOptions};
+use crate::back::conversation::link::{Link, LinkOptions, Listening};
 use crate::back::conversation::list_changes::ListChanges;
 use crate::back::conversation::websocket::SocketEnd;
-use crate::back::conversation::{Conversation, Feeding, NoResult};
+use crate::back::conversation::{Conversation, NoResult};
 use crate::call::CallError;
-use crate::client::Client;
+use crate::client::{Client, Person};
 use crate::clock::{now, since};
 use crate::config::AppOptions;
 use crate::errors::chain;
@@ -41,6 +47,10 @@ pub struct AppConnection {
     opened: Instant,
     /// Hears from a modern application that its lists changed.
     lists: Option<Feeding>,
+    /// Fires when the other side has said that it leaves: open calls go on, new ones are not made here.
+    leaving: CancellationToken,
+    /// Hears that.
+    _hearing: Listening,
 }
 
 impl std::ops::Deref for AppConnection {
@@ -58,10 +68,26 @@ impl Drop for AppConnection {
 }
 
 impl AppConnection {
+    /// Whether calls can be made.
+    fn is_usable(&self) -> bool {
+        !self.link.is_gone() && !self.leaving.is_cancelled()
+    }
+
+    /// Waits until it is gone, or is about to be.
+    pub async fn lost(&self) {
+        tokio::select! {
+            () = self.link.gone() => {}
+            () = self.leaving.cancelled() => {}
+        }
+    }
+
     /// How it ended, in words.
     pub(crate) fn how_it_ended(&self) -> String {
         let end = self.link.end().map(|end| end.words);
-        end.unwrap_or_else(|| "the connection was closed".to_owned())
+        end.unwrap_or_else(|| match self.leaving.is_cancelled() {
+            true => "the bridge that had the connection leaves".to_owned(),
+            false => "the connection was closed".to_owned(),
+        })
     }
 }
 
@@ -90,10 +116,12 @@ pub struct LiveApp {
     link: LinkOptions,
     changes: Arc<ListChanges>,
     state: watch::Sender<AppState>,
-    /// The client for whom the conversation is opened, once there is one.
-    client: watch::Sender<Option<Arc<Client>>>,
+    /// The clients, in the order in which they came. A conversation is opened for the first.
+    clients: watch::Sender<Vec<Arc<Client>>>,
     pace: Mutex<Pace>,
     dialer: tokio::sync::Mutex<Dialer>,
+    /// Where the bridges of this user meet, if they share the connection.
+    sharing: OnceLock<Arc<MeetingPoint>>,
 }
 
 /// How the application was found so far.
@@ -111,6 +139,8 @@ struct Pace {
 enum ConnectError {
     #[error(transparent)]
     Dial(#[from] DialError),
+    #[error("{} has the connection, and cannot be reached: {source}", process(.pid))]
+    Owner { pid: Option<u32>, source: io::Error },
     #[error("it speaks no MCP")]
     Handshake(#[from] HandshakeError),
     #[error("it speaks no MCP: {first}, and in the other era {second}")]
@@ -128,6 +158,7 @@ impl ConnectError {
                 "look whether the address is that of the application"
             }
             Self::Dial(DialError::Unreachable(_) | DialError::Silent) | Self::Closed(_) => START_IT,
+            Self::Owner { .. } => "wait a moment",
         }
     }
 
@@ -136,8 +167,16 @@ impl ConnectError {
         match self {
             Self::Dial(DialError::Denied { .. } | DialError::Token(_)) => true,
             Self::Closed(end) => is_unwanted(end),
-            Self::Dial(_) | Self::Handshake(_) | Self::NoEra { .. } => false,
+            Self::Dial(_) | Self::Owner { .. } | Self::Handshake(_) | Self::NoEra { .. } => false,
         }
+    }
+}
+
+/// The bridge that has the connection, in words.
+fn process(pid: &Option<u32>) -> String {
+    match pid {
+        Some(pid) => format!("another `pontoon connect` (process {pid})"),
+        None => "another `pontoon connect`".to_owned(),
     }
 }
 
@@ -162,18 +201,55 @@ impl LiveApp {
             link,
             changes,
             state: watch::Sender::new(AppState::Away(None)),
-            client: watch::Sender::new(None),
+            clients: watch::Sender::default(),
             pace: Mutex::new(pace),
             dialer: tokio::sync::Mutex::default(),
+            sharing: OnceLock::new(),
         }
     }
 
-    /// Says for whom conversations are opened from now on. That client hears what belongs to no call.
+    /// Shares the connection with the other bridges of this user.
+    pub fn share(&self, point: &Arc<MeetingPoint>) {
+        // It is said once, before the application is looked for.
+        drop(self.sharing.set(Arc::clone(point)));
+    }
+
+    /// A client is there, or has become another than it was. It hears what belongs to no call.
     pub(crate) fn meet(&self, client: &Arc<Client>) {
-        self.client.send_replace(Some(Arc::clone(client)));
+        self.clients.send_if_modified(|clients| {
+            let known = clients.iter_mut().find(|it| Arc::ptr_eq(&it.person, &client.person));
+            let is_new = known.is_none();
+            match known {
+                Some(known) => *known = Arc::clone(client),
+                None => clients.push(Arc::clone(client)),
+            }
+            is_new
+        });
         if let Some(connection) = self.connection() {
-            connection.refeed(client);
+            self.introduce(&connection);
         }
+    }
+
+    /// A client has left.
+    pub(crate) fn part(&self, person: &Arc<Person>) {
+        let mut left = None;
+        self.clients.send_if_modified(|clients| {
+            let at = clients.iter().position(|it| Arc::ptr_eq(&it.person, person));
+            left = at.map(|at| clients.remove(at));
+            false
+        });
+        if let (Some(client), Some(connection)) = (left, self.connection()) {
+            connection.unfeed(&client);
+        }
+    }
+
+    /// Lets all clients hear what the application says of no call.
+    fn introduce(&self, connection: &AppConnection) {
+        let clients = self.clients.borrow().clone();
+        if clients.len() > 1 && connection.link.is_of_one_client() {
+            connection.link.share();
+        }
+        clients.iter().for_each(|client| connection.refeed(client));
     }
 
     /// Where it stands, and told whenever that changes.
@@ -184,7 +260,7 @@ impl LiveApp {
     /// The connection, if there is one now.
     pub(crate) fn connection(&self) -> Option<Arc<AppConnection>> {
         match &*self.state.borrow() {
-            AppState::Up(connection) if !connection.link.is_gone() => Some(Arc::clone(connection)),
+            AppState::Up(connection) if connection.is_usable() => Some(Arc::clone(connection)),
             AppState::Up(_) | AppState::Away(_) => None,
         }
     }
@@ -201,7 +277,7 @@ impl LiveApp {
     /// What to tell the model when there is none.
     pub(crate) async fn lease(&self) -> Result<Arc<AppConnection>, CallError> {
         let mut state = self.state.subscribe();
-        let is_up = |state: &AppState| matches!(state, AppState::Up(it) if !it.link.is_gone());
+        let is_up = |state: &AppState| matches!(state, AppState::Up(it) if it.is_usable());
         let up = tokio::time::timeout(self.options.connect_wait, state.wait_for(is_up)).await;
         match up.ok().and_then(Result::ok).as_deref() {
             Some(AppState::Up(connection)) => Ok(Arc::clone(connection)),
@@ -223,19 +299,19 @@ impl LiveApp {
 
     /// Connects, however long that takes, and makes the connection known.
     pub async fn connect(&self) -> Arc<AppConnection> {
-        let mut clients = self.client.subscribe();
+        let mut clients = self.clients.subscribe();
         loop {
-            let client = clients.wait_for(Option::is_some).await.map(|client| client.clone());
-            let Ok(Some(client)) = client else { return std::future::pending().await };
+            let first = clients.wait_for(|clients| !clients.is_empty()).await;
+            let first = first.ok().and_then(|clients| clients.first().cloned());
+            let Some(client) = first else { return std::future::pending().await };
             let pause = match self.try_connect(&client).await {
                 Ok(connection) => {
                     self.lock().said = None;
                     tracing::info!(app = %self.options.endpoint, era = ?connection.era, "application connected");
                     connection.begin_for(&client);
                     self.state.send_replace(AppState::Up(Arc::clone(&connection)));
-                    // It may have got its session while this went on.
-                    let client = self.client.borrow().clone().unwrap_or(client);
-                    connection.refeed(&client);
+                    // They may have got their sessions while this went on.
+                    self.introduce(&connection);
                     return connection;
                 }
                 Err(error) => self.note_failure(&error),
@@ -310,11 +386,25 @@ impl LiveApp {
 
     async fn open(&self, client: &Client, era: Era) -> Result<AppConnection, ConnectError> {
         let max_message = self.link.max_message;
-        let carrier = self.dialer.lock().await.dial(&self.options, max_message).await?;
+        let carrier = match self.owner() {
+            Owner::Us => self.dialer.lock().await.dial(&self.options, max_message).await?,
+            Owner::Other { socket, pid } => {
+                let stream = UnixStream::connect(socket).await;
+                Carrier::Unix(stream.map_err(|source| ConnectError::Owner { pid, source })?)
+            }
+        };
         let conversation = Conversation::new(Link::start(carrier, &self.link), &self.changes);
-        let conversation = conversation.without_list_changes();
+        let conversation = conversation.with_app();
+        let leaving = CancellationToken::new();
+        let heard = leaving.clone();
+        let hearing = conversation.link.listen(Arc::new(move |note| {
+            if note.method() == LEAVING {
+                heard.cancel();
+            }
+        }));
         // From here on it is closed if it comes to nothing.
-        let mut connection = AppConnection { conversation, opened: now(), lists: None };
+        let mut connection =
+            AppConnection { conversation, opened: now(), lists: None, leaving, _hearing: hearing };
         connection.conversation.era = era;
         let opened = self.greet(&connection, Opening::for_client(client, era), client.era()).await;
         connection.conversation.hello = Some(match (opened, connection.link.end()) {
@@ -325,6 +415,15 @@ impl LiveApp {
             connection.lists = Some(connection.hear_of_lists(&self.changes));
         }
         Ok(connection)
+    }
+
+    /// Who has the connection to the application.
+    fn owner(&self) -> Owner {
+        let Some(point) = self.sharing.get() else { return Owner::Us };
+        point.owner().unwrap_or_else(|error| {
+            tracing::warn!(%error, "the connection cannot be shared with other bridges");
+            Owner::Us
+        })
     }
 
     /// Opens the conversation, and gives what the application says of itself.

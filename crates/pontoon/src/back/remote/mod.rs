@@ -1,8 +1,9 @@
 //! A server that is no process of ours: an application that is reached by a socket, and that comes and goes.
 //!
 //! An address comes in, a conversation goes out; `dial` makes one connection, `live_app` sees that there is one
-//! whenever that is possible. Nothing here starts a process.
+//! whenever that is possible, and `sharing` lets the bridges of one user have one together. Nothing here starts a process.
 
 pub(crate) mod backoff;
 pub(crate) mod dial;
 pub mod live_app;
+pub mod sharing;

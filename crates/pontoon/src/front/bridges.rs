@@ -1,0 +1,98 @@
+//! Other bridges of this user, which share this one's connection to an application: each is a client on a socket, with a
+//! message on each line.
+
+use std::io;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use rustix::process::geteuid;
+use tokio::net::{UnixListener, UnixStream};
+use tokio_util::task::TaskTracker;
+
+use super::stdio::StdioFront;
+use crate::lock::Lock;
+use crate::session::Sessions;
+use crate::session::entry::Entry;
+
+/// As many bridges may share a connection.
+const MAX_BRIDGES: usize = 64;
+
+/// How long a bridge without a call may take to go when it is told to.
+const GOING: Duration = Duration::from_millis(300);
+
+/// How long those with calls may.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// The pause after a connection that could not be taken, for want of descriptors perhaps.
+const FAULT: Duration = Duration::from_millis(100);
+
+/// The other bridges that are here.
+#[derive(Debug)]
+pub struct Bridges {
+    sessions: Arc<Sessions>,
+    entry: Arc<Entry>,
+    max_message: usize,
+    fronts: Lock<Vec<Weak<StdioFront>>>,
+    tasks: TaskTracker,
+}
+
+impl Bridges {
+    /// None is here yet. Their messages may be this long.
+    pub fn new(sessions: Arc<Sessions>, entry: Arc<Entry>, max_message: usize) -> Self {
+        let (fronts, tasks) = (Lock::default(), TaskTracker::new());
+        Self { sessions, entry, max_message, fronts, tasks }
+    }
+
+    /// Takes the bridges that come, as long as it is polled.
+    pub async fn serve(&self, listener: UnixListener) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    if let Err(why) = self.take(stream) {
+                        tracing::warn!(%why, "another bridge was sent away");
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a bridge could not come");
+                    tokio::time::sleep(FAULT).await;
+                }
+            }
+        }
+    }
+
+    fn take(&self, stream: UnixStream) -> io::Result<()> {
+        // The folder of the socket is closed to others already.
+        if stream.peer_cred()?.uid() != geteuid().as_raw() {
+            return Err(io::Error::other("it is not this user's"));
+        }
+        let mut fronts = self.fronts.lock();
+        fronts.retain(|front| front.strong_count() > 0);
+        if fronts.len() >= MAX_BRIDGES {
+            return Err(io::Error::other(format!("{MAX_BRIDGES} bridges are here already")));
+        }
+        let (sessions, entry) = (Arc::clone(&self.sessions), Arc::clone(&self.entry));
+        let front = Arc::new(StdioFront::new(sessions, entry, self.max_message));
+        fronts.push(Arc::downgrade(&front));
+        self.tasks.spawn(async move {
+            let (input, output) = stream.into_split();
+            front.serve(input, output).await;
+        });
+        Ok(())
+    }
+
+    /// Sends the bridges away: they make no more calls here, and those that are open are answered.
+    pub async fn leave(&self) {
+        self.tasks.close();
+        let fronts: Vec<_> = self.fronts.lock().iter().filter_map(Weak::upgrade).collect();
+        fronts.iter().for_each(|front| front.say_leaving());
+        if tokio::time::timeout(GOING, self.tasks.wait()).await.is_ok() {
+            return;
+        }
+        // One that has stopped does not go by itself.
+        fronts.iter().for_each(|front| front.finish());
+        drop(fronts);
+        if tokio::time::timeout(GRACE, self.tasks.wait()).await.is_err() {
+            tracing::warn!("calls of other bridges are still open; their outcome is unknown");
+        }
+    }
+}

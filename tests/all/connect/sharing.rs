@@ -1,0 +1,150 @@
+//! Several bridges of one user share the connection to an application.
+
+use std::time::Instant;
+
+use pontoon_tests::live_app::{Deeds, LiveApp, Manner, Place};
+use pontoon_tests::rig::wait_until;
+use pontoon_tests::stdio::StdioServer;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use super::{Home, SOON, text, tools, tools_changed};
+
+/// An application that has room for one connection.
+fn narrow_app(deeds: &Deeds) -> LiveApp {
+    let manner = Manner { takes_one: true, ..Manner::default() };
+    LiveApp::start(&Place::WebSocket(0), manner, deeds)
+}
+
+/// The first owns the connection: it has called before the others come.
+fn three_clients(home: &Home, app: &LiveApp) -> [StdioServer; 3] {
+    [1, 2, 3].map(|number| {
+        let mut client = home.client(&app.url(), &[]);
+        let said = format!("hello of {number}");
+        assert_eq!(text(&client.call(1, "echo", json!({"text": said}))), said);
+        client
+    })
+}
+
+/// Ends these bridges in order, one after the other, and sees that nothing is left of them.
+fn finish(home: &Home, clients: impl IntoIterator<Item = StdioServer>) {
+    clients.into_iter().for_each(|client| assert!(client.finish().success()));
+    let run = home.0.path().join(".local/state/pontoon/run");
+    let left: Vec<_> = std::fs::read_dir(run).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn three_clients_with_equal_ids_share_one_connection_and_nothing_crosses() {
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let app = narrow_app(&deeds);
+    let mut clients = three_clients(&home, &app);
+    for round in 0..50 {
+        for (number, client) in clients.iter_mut().enumerate() {
+            client.send_call(round, "echo", json!({"text": format!("{number}: {round}")}));
+        }
+        for (number, client) in clients.iter_mut().enumerate() {
+            assert_eq!(text(&client.answer(round)["result"]), format!("{number}: {round}"));
+        }
+    }
+    assert_eq!((app.accepted(), app.sent_away()), (1, 0));
+    // What changes is told to each.
+    clients[1].call("grow", "grow", json!({"text": "grown"}));
+    for client in &mut clients {
+        tools_changed(client);
+        assert!(tools(client, "now").contains(&"grown".to_owned()));
+    }
+    finish(&home, clients.into_iter().rev());
+    home.is_tidy();
+    wait_until("the application hears that this was on purpose", SOON, || app.closed() == 1);
+}
+
+#[test]
+fn when_the_owner_is_killed_in_a_call_the_others_go_on_within_a_second() {
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let app = narrow_app(&deeds);
+    let [mut owner, mut second, mut third] = three_clients(&home, &app);
+    owner.send_call(7, "silent", json!({"text": "the owner's"}));
+    wait_until("the call is there", SOON, || deeds.count("the owner's") == 1);
+    // It waits for its turn at the owner.
+    second.send_call(7, "echo", json!({"text": "the second's"}));
+    let killed = Instant::now();
+    owner.kill();
+    let lost = second.answer(7)["result"].take();
+    assert_eq!(lost["_meta"]["pontoon/outcome"], "unknown", "{lost}");
+    let went_on = third.call(7, "echo", json!({"text": "the third's"}));
+    assert_eq!(text(&went_on), "the third's");
+    let again = second.call(8, "echo", json!({"text": "the second's, again"}));
+    assert_eq!(text(&again), "the second's, again");
+    println!("went on after {:?}", killed.elapsed());
+    assert_eq!((deeds.count("the owner's"), deeds.count("the second's")), (1, 0));
+    assert_eq!(app.accepted(), 2);
+    finish(&home, [second, third]);
+}
+
+#[test]
+fn a_call_that_may_be_made_twice_survives_the_owner() {
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let app = narrow_app(&deeds);
+    let [mut owner, mut second, third] = three_clients(&home, &app);
+    owner.send_call(7, "silent", json!({"text": "the owner's"}));
+    wait_until("the call is there", SOON, || deeds.count("the owner's") == 1);
+    second.send_call(7, "read", json!({"text": "read"}));
+    owner.kill();
+    assert_eq!(text(&second.answer(7)["result"]), "read");
+    finish(&home, [third, second]);
+}
+
+#[test]
+fn an_owner_whose_client_leaves_answers_the_others_and_hands_over() {
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let app = narrow_app(&deeds);
+    let [mut owner, mut second, mut third] = three_clients(&home, &app);
+    second.send_call(7, "wait", json!({"text": "slow", "ms": 700}));
+    wait_until("the call is there", SOON, || deeds.count("slow") == 1);
+    third.send_call(7, "echo", json!({"text": "queued"}));
+    let pid = Pid::from_raw(i32::try_from(owner.pid()).unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(text(&second.answer(7)["result"]), "slow");
+    assert_eq!(text(&third.answer(7)["result"]), "queued");
+    assert_eq!(owner.wait().code(), Some(143));
+    for client in [&mut second, &mut third] {
+        assert_eq!(text(&client.call(8, "echo", json!({"text": "after"}))), "after");
+    }
+    assert_eq!((deeds.count("slow"), deeds.count("queued"), app.accepted()), (1, 1, 2));
+    finish(&home, [third, second]);
+    home.is_tidy();
+}
+
+#[test]
+fn bridges_with_other_tokens_or_that_want_no_sharing_have_their_own_connections() {
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let app = LiveApp::start(&Place::WebSocket(0), Manner::default(), &deeds);
+    let mut clients = vec![home.client(&app.url(), &[]), home.client(&app.url(), &["--no-share"])];
+    for token in ["one", "two", "two"] {
+        let mut command = home.command(&app.url(), &[]);
+        let mut client = StdioServer::start(command.env("PONTOON_TOKEN", token));
+        client.initialize();
+        clients.push(client);
+    }
+    for client in &mut clients {
+        assert_eq!(text(&client.call(1, "echo", json!({"text": "x"}))), "x");
+    }
+    assert_eq!(app.accepted(), 4);
+    finish(&home, clients);
+    home.is_tidy();
+}
+
+#[test]
+fn each_bridge_answers_at_once_though_the_application_is_away() {
+    let home = Home::new();
+    let options = ["--connect-wait", "300ms"];
+    let mut clients = [(); 2].map(|()| home.client("ws://127.0.0.1:1", &options));
+    for client in &mut clients {
+        let away = client.call(1, "echo", json!({"text": "x"}));
+        assert_eq!(away["_meta"]["pontoon/outcome"], "not made", "{away}");
+        assert!(text(&away).contains("start the application"), "{away}");
+    }
+    finish(&home, clients);
+    home.is_tidy();
+}
