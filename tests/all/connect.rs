@@ -5,6 +5,8 @@ mod eras;
 mod floods;
 mod losses;
 mod soak;
+mod tls;
+mod token;
 
 use std::process::Command;
 use std::time::Duration;
@@ -266,6 +268,8 @@ fn wrong_words_are_told_in_one_line_with_what_to_write() {
         ("ws://localhost:1", &["--token-env", "NOT_SET"], "NOT_SET is not set"),
         ("ws://localhost:1", &["--log-level", "loud"], "no log level"),
         ("tcp://localhost:1", &["--token-file", "x"], "no place for a token"),
+        ("ws://localhost:1", &["--ca-file", "x"], "only wss:// has"),
+        ("wss://localhost:1", &["--ca-file", "/none"], "/none: it cannot be read"),
         ("ws:/a?token=sekret", &[], "\"ws:/a\" is no address"),
     ] {
         let output = home.command(url, options).output().unwrap();

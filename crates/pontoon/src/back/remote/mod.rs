@@ -6,3 +6,5 @@
 pub(crate) mod backoff;
 pub(crate) mod dial;
 pub mod live_app;
+pub mod tls;
+pub(crate) mod token;
