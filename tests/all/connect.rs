@@ -6,6 +6,8 @@ mod floods;
 mod losses;
 mod sharing;
 mod soak;
+mod tls;
+mod token;
 
 use std::process::Command;
 use std::time::Duration;
@@ -267,6 +269,8 @@ fn wrong_words_are_told_in_one_line_with_what_to_write() {
         ("ws://localhost:1", &["--token-env", "NOT_SET"], "NOT_SET is not set"),
         ("ws://localhost:1", &["--log-level", "loud"], "no log level"),
         ("tcp://localhost:1", &["--token-file", "x"], "no place for a token"),
+        ("ws://localhost:1", &["--ca-file", "x"], "only wss:// has"),
+        ("wss://localhost:1", &["--ca-file", "/none"], "/none: it cannot be read"),
         ("ws:/a?token=sekret", &[], "\"ws:/a\" is no address"),
     ] {
         let output = home.command(url, options).output().unwrap();

@@ -8,6 +8,7 @@
 //! - [`rig`] starts `pontoon serve` and fails the test if anything is left behind.
 //! - [`claude`] is the real Claude Code command, with a model that is a script.
 //! - [`client`] speaks HTTP/1.1 and both eras of the protocol, down to single bytes.
+//! - [`certificates`] are those of applications with TLS.
 //! - [`cgroup`] is one with a limit on memory.
 //! - [`disk`] is a small one, to be filled.
 //! - [`metrics`] reads the page of `/metrics`, and is strict about it.
@@ -15,6 +16,7 @@
 //! - [`stdio`] talks to a server on its standard input and output.
 //! - [`transcript`] reads and plays the conversations under `tests/transcripts`.
 
+pub mod certificates;
 pub mod cgroup;
 pub mod claude;
 pub mod client;

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 use tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tungstenite::http::StatusCode;
@@ -82,6 +83,8 @@ impl Deeds {
 pub enum Place {
     /// A WebSocket at this port of the loopback; zero chooses one.
     WebSocket(u16),
+    /// The same inside TLS.
+    WebSocketTls(u16, Arc<ServerConfig>),
     /// A WebSocket behind this Unix socket.
     WebSocketUnix(PathBuf),
     /// Lines at this port.
@@ -143,6 +146,12 @@ impl Duplex for TcpStream {
     }
 }
 
+impl Duplex for StreamOwned<ServerConnection, TcpStream> {
+    fn ending(&self) -> Box<dyn Ending> {
+        self.sock.ending()
+    }
+}
+
 impl Duplex for UnixStream {
     fn ending(&self) -> Box<dyn Ending> {
         Box::new(self.try_clone().expect("a descriptor"))
@@ -181,6 +190,17 @@ impl LiveApp {
                 };
                 (place, thread::spawn(move || listen(&serving, accept, is_web)))
             }
+            Place::WebSocketTls(port, config) => {
+                let (listener, config) = (bind(*port), Arc::clone(config));
+                let port = listener.local_addr().expect("it is bound").port();
+                let place = Place::WebSocketTls(port, Arc::clone(&config));
+                let accept = move || {
+                    let (stream, _) = listener.accept()?;
+                    let session = ServerConnection::new(Arc::clone(&config));
+                    Ok(StreamOwned::new(session.expect("a good configuration"), stream))
+                };
+                (place, thread::spawn(move || listen(&serving, accept, true)))
+            }
             Place::WebSocketUnix(path) | Place::Unix(path) => {
                 let _ = std::fs::remove_file(path);
                 let listener = UnixListener::bind(path).expect("a socket");
@@ -201,6 +221,7 @@ impl LiveApp {
     pub fn url(&self) -> String {
         match &self.place {
             Place::WebSocket(port) => format!("ws://127.0.0.1:{port}"),
+            Place::WebSocketTls(port, _) => format!("wss://localhost:{port}"),
             Place::Tcp(port) => format!("tcp://127.0.0.1:{port}"),
             Place::WebSocketUnix(path) => format!("ws+unix:{}", path.display()),
             Place::Unix(path) => format!("unix:{}", path.display()),
@@ -242,7 +263,7 @@ impl LiveApp {
         self.shared.is_closed.store(true, Ordering::SeqCst);
         // It waits for a connection, and this is the last one.
         match &self.place {
-            Place::WebSocket(port) | Place::Tcp(port) => {
+            Place::WebSocket(port) | Place::WebSocketTls(port, _) | Place::Tcp(port) => {
                 drop(TcpStream::connect(("127.0.0.1", *port)));
             }
             Place::Unix(path) | Place::WebSocketUnix(path) => drop(UnixStream::connect(path)),

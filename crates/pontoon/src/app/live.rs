@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use pontoon_supervise::Support;
 use tokio_util::sync::CancellationToken;
 
 use super::{BridgeStartError, entry, until};
@@ -37,7 +36,8 @@ pub struct LiveBridge {
 }
 
 impl LiveBridge {
-    /// The application that this configuration names. What it offers is kept in `state_dir`.
+    /// The application that this configuration names. What it offers is kept in `state_dir`; `starter` runs the
+    /// command of its token, if there is one.
     ///
     /// # Errors
     ///
@@ -46,12 +46,12 @@ impl LiveBridge {
         config: &Config,
         state_dir: Option<&Path>,
         metrics: &Arc<Metrics>,
+        starter: Starter,
     ) -> Result<Self, BridgeStartError> {
         let scratch = std::env::temp_dir().join(format!("pontoon-{}", uuid::Uuid::new_v4()));
         let store = open_store(config, &scratch)?;
         // No client comes back with an id.
         let ids = Ids::new(uuid::Uuid::new_v4().as_bytes(), "", SystemTime::now());
-        let starter = Starter::Nothing(Support::default());
         let around = Surroundings::new(config, store, ids, starter, Arc::clone(metrics));
         let mut around = around.map_err(BridgeStartError::Thread)?;
         around.machine.hearers = Hearers::Operator;

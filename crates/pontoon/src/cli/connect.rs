@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use pontoon_supervise::{give_memory_back, harden_worker};
+use pontoon_supervise::{Spawner, Starting, Support, give_memory_back, harden_worker};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::standard_streams;
 use super::terminal::{fail, tell};
 use crate::app::LiveBridge;
+use crate::back::child::process::Starter;
 use crate::back::remote::sharing::MeetingPoint;
+use crate::back::remote::tls::check_files;
 use crate::config::{
-    AppOptions, Config, Endpoint, Environment, LogLevel, Server, ServerName, TokenSource,
+    AppOptions, Config, Endpoint, Environment, LogLevel, Server, ServerName, TlsFiles, TokenSource,
     parse_log_level,
 };
 use crate::errors::chain;
@@ -34,14 +36,27 @@ const TYPED_WRONGLY: u8 = 2;
 /// How an application is joined.
 #[derive(Debug, Args)]
 pub struct ConnectArgs {
-    /// Where the application listens: ws://HOST:PORT/PATH, ws+unix:/PATH, tcp://HOST:PORT or unix:/PATH.
+    /// Where the application listens: ws://HOST:PORT/PATH, wss://HOST:PORT/PATH, ws+unix:/PATH, tcp://HOST:PORT or
+    /// unix:/PATH.
     url: String,
     /// The variable with the token that the application wants [default: PONTOON_TOKEN, if it is set].
-    #[arg(long, value_name = "NAME", conflicts_with = "token_file")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["token_file", "token_command"])]
     token_env: Option<String>,
     /// The file whose first line is that token; read again for each connection.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "token_command")]
     token_file: Option<PathBuf>,
+    /// The command whose first line of output is that token; run by a shell for each connection.
+    #[arg(long, value_name = "COMMAND")]
+    token_command: Option<String>,
+    /// Certificates of authorities to trust beside those of this machine, in PEM form (wss://).
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// The certificate that is shown to the application, in PEM form (wss://).
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    client_cert: Option<PathBuf>,
+    /// The key of that certificate.
+    #[arg(long, value_name = "FILE", requires = "client_cert")]
+    client_key: Option<PathBuf>,
     /// How long a call waits for an application that is away.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     connect_wait: Duration,
@@ -86,6 +101,11 @@ fn time(word: &str) -> Result<Duration, String> {
 
 /// Joins the client and the application until the client leaves, or a signal comes.
 pub fn run(arguments: ConnectArgs) -> ExitCode {
+    // A command of the user's finds what it would find in a shell, and there is no thread yet.
+    let starting = match arguments.token_command.as_ref().map(|_| Spawner::start()).transpose() {
+        Ok(starting) => starting,
+        Err(error) => return fail(&format!("cannot start the helper process: {error}")),
+    };
     harden_worker();
     give_memory_back();
     let environment = Environment::of_process();
@@ -101,7 +121,7 @@ pub fn run(arguments: ConnectArgs) -> ExitCode {
     };
     let metrics = Arc::new(Metrics::default());
     let token = server.app.as_ref().and_then(|app| app.token.clone());
-    let token = token.and_then(|token| token.read().ok());
+    let token = token.and_then(|token| token.known());
     let redactor = Redactor::new(token.iter().map(|token| token.expose()));
     let settings = LogSettings { level: level.0, folder: None, redactor, is_output_taken: true };
     let _log = match log::start(settings, &metrics) {
@@ -114,8 +134,13 @@ pub fn run(arguments: ConnectArgs) -> ExitCode {
         Err(error) => return fail(&format!("cannot start: {error}")),
     };
     let code = runtime.block_on(async {
+        let starter = match starting.map(Starting::attach).transpose() {
+            Ok(None) => Starter::Nothing(Support::default()),
+            Ok(Some(spawner)) => Starter::Spawner(spawner),
+            Err(error) => return fail(&format!("cannot reach the helper process: {error}")),
+        };
         let meeting = is_shared.then(|| run_dir(&environment, state_dir.as_deref())).flatten();
-        match join(&config, state_dir, meeting, &metrics).await {
+        match join(&config, state_dir, meeting, &metrics, starter).await {
             Ok(code) => code,
             Err(why) => fail(&why),
         }
@@ -130,8 +155,9 @@ async fn join(
     state_dir: Option<PathBuf>,
     run_dir: Option<PathBuf>,
     metrics: &Arc<Metrics>,
+    starter: Starter,
 ) -> Result<ExitCode, String> {
-    let bridge = LiveBridge::new(config, state_dir.as_deref(), metrics);
+    let bridge = LiveBridge::new(config, state_dir.as_deref(), metrics, starter);
     let mut bridge = bridge.map_err(|error| chain(&error))?;
     if let (Some(folder), Some(app)) = (run_dir, &config.servers[0].app) {
         match MeetingPoint::new(&folder, &app.meeting_name()) {
@@ -175,18 +201,31 @@ async fn join(
 fn server(arguments: ConnectArgs, environment: &Environment) -> Result<Server, String> {
     let endpoint: Endpoint = arguments.url.parse().map_err(|bad| format!("{bad}"))?;
     let is_web = matches!(endpoint, Endpoint::WebSocket { .. } | Endpoint::WebSocketUnix(_));
-    if !is_web && (arguments.token_file.is_some() || arguments.token_env.is_some()) {
+    let has_token = arguments.token_file.is_some()
+        || arguments.token_env.is_some()
+        || arguments.token_command.is_some();
+    if !is_web && has_token {
         return Err(format!("{endpoint} has no place for a token: only WebSockets have"));
     }
-    let token = match (arguments.token_file, arguments.token_env) {
-        (Some(file), _) => Some(TokenSource::File(file)),
-        (None, Some(name)) => Some(TokenSource::variable(&name, environment)?),
-        (None, None) => TokenSource::variable(TOKEN, environment).ok(),
+    let token = match (arguments.token_file, arguments.token_command, arguments.token_env) {
+        (Some(file), ..) => Some(TokenSource::File(file)),
+        (None, Some(command), _) => Some(TokenSource::Command(command)),
+        (None, None, Some(name)) => Some(TokenSource::variable(&name, environment)?),
+        (None, None, None) => TokenSource::variable(TOKEN, environment).ok(),
     };
+    let own = arguments.client_cert.zip(arguments.client_key);
+    let tls = TlsFiles { authorities: arguments.ca_file, own };
+    if tls != TlsFiles::default() {
+        if !matches!(endpoint, Endpoint::WebSocket { is_secure: true, .. }) {
+            return Err(format!("{endpoint} has no use for certificates: only wss:// has"));
+        }
+        check_files(&tls).map_err(|error| chain(&error))?;
+    }
     let name: ServerName = "app".parse().map_err(|_| "the name `app` is no name".to_owned())?;
     let app = AppOptions {
         endpoint,
         token,
+        tls,
         connect_wait: arguments.connect_wait,
         busy_grace: arguments.busy_grace,
     };

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
@@ -25,6 +25,8 @@ pub struct AppOptions {
     pub endpoint: Endpoint,
     /// What it is shown, if it asks who is there.
     pub token: Option<TokenSource>,
+    /// How TLS is spoken to it, where the address wants it.
+    pub tls: TlsFiles,
     /// How long a call waits for it.
     pub connect_wait: Duration,
     /// How long it may give no sign of life while it works on a call: one that works on its main thread cannot.
@@ -44,6 +46,15 @@ impl AppOptions {
     }
 }
 
+/// The files that TLS needs, in PEM form.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Certificates of authorities that are trusted beside those of this machine.
+    pub authorities: Option<PathBuf>,
+    /// What is shown to an application that wants to know who is there: a certificate, and its key.
+    pub own: Option<(PathBuf, PathBuf)>,
+}
+
 /// Where the token of an application comes from. It is read for each connection, for it may change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenSource {
@@ -51,6 +62,8 @@ pub enum TokenSource {
     Value(Secret),
     /// The first line of this file.
     File(PathBuf),
+    /// The first line that this command writes, by a shell.
+    Command(String),
 }
 
 impl TokenSource {
@@ -67,21 +80,25 @@ impl TokenSource {
         }
     }
 
-    /// The token as it is now.
+    /// The token in the first line of a file.
     ///
     /// # Errors
     ///
-    /// When its file cannot be read or holds none.
-    pub fn read(&self) -> io::Result<Secret> {
+    /// When it cannot be read or holds none.
+    pub fn first_line(file: &Path) -> io::Result<Secret> {
+        let text = fs::read_to_string(file)?;
+        match text.lines().next().unwrap_or_default().trim() {
+            "" => Err(io::Error::other("its first line is empty")),
+            token => Ok(Secret::new(token)),
+        }
+    }
+
+    /// The token, if it is known without running anything.
+    pub fn known(&self) -> Option<Secret> {
         match self {
-            Self::Value(secret) => Ok(secret.clone()),
-            Self::File(path) => {
-                let text = fs::read_to_string(path)?;
-                match text.lines().next().unwrap_or_default().trim() {
-                    "" => Err(io::Error::other("its first line is empty")),
-                    token => Ok(Secret::new(token)),
-                }
-            }
+            Self::Value(secret) => Some(secret.clone()),
+            Self::File(path) => Self::first_line(path).ok(),
+            Self::Command(_) => None,
         }
     }
 }

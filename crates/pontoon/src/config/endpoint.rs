@@ -5,8 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// The forms that are understood, for people.
-const FORMS: &str =
-    "ws://HOST:PORT/PATH, ws+unix:/PATH/TO/SOCKET, tcp://HOST:PORT or unix:/PATH/TO/SOCKET";
+const FORMS: &str = "ws://HOST:PORT/PATH, wss://HOST:PORT/PATH, ws+unix:/PATH/TO/SOCKET, tcp://HOST:PORT or unix:/PATH/TO/SOCKET";
 
 /// Where an application is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +16,8 @@ pub enum Endpoint {
         host: Host,
         /// What is asked for there, with its query; begins with a slash.
         path: String,
+        /// Whether it is inside TLS.
+        is_secure: bool,
     },
     /// A WebSocket behind a Unix socket.
     WebSocketUnix(PathBuf),
@@ -46,8 +47,8 @@ pub enum BadEndpoint {
     Scheme(String),
     /// It says a password where everybody can read it.
     #[error(
-        "an address must hold no user name or password, which others on this machine could read: use --token-env or \
-         --token-file"
+        "an address must hold no user name or password, which others on this machine could read: use --token-env, --token-file or \
+         --token-command"
     )]
     Secret,
     /// The path of a Unix socket has to be absolute.
@@ -110,26 +111,28 @@ impl std::str::FromStr for Endpoint {
         match scheme.to_ascii_lowercase().as_str() {
             "ws+unix" => socket(rest).map(Self::WebSocketUnix),
             "unix" => socket(rest).map(Self::Unix),
-            "ws" | "tcp" => {
+            scheme @ ("ws" | "wss" | "tcp") => {
                 let rest = rest.strip_prefix("//").ok_or_else(form)?;
                 let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
                 let (authority, path) = rest.split_at(end);
                 if authority.contains('@') {
                     return Err(BadEndpoint::Secret);
                 }
-                let is_web = scheme.eq_ignore_ascii_case("ws");
-                let host = Host::parse(authority, is_web.then_some(80)).ok_or_else(form)?;
-                match (is_web, path) {
-                    (true, "") => Ok(Self::WebSocket { host, path: "/".to_owned() }),
-                    (true, path) if path.starts_with('/') && is_plain(path) => {
-                        Ok(Self::WebSocket { host, path: path.to_owned() })
-                    }
-                    (true, path) if path.starts_with('?') && is_plain(path) => {
-                        Ok(Self::WebSocket { host, path: format!("/{path}") })
-                    }
-                    (false, "" | "/") => Ok(Self::Tcp(host)),
-                    _ => Err(form()),
-                }
+                let default_port = match scheme {
+                    "ws" => Some(80),
+                    "wss" => Some(443),
+                    _ => None,
+                };
+                let host = Host::parse(authority, default_port).ok_or_else(form)?;
+                let path = match (scheme, path) {
+                    ("tcp", "" | "/") => return Ok(Self::Tcp(host)),
+                    ("tcp", _) => return Err(form()),
+                    (_, "") => "/".to_owned(),
+                    (_, path) if path.starts_with('/') && is_plain(path) => path.to_owned(),
+                    (_, path) if path.starts_with('?') && is_plain(path) => format!("/{path}"),
+                    _ => return Err(form()),
+                };
+                Ok(Self::WebSocket { host, path, is_secure: scheme == "wss" })
             }
             other
                 if other.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+')
@@ -150,9 +153,10 @@ fn is_plain(path: &str) -> bool {
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::WebSocket { host, path } => {
+            Self::WebSocket { host, path, is_secure } => {
                 let path = path.split('?').next().unwrap_or_default();
-                write!(f, "ws://{host}{path}")
+                let scheme = if *is_secure { "wss" } else { "ws" };
+                write!(f, "{scheme}://{host}{path}")
             }
             Self::WebSocketUnix(path) => write!(f, "ws+unix:{}", path.display()),
             Self::Tcp(host) => write!(f, "tcp://{host}"),
@@ -186,6 +190,8 @@ mod tests {
         check("WS://127.0.0.1:7400/mcp", "ws://127.0.0.1:7400/mcp", true);
         check("ws://[::1]:7400?x=1", "ws://[::1]:7400/", true);
         check("ws://max.example/mcp?token=secret", "ws://max.example:80/mcp", false);
+        check("wss://max.example", "wss://max.example:443/", false);
+        check("WSS://localhost:7400/mcp?x=1", "wss://localhost:7400/mcp", true);
         check("tcp://127.0.0.1:9876", "tcp://127.0.0.1:9876", true);
         check("unix:/run/app.sock", "unix:/run/app.sock", true);
         check("unix:///run/app.sock", "unix:/run/app.sock", true);

@@ -40,7 +40,7 @@ mod values;
 mod variables;
 
 pub use address::{AddressBlock, BadAddressBlock};
-pub use app_options::{AppOptions, BUSY_GRACE, CONNECT_WAIT, TokenSource};
+pub use app_options::{AppOptions, BUSY_GRACE, CONNECT_WAIT, TlsFiles, TokenSource};
 pub use endpoint::{BadEndpoint, Endpoint, Host};
 pub use environment::Environment;
 pub use identity::{IdentityHeaders, note_on_people};

@@ -27,6 +27,7 @@ use crate::back::conversation::handshake::{HandshakeError, Opening, shake_hands}
 use crate::back::conversation::link::{Link, LinkOptions};
 use crate::back::conversation::list_changes::ListChanges;
 use crate::back::remote::live_app::LiveApp;
+use crate::back::remote::token::TokenReader;
 use crate::call::CallError;
 use crate::client::{Client, Key, Person};
 use crate::clock::{Clock, now};
@@ -138,7 +139,11 @@ impl Launcher {
     /// The application that its entry names, if it is no program.
     pub(crate) fn live_app(&self) -> Option<LiveApp> {
         let app = self.server.app.clone()?;
-        Some(LiveApp::new(app, self.link_options(true, Span::none()), Arc::clone(&self.changed)))
+        let (starter, environment) =
+            (self.machine.starter.clone(), self.machine.environment.clone());
+        let (link, tokens) =
+            (self.link_options(true, Span::none()), TokenReader { starter, environment });
+        Some(LiveApp::new(app, link, Arc::clone(&self.changed), tokens))
     }
 
     fn link_options(&self, one_client: bool, span: Span) -> LinkOptions {

@@ -1,6 +1,7 @@
 //! A WebSocket as the carrier of a conversation: a message in each frame, signs of life, and how it ended.
 
 use std::collections::VecDeque;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -221,6 +222,10 @@ impl WebSocket {
             tungstenite::Error::Protocol(
                 tungstenite::error::ProtocolError::ResetWithoutClosingHandshake,
             ) => "the connection broke off".to_owned(),
+            // Inside TLS it is an error that the end was not announced.
+            tungstenite::Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                "the connection broke off".to_owned()
+            }
             tungstenite::Error::Io(error) => format!("the connection broke off ({error})"),
             tungstenite::Error::Capacity(error) => format!("it sent too much ({error})"),
             error => format!("the connection failed ({error})"),

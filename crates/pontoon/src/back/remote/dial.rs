@@ -16,12 +16,17 @@ use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::tungstenite::http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
+use super::tls::{Tls, TlsError};
+use super::token::{NoToken, TokenReader};
 use crate::back::conversation::carrier::Carrier;
 use crate::back::conversation::websocket::{Duplex, WebSocket};
-use crate::config::{AppOptions, Endpoint, Host, Secret};
+use crate::config::{AppOptions, Endpoint, Host, Secret, TlsFiles};
 
-/// How long one try may take.
+/// How long each step of a connection may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a TLS handshake may take; less than the whole step, so that it is known what took so long.
+const TLS_PATIENCE: Duration = Duration::from_secs(8);
 
 /// The sub-protocol of MCP over WebSocket.
 const SUBPROTOCOL: HeaderValue = HeaderValue::from_static("mcp");
@@ -41,8 +46,11 @@ pub(crate) enum DialError {
         had_token: bool,
     },
     /// The token cannot be read.
-    #[error("the token cannot be read: {0}")]
-    Token(String),
+    #[error("the token cannot be read")]
+    Token(#[from] NoToken),
+    /// There is no TLS connection.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// What answers there is something else.
     #[error("what answers there speaks no WebSocket: {0}")]
     Foreign(String),
@@ -54,66 +62,106 @@ pub(crate) enum DialError {
 fn ask_for_token(had_token: &bool) -> &'static str {
     match had_token {
         true => "it does not accept the token; give it the one that the application shows",
-        false => "it wants a token; give it with --token-env or --token-file",
+        false => "it wants a token; give it with --token-env, --token-file or --token-command",
     }
 }
 
 /// Dials an application.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Dialer {
+    tokens: TokenReader,
     /// The application does not know the sub-protocol, and must not be asked for it.
     is_plain: bool,
+    /// Made when it is needed first.
+    tls: Option<Tls>,
 }
 
 impl Dialer {
+    /// One that has dialled nothing yet.
+    pub(crate) fn new(tokens: TokenReader) -> Self {
+        Self { tokens, is_plain: false, tls: None }
+    }
+
     /// Makes one connection; messages may be as long as `max_message`.
     pub(crate) async fn dial(
         &mut self,
         app: &AppOptions,
         max_message: usize,
     ) -> Result<Carrier, DialError> {
-        let trying = self.try_dial(app, max_message);
-        tokio::time::timeout(PATIENCE, trying).await.unwrap_or(Err(DialError::Silent))
-    }
-
-    async fn try_dial(
-        &mut self,
-        app: &AppOptions,
-        max_message: usize,
-    ) -> Result<Carrier, DialError> {
         match &app.endpoint {
-            Endpoint::Tcp(host) => Ok(Carrier::Tcp(connect(host).await?)),
-            Endpoint::Unix(path) => Ok(Carrier::Unix(connect_unix(path).await?)),
+            Endpoint::Tcp(host) => Ok(Carrier::Tcp(in_time(connect(host)).await?)),
+            Endpoint::Unix(path) => Ok(Carrier::Unix(in_time(connect_unix(path)).await?)),
             Endpoint::WebSocket { .. } | Endpoint::WebSocketUnix(_) => {
-                let token = app.token.as_ref().map(|token| token.read()).transpose();
-                let token = token.map_err(|error| DialError::Token(error.to_string()))?;
-                let opened = self.open(app, token.as_ref(), max_message).await;
-                match opened {
-                    Err(OpenError::UnknownProtocol) => {
-                        self.is_plain = true;
-                        self.open(app, token.as_ref(), max_message).await
-                    }
-                    opened => opened,
-                }
-                .map_err(OpenError::into_dial_error)
+                let stream = in_time(self.reach(app)).await?;
+                // A command is not run for an application that is not there.
+                let token = match &app.token {
+                    Some(source) => Some(self.tokens.read(source).await?),
+                    None => None,
+                };
+                let dialing = self.open_either_way(stream, app, token.as_ref(), max_message);
+                in_time(dialing).await
             }
         }
     }
 
+    async fn open_either_way(
+        &mut self,
+        stream: Box<dyn Duplex>,
+        app: &AppOptions,
+        token: Option<&Secret>,
+        max_message: usize,
+    ) -> Result<Carrier, DialError> {
+        let opened = self.open(stream, app, token, max_message).await;
+        match opened {
+            Err(OpenError::UnknownProtocol) => {
+                self.is_plain = true;
+                let stream = self.reach(app).await?;
+                self.open(stream, app, token, max_message).await
+            }
+            opened => opened,
+        }
+        .map_err(OpenError::into_dial_error)
+    }
+
+    /// What a WebSocket can be opened on.
+    async fn reach(&mut self, app: &AppOptions) -> Result<Box<dyn Duplex>, DialError> {
+        match &app.endpoint {
+            Endpoint::WebSocketUnix(path) | Endpoint::Unix(path) => {
+                Ok(Box::new(connect_unix(path).await?))
+            }
+            Endpoint::WebSocket { host, is_secure: false, .. } | Endpoint::Tcp(host) => {
+                Ok(Box::new(connect(host).await?))
+            }
+            Endpoint::WebSocket { host, is_secure: true, .. } => {
+                let stream = connect(host).await?;
+                let opening = self.tls(&app.tls).await?.open(stream, &host.name);
+                let opened = tokio::time::timeout(TLS_PATIENCE, opening).await;
+                Ok(Box::new(opened.unwrap_or(Err(TlsError::Silent))?))
+            }
+        }
+    }
+
+    async fn tls(&mut self, files: &TlsFiles) -> Result<&Tls, DialError> {
+        if self.tls.is_none() {
+            // The certificates of a machine are many, and other things go on meanwhile.
+            let files = files.clone();
+            let loaded = tokio::task::spawn_blocking(move || Tls::load(&files)).await;
+            let failed = |_| TlsError::Failed("its settings could not be made".to_owned());
+            self.tls = Some(loaded.map_err(failed)??);
+        }
+        self.tls.as_ref().ok_or(DialError::Silent)
+    }
+
     async fn open(
         &self,
+        stream: Box<dyn Duplex>,
         app: &AppOptions,
         token: Option<&Secret>,
         max_message: usize,
     ) -> Result<Carrier, OpenError> {
-        let (stream, url): (Box<dyn Duplex>, _) = match &app.endpoint {
-            Endpoint::WebSocketUnix(path) => {
-                (Box::new(connect_unix(path).await?), "ws://localhost/".to_owned())
-            }
-            Endpoint::WebSocket { host, path } => {
-                (Box::new(connect(host).await?), format!("ws://{host}{path}"))
-            }
-            Endpoint::Tcp(_) | Endpoint::Unix(_) => return Err(OpenError::UnknownProtocol),
+        let url = match &app.endpoint {
+            Endpoint::WebSocket { host, path, .. } => format!("ws://{host}{path}"),
+            _ => "ws://localhost/".to_owned(),
         };
         let request = self.request(&url, token)?;
         let config = WebSocketConfig::default()
@@ -142,8 +190,7 @@ impl Dialer {
         if let Some(token) = token {
             let value = [b"Bearer ", token.expose()].concat();
             let value = HeaderValue::from_bytes(&value);
-            let mut value =
-                value.map_err(|_| DialError::Token("it holds what no header may".to_owned()))?;
+            let mut value = value.map_err(|_| NoToken::Form)?;
             value.set_sensitive(true);
             request.headers_mut().insert(AUTHORIZATION, value);
         }
@@ -179,12 +226,23 @@ fn told(error: Error, had_token: bool) -> DialError {
             status @ (401 | 403) => DialError::Denied { status, had_token },
             status => DialError::Foreign(format!("it answered HTTP {status}")),
         },
-        Error::Io(error) => DialError::Unreachable(error.to_string()),
+        Error::Io(error) => match TlsError::of(&error) {
+            Some(error) => DialError::Tls(error),
+            None => DialError::Foreign(format!("the connection broke off ({error})")),
+        },
         Error::Protocol(ProtocolError::HandshakeIncomplete) => {
             DialError::Foreign("it hung up during the handshake".to_owned())
         }
+        Error::Protocol(ProtocolError::HttparseError(_)) => {
+            DialError::Foreign("its answer is no HTTP; if it speaks TLS, write wss://".to_owned())
+        }
         error => DialError::Foreign(error.to_string()),
     }
+}
+
+/// One step of a connection, which may not take too long.
+async fn in_time<T>(step: impl Future<Output = Result<T, DialError>>) -> Result<T, DialError> {
+    tokio::time::timeout(PATIENCE, step).await.unwrap_or(Err(DialError::Silent))
 }
 
 /// Connects to a host; on this machine by both families, for an application may listen on one only.
@@ -227,4 +285,38 @@ fn unreachable(error: &io::Error) -> DialError {
         io::ErrorKind::NotFound => "there is no such socket".to_owned(),
         _ => error.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use pontoon_supervise::Support;
+
+    use super::*;
+    use crate::back::child::process::Starter;
+    use crate::config::{BUSY_GRACE, CONNECT_WAIT, Environment};
+
+    /// Dials this address, where the test listens.
+    async fn dial(url: &str) -> Result<Carrier, DialError> {
+        let app = AppOptions {
+            endpoint: url.parse().unwrap(),
+            token: None,
+            tls: TlsFiles::default(),
+            connect_wait: CONNECT_WAIT,
+            busy_grace: BUSY_GRACE,
+        };
+        let starter = Starter::Nothing(Support::default());
+        let tokens = TokenReader { starter, environment: Environment::default() };
+        Dialer::new(tokens).dial(&app, 1 << 20).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_takes_a_connection_and_says_nothing_is_given_up() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let place = listener.local_addr().unwrap();
+        let plain = dial(&format!("ws://{place}")).await;
+        assert!(matches!(plain, Err(DialError::Silent)), "{plain:?}");
+        let secure = dial(&format!("wss://{place}")).await;
+        let secure = secure.unwrap_err().to_string();
+        assert_eq!(secure, "what answers there says nothing to a TLS handshake");
+    }
 }

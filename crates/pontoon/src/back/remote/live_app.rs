@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::backoff::{Backoff, chance};
 use super::dial::{DialError, Dialer};
 use super::sharing::{LEAVING, MeetingPoint, Owner};
+use super::token::TokenReader;
 use crate::back::conversation::carrier::Carrier;
 use crate::back::conversation::feeding::Feeding;
 use crate::back::conversation::handshake::{HandshakeError, Opening, shake_hands, speaks_newest};
@@ -154,6 +155,7 @@ impl ConnectError {
     fn advice(&self) -> &'static str {
         match self {
             Self::Dial(DialError::Denied { .. } | DialError::Token(_)) => "correct the token",
+            Self::Dial(DialError::Tls(error)) => error.advice(),
             Self::Dial(DialError::Foreign(_)) | Self::Handshake(_) | Self::NoEra { .. } => {
                 "look whether the address is that of the application"
             }
@@ -165,7 +167,7 @@ impl ConnectError {
     /// Whether it wants no connection from us, or not now.
     fn is_unwanted(&self) -> bool {
         match self {
-            Self::Dial(DialError::Denied { .. } | DialError::Token(_)) => true,
+            Self::Dial(DialError::Denied { .. } | DialError::Token(_) | DialError::Tls(_)) => true,
             Self::Closed(end) => is_unwanted(end),
             Self::Dial(_) | Self::Owner { .. } | Self::Handshake(_) | Self::NoEra { .. } => false,
         }
@@ -190,7 +192,12 @@ const START_IT: &str = "start the application, or ask the user to,";
 
 impl LiveApp {
     /// The application that these options describe, not yet looked for.
-    pub(crate) fn new(options: AppOptions, link: LinkOptions, changes: Arc<ListChanges>) -> Self {
+    pub(crate) fn new(
+        options: AppOptions,
+        link: LinkOptions,
+        changes: Arc<ListChanges>,
+        tokens: TokenReader,
+    ) -> Self {
         let pace = Pace {
             backoff: Backoff::new(options.endpoint.is_local()),
             era: Era::Legacy,
@@ -203,7 +210,7 @@ impl LiveApp {
             state: watch::Sender::new(AppState::Away(None)),
             clients: watch::Sender::default(),
             pace: Mutex::new(pace),
-            dialer: tokio::sync::Mutex::default(),
+            dialer: tokio::sync::Mutex::new(Dialer::new(tokens)),
             sharing: OnceLock::new(),
         }
     }

@@ -7,3 +7,5 @@ pub(crate) mod backoff;
 pub(crate) mod dial;
 pub mod live_app;
 pub mod sharing;
+pub mod tls;
+pub(crate) mod token;
