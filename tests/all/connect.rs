@@ -1,7 +1,9 @@
 //! `pontoon connect`: a client on standard input and output, and an application that comes and goes.
 
 mod carriers;
+mod entrance;
 mod eras;
+mod finding;
 mod floods;
 mod losses;
 mod sharing;

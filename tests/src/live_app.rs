@@ -17,8 +17,10 @@ use std::time::Duration;
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
+use tungstenite::client::IntoClientRequest;
+use tungstenite::handshake::HandshakeError;
 use tungstenite::handshake::server::{ErrorResponse, Request, Response};
-use tungstenite::http::StatusCode;
+use tungstenite::http::{HeaderName, StatusCode};
 use tungstenite::{Message, WebSocket};
 
 /// How an application is.
@@ -165,17 +167,7 @@ impl LiveApp {
     ///
     /// When it cannot listen.
     pub fn start(place: &Place, manner: Manner, deeds: &Deeds) -> Self {
-        let shared = Arc::new(Shared {
-            manner: Mutex::new(manner),
-            deeds: deeds.clone(),
-            is_closed: AtomicBool::new(false),
-            connections: Mutex::default(),
-            accepted: AtomicUsize::new(0),
-            open: AtomicUsize::new(0),
-            sent_away: AtomicUsize::new(0),
-            closed: AtomicUsize::new(0),
-            heard: Mutex::default(),
-        });
+        let shared = Arc::new(Shared::new(manner, deeds));
         let serving = Arc::clone(&shared);
         let (place, listening) = match place {
             Place::WebSocket(port) | Place::Tcp(port) => {
@@ -341,19 +333,32 @@ fn serve_web(shared: &Shared, stream: impl Duplex) {
         Ok(response)
     };
     let Ok(mut socket) = tungstenite::accept_hdr(stream, greet) else { return };
+    serve_frames(shared, &mut socket, &manner);
+    // Unless the connection is gone already.
+    let _ = socket.close(None);
+    let _ = socket.flush();
+}
+
+/// Answers what comes, until the connection ends; gives the code that the other side closed it with, 1005 for
+/// none.
+fn serve_frames(
+    shared: &Shared,
+    socket: &mut WebSocket<impl Duplex>,
+    manner: &Manner,
+) -> Option<u16> {
     while let Ok(frame) = socket.read() {
         let text = match &frame {
             Message::Text(text) => text.as_str(),
-            Message::Close(_) => {
+            Message::Close(close) => {
                 shared.closed.fetch_add(1, Ordering::SeqCst);
-                break;
+                return Some(close.as_ref().map_or(1005, |close| u16::from(close.code)));
             }
             _ => continue,
         };
         let message: Value = serde_json::from_str(text).expect("the bridge sends JSON");
         let said = shared.answers(&message);
         let sent = match manner.answers_notifications && message.get("id").is_none() {
-            true => say_nothing(&mut socket),
+            true => say_nothing(socket),
             false => said.iter().try_for_each(|said| match manner.sends_bytes {
                 true => socket.send(Message::Binary(said.to_string().into_bytes().into())),
                 false => socket.send(Message::text(said.to_string())),
@@ -363,9 +368,58 @@ fn serve_web(shared: &Shared, stream: impl Duplex) {
             break;
         }
     }
-    // Unless the connection is gone already.
-    let _ = socket.close(None);
-    let _ = socket.flush();
+    None
+}
+
+/// An application that has come to a bridge by itself.
+#[derive(Debug)]
+pub struct ComingApp {
+    stream: TcpStream,
+    serving: JoinHandle<Option<u16>>,
+}
+
+impl ComingApp {
+    /// Comes to a bridge that waits at this address, with these headers.
+    ///
+    /// # Errors
+    ///
+    /// When the bridge does not let it in, or none is there.
+    ///
+    /// # Panics
+    ///
+    /// When a header is none.
+    pub fn come(port: u16, headers: &[(&str, &str)], deeds: &Deeds) -> tungstenite::Result<Self> {
+        let mut request = format!("ws://127.0.0.1:{port}/").into_client_request()?;
+        for (name, value) in headers {
+            let name: HeaderName = name.parse().expect("a name");
+            request.headers_mut().insert(name, value.parse().expect("a value"));
+        }
+        let connection = TcpStream::connect(("127.0.0.1", port))?;
+        let stream = connection.try_clone()?;
+        let opened = tungstenite::client(request, connection);
+        let (mut socket, _) = opened.map_err(|error| match error {
+            HandshakeError::Failure(error) => error,
+            HandshakeError::Interrupted(_) => unreachable!("the socket blocks"),
+        })?;
+        let shared = Shared::new(Manner::default(), deeds);
+        let serving = thread::spawn(move || serve_frames(&shared, &mut socket, &Manner::default()));
+        Ok(Self { stream, serving })
+    }
+
+    /// Goes away without a word.
+    pub fn go(self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+        let _ = self.serving.join();
+    }
+
+    /// Waits until it is sent away, and gives the code.
+    ///
+    /// # Panics
+    ///
+    /// When it panicked.
+    pub fn sent_away(self) -> Option<u16> {
+        self.serving.join().expect("it does not panic")
+    }
 }
 
 /// What applications send that answer notifications.
@@ -391,6 +445,20 @@ fn serve_lines(shared: &Shared, stream: impl Duplex) {
 }
 
 impl Shared {
+    fn new(manner: Manner, deeds: &Deeds) -> Self {
+        Self {
+            manner: Mutex::new(manner),
+            deeds: deeds.clone(),
+            is_closed: AtomicBool::new(false),
+            connections: Mutex::default(),
+            accepted: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
+            sent_away: AtomicUsize::new(0),
+            closed: AtomicUsize::new(0),
+            heard: Mutex::default(),
+        }
+    }
+
     fn drop_connections(&self) {
         let connections =
             std::mem::take(&mut *self.connections.lock().expect("no thread panics with it"));

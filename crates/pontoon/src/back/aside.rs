@@ -8,7 +8,7 @@ use pontoon_wire::{Era, Message};
 use super::Back;
 use super::conversation::Conversation;
 use super::keep::kept_child::KeptChild;
-use super::remote::live_app::AppConnection;
+use super::remote::connection::AppConnection;
 use crate::client::Client;
 
 /// A conversation that is kept for a client.

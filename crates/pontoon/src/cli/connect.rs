@@ -1,5 +1,9 @@
 //! `pontoon connect`: a client on standard input and output, joined to an application that comes and goes.
 
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, File};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,6 +12,7 @@ use std::time::Duration;
 use clap::Args;
 use pontoon_supervise::{Spawner, Starting, Support, give_memory_back, harden_worker};
 use tokio::signal::unix::{SignalKind, signal};
+use uuid::Uuid;
 
 use super::standard_streams;
 use super::terminal::{fail, tell};
@@ -16,13 +21,14 @@ use crate::back::child::process::Starter;
 use crate::back::remote::sharing::MeetingPoint;
 use crate::back::remote::tls::check_files;
 use crate::config::{
-    AppOptions, Config, Endpoint, Environment, LogLevel, Server, ServerName, TlsFiles, TokenSource,
-    parse_log_level,
+    AppOptions, AppPlace, BadPlace, Config, Entrance, Environment, LogLevel, Server, ServerName,
+    TlsFiles, TokenSource, parse_log_level,
 };
 use crate::errors::chain;
 use crate::observe::log::{self, LogSettings};
 use crate::observe::metrics::Metrics;
 use crate::observe::redact::Redactor;
+use crate::plain_file::write_whole;
 
 /// The variable of a token, unless another is named.
 const TOKEN: &str = "PONTOON_TOKEN";
@@ -37,8 +43,29 @@ const TYPED_WRONGLY: u8 = 2;
 #[derive(Debug, Args)]
 pub struct ConnectArgs {
     /// Where the application listens: ws://HOST:PORT/PATH, wss://HOST:PORT/PATH, ws+unix:/PATH, tcp://HOST:PORT or
-    /// unix:/PATH.
-    url: String,
+    /// unix:/PATH. For PORT, FIRST-LAST looks at several ports.
+    #[arg(required_unless_present_any = ["app", "listen"])]
+    url: Option<String>,
+    /// Find the application by the file that it leaves for that, under this name.
+    #[arg(long, value_name = "NAME", conflicts_with = "url")]
+    app: Option<String>,
+    /// Where applications leave such files [default: $XDG_RUNTIME_DIR/pontoon/apps, else
+    /// ~/.local/state/pontoon/apps].
+    #[arg(long, value_name = "DIRECTORY", requires = "app", conflicts_with_all = ["url", "listen"])]
+    app_dir: Option<PathBuf>,
+    /// Wait for an application that connects to us, on this port of this machine.
+    #[arg(long, value_name = "PORT", conflicts_with_all = ["url", "app"], value_parser = clap::value_parser!(u16).range(1..))]
+    listen: Option<u16>,
+    /// A page that may do so, such as https://app.example; may be given several times.
+    #[arg(long, value_name = "ORIGIN", requires = "listen", conflicts_with_all = ["url", "app"])]
+    allow_origin: Vec<String>,
+    /// Let it come without a token: every program of every user of this machine may then be the application.
+    #[arg(
+        long,
+        requires = "listen",
+        conflicts_with_all = ["url", "app", "token_env", "token_file", "token_command"]
+    )]
+    no_token: bool,
     /// The variable with the token that the application wants [default: PONTOON_TOKEN, if it is set].
     #[arg(long, value_name = "NAME", conflicts_with_all = ["token_file", "token_command"])]
     token_env: Option<String>,
@@ -115,7 +142,7 @@ pub fn run(arguments: ConnectArgs) -> ExitCode {
         Ok(level) => level,
         Err(why) => return wrong(&why),
     };
-    let server = match server(arguments, &environment) {
+    let server = match server(arguments, &environment, state_dir.as_deref()) {
         Ok(server) => server,
         Err(why) => return wrong(&why),
     };
@@ -198,14 +225,17 @@ async fn join(
 }
 
 /// The application that was typed.
-fn server(arguments: ConnectArgs, environment: &Environment) -> Result<Server, String> {
-    let endpoint: Endpoint = arguments.url.parse().map_err(|bad| format!("{bad}"))?;
-    let is_web = matches!(endpoint, Endpoint::WebSocket { .. } | Endpoint::WebSocketUnix(_));
+fn server(
+    arguments: ConnectArgs,
+    environment: &Environment,
+    state_dir: Option<&Path>,
+) -> Result<Server, String> {
+    let place = place(&arguments, environment, state_dir)?;
     let has_token = arguments.token_file.is_some()
         || arguments.token_env.is_some()
         || arguments.token_command.is_some();
-    if !is_web && has_token {
-        return Err(format!("{endpoint} has no place for a token: only WebSockets have"));
+    if !place.takes_token() && has_token {
+        return Err(format!("{place} has no place for a token: only WebSockets have"));
     }
     let token = match (arguments.token_file, arguments.token_command, arguments.token_env) {
         (Some(file), ..) => Some(TokenSource::File(file)),
@@ -213,17 +243,22 @@ fn server(arguments: ConnectArgs, environment: &Environment) -> Result<Server, S
         (None, None, Some(name)) => Some(TokenSource::variable(&name, environment)?),
         (None, None, None) => TokenSource::variable(TOKEN, environment).ok(),
     };
+    let token = match &place {
+        AppPlace::Comes(_) if arguments.no_token => None,
+        AppPlace::Comes(entrance) => Some(entrance_token(entrance, token, state_dir)?),
+        _ => token,
+    };
     let own = arguments.client_cert.zip(arguments.client_key);
     let tls = TlsFiles { authorities: arguments.ca_file, own };
     if tls != TlsFiles::default() {
-        if !matches!(endpoint, Endpoint::WebSocket { is_secure: true, .. }) {
-            return Err(format!("{endpoint} has no use for certificates: only wss:// has"));
+        if !place.is_secure() {
+            return Err(format!("{place} has no use for certificates: only wss:// has"));
         }
         check_files(&tls).map_err(|error| chain(&error))?;
     }
     let name: ServerName = "app".parse().map_err(|_| "the name `app` is no name".to_owned())?;
     let app = AppOptions {
-        endpoint,
+        place,
         token,
         tls,
         connect_wait: arguments.connect_wait,
@@ -235,6 +270,70 @@ fn server(arguments: ConnectArgs, environment: &Environment) -> Result<Server, S
         max_in_flight: usize::from(arguments.max_in_flight),
         ..Server::of_app(name, app)
     })
+}
+
+/// Where the application is looked for.
+fn place(
+    arguments: &ConnectArgs,
+    environment: &Environment,
+    state_dir: Option<&Path>,
+) -> Result<AppPlace, String> {
+    if let Some(port) = arguments.listen {
+        let origins = arguments.allow_origin.clone();
+        return Ok(AppPlace::Comes(Entrance { port, origins }));
+    }
+    if let Some(name) = &arguments.app {
+        let folder = arguments.app_dir.clone().or_else(|| {
+            let run = folder(environment, "XDG_RUNTIME_DIR").map(|folder| folder.join("pontoon"));
+            run.or_else(|| state_dir.map(Path::to_owned)).map(|folder| folder.join("apps"))
+        });
+        let folder = folder.ok_or("there is no home to look in: use --app-dir")?;
+        return Ok(AppPlace::Named { name: name.clone(), folder });
+    }
+    let url = arguments.url.as_deref().unwrap_or_default();
+    url.parse().map_err(|bad: BadPlace| bad.to_string())
+}
+
+/// The token that applications have to show that come by themselves: a made one is kept, so that they need to be told
+/// once.
+fn entrance_token(
+    entrance: &Entrance,
+    token: Option<TokenSource>,
+    state_dir: Option<&Path>,
+) -> Result<TokenSource, String> {
+    let port = entrance.port;
+    let source = match token {
+        Some(TokenSource::Command(_)) => {
+            return Err("--token-command is for applications that are dialled".to_owned());
+        }
+        Some(source) => source,
+        None => {
+            let none = "there is no home for a token: use --token-env, --token-file or --no-token";
+            let file = state_dir.ok_or(none)?.join("listen-token");
+            let failed = |error| format!("{}: the token cannot be kept: {error}", file.display());
+            keep_token(&file).map_err(failed)?;
+            TokenSource::File(file)
+        }
+    };
+    let shown = match &source {
+        TokenSource::File(file) => format!("; the token for it is in {}", file.display()),
+        TokenSource::Value(_) | TokenSource::Command(_) => String::new(),
+    };
+    tell(&format!("waiting for the application on ws://127.0.0.1:{port}/{shown}"));
+    Ok(source)
+}
+
+/// Makes a token in this file, for its owner only, unless there is one.
+fn keep_token(file: &Path) -> std::io::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    if TokenSource::first_line(file).is_ok() {
+        return Ok(());
+    }
+    let token = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
+    let folder = OwnedFd::from(File::open(folder)?);
+    let name = file.file_name().and_then(OsStr::to_str).unwrap_or("token");
+    write_whole(&folder, name, |out| std::io::Write::write_all(out, token.as_bytes()))
 }
 
 fn level(word: Option<&str>, environment: &Environment) -> Result<LogLevel, String> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+use super::app_place::AppPlace;
 use super::endpoint::Endpoint;
 use super::environment::Environment;
 use super::secret::Secret;
@@ -21,9 +22,9 @@ pub const BUSY_GRACE: Duration = Duration::from_secs(120);
 /// An application that serves MCP by itself, as the user wants it used.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AppOptions {
-    /// Where it is.
-    pub endpoint: Endpoint,
-    /// What it is shown, if it asks who is there.
+    /// Where it is looked for.
+    pub place: AppPlace,
+    /// What it is shown, if it asks who is there, or what it has to show if it comes by itself.
     pub token: Option<TokenSource>,
     /// How TLS is spoken to it, where the address wants it.
     pub tls: TlsFiles,
@@ -40,10 +41,28 @@ impl AppOptions {
             Some(TokenSource::Value(secret)) => secret.expose().to_vec(),
             other => format!("{other:?}").into_bytes(),
         };
-        let hash = Sha256::new().chain_update(self.endpoint.to_string()).chain_update([0]);
+        let hash = Sha256::new().chain_update(self.place.to_string()).chain_update([0]);
         let hash = hash.chain_update(token).finalize();
         hex(&hash[..8])
     }
+
+    /// The application at this address, which wants to see this token.
+    pub fn target(&self, endpoint: Endpoint, token: Option<TokenSource>) -> AppTarget {
+        AppTarget { endpoint, token, tls: self.tls.clone(), busy_grace: self.busy_grace }
+    }
+}
+
+/// An application at one address, to be dialled.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AppTarget {
+    /// The address.
+    pub endpoint: Endpoint,
+    /// What it is shown, if it asks who is there.
+    pub token: Option<TokenSource>,
+    /// How TLS is spoken to it, where the address wants it.
+    pub tls: TlsFiles,
+    /// How long it may give no sign of life while it works on a call.
+    pub busy_grace: Duration,
 }
 
 /// The files that TLS needs, in PEM form.

@@ -66,6 +66,28 @@ impl Endpoint {
     }
 }
 
+impl Endpoint {
+    /// Whether it is a WebSocket.
+    pub fn is_web(&self) -> bool {
+        matches!(self, Self::WebSocket { .. } | Self::WebSocketUnix(_))
+    }
+
+    /// The ports from its own to this one, each as an address.
+    pub fn to_port(&self, last: u16) -> Vec<Self> {
+        let (Self::WebSocket { host, .. } | Self::Tcp(host)) = self else {
+            return vec![self.clone()];
+        };
+        let at = |port| {
+            let mut other = self.clone();
+            if let Self::WebSocket { host, .. } | Self::Tcp(host) = &mut other {
+                host.port = port;
+            }
+            other
+        };
+        (host.port..=last).map(at).collect()
+    }
+}
+
 impl Host {
     /// Whether it means this machine.
     pub fn is_loopback(&self) -> bool {
@@ -74,7 +96,8 @@ impl Host {
             || address.is_ok_and(|address| address.is_loopback())
     }
 
-    fn parse(text: &str, default_port: Option<u16>) -> Option<Self> {
+    /// The host and port in a text; the port may be left out if there is a usual one.
+    pub fn parse(text: &str, default_port: Option<u16>) -> Option<Self> {
         let (name, port) = match text.strip_prefix('[') {
             Some(rest) => {
                 let (name, port) = rest.split_once(']')?;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 mod address;
 mod app_options;
+mod app_place;
 mod complete;
 #[cfg(test)]
 mod docs;
@@ -40,7 +41,8 @@ mod values;
 mod variables;
 
 pub use address::{AddressBlock, BadAddressBlock};
-pub use app_options::{AppOptions, BUSY_GRACE, CONNECT_WAIT, TlsFiles, TokenSource};
+pub use app_options::{AppOptions, AppTarget, BUSY_GRACE, CONNECT_WAIT, TlsFiles, TokenSource};
+pub use app_place::{AppPlace, BadPlace, Entrance};
 pub use endpoint::{BadEndpoint, Endpoint, Host};
 pub use environment::Environment;
 pub use identity::{IdentityHeaders, note_on_people};

@@ -130,7 +130,7 @@ impl Server {
 
     /// An application that serves MCP by itself.
     pub fn of_app(name: ServerName, app: AppOptions) -> Self {
-        let written = app.endpoint.to_string();
+        let written = app.place.to_string();
         let mode = Mode::Stateful { idle: Duration::MAX, per_address: 1, per_client: 1 };
         let server = Self::new(name, Err(ProgramError::Application), Vec::new());
         let mut server =

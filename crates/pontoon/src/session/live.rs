@@ -10,7 +10,8 @@ use super::catalog::{Catalog, Facts};
 use super::entry::{CatalogState, Entry};
 use super::kept;
 use super::lists::{LearnError, Trust, learn_lists};
-use crate::back::remote::live_app::{AppConnection, AppState, LiveApp};
+use crate::back::remote::connection::AppConnection;
+use crate::back::remote::live_app::{AppState, LiveApp};
 use crate::call::{CallError, list_member};
 use crate::clock::now;
 

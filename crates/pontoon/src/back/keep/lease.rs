@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::kept::KeptLease;
 use crate::back::child::ready::ReadyChild;
 use crate::back::conversation::{Conversation, WaitsForPerson};
-use crate::back::remote::live_app::AppConnection;
+use crate::back::remote::connection::AppConnection;
 
 /// A child for one call.
 #[derive(Debug)]

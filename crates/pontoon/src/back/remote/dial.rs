@@ -20,7 +20,7 @@ use super::tls::{Tls, TlsError};
 use super::token::{NoToken, TokenReader};
 use crate::back::conversation::carrier::Carrier;
 use crate::back::conversation::websocket::{Duplex, WebSocket};
-use crate::config::{AppOptions, Endpoint, Host, Secret, TlsFiles};
+use crate::config::{AppTarget, Endpoint, Host, Secret, TlsFiles};
 
 /// How long each step of a connection may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -85,7 +85,7 @@ impl Dialer {
     /// Makes one connection; messages may be as long as `max_message`.
     pub(crate) async fn dial(
         &mut self,
-        app: &AppOptions,
+        app: &AppTarget,
         max_message: usize,
     ) -> Result<Carrier, DialError> {
         match &app.endpoint {
@@ -107,7 +107,7 @@ impl Dialer {
     async fn open_either_way(
         &mut self,
         stream: Box<dyn Duplex>,
-        app: &AppOptions,
+        app: &AppTarget,
         token: Option<&Secret>,
         max_message: usize,
     ) -> Result<Carrier, DialError> {
@@ -124,7 +124,7 @@ impl Dialer {
     }
 
     /// What a WebSocket can be opened on.
-    async fn reach(&mut self, app: &AppOptions) -> Result<Box<dyn Duplex>, DialError> {
+    async fn reach(&mut self, app: &AppTarget) -> Result<Box<dyn Duplex>, DialError> {
         match &app.endpoint {
             Endpoint::WebSocketUnix(path) | Endpoint::Unix(path) => {
                 Ok(Box::new(connect_unix(path).await?))
@@ -155,7 +155,7 @@ impl Dialer {
     async fn open(
         &self,
         stream: Box<dyn Duplex>,
-        app: &AppOptions,
+        app: &AppTarget,
         token: Option<&Secret>,
         max_message: usize,
     ) -> Result<Carrier, OpenError> {
@@ -293,17 +293,12 @@ mod tests {
 
     use super::*;
     use crate::back::child::process::Starter;
-    use crate::config::{BUSY_GRACE, CONNECT_WAIT, Environment};
+    use crate::config::{BUSY_GRACE, Environment};
 
     /// Dials this address, where the test listens.
     async fn dial(url: &str) -> Result<Carrier, DialError> {
-        let app = AppOptions {
-            endpoint: url.parse().unwrap(),
-            token: None,
-            tls: TlsFiles::default(),
-            connect_wait: CONNECT_WAIT,
-            busy_grace: BUSY_GRACE,
-        };
+        let (endpoint, tls) = (url.parse().unwrap(), TlsFiles::default());
+        let app = AppTarget { endpoint, token: None, tls, busy_grace: BUSY_GRACE };
         let starter = Starter::Nothing(Support::default());
         let tokens = TokenReader { starter, environment: Environment::default() };
         Dialer::new(tokens).dial(&app, 1 << 20).await

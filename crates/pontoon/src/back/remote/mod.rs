@@ -4,8 +4,12 @@
 //! whenever that is possible, and `sharing` lets the bridges of one user have one together. Nothing here starts a process.
 
 pub(crate) mod backoff;
+pub mod connection;
+pub(crate) mod connector;
 pub(crate) mod dial;
+pub(crate) mod entrance;
 pub mod live_app;
 pub mod sharing;
+pub(crate) mod targets;
 pub mod tls;
 pub(crate) mod token;

@@ -1,0 +1,251 @@
+//! One try to have a connection to an application, in the way that it can be had: dialled at one of the addresses where it may
+//! be, through another bridge that has it, or when it comes by itself.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use pontoon_wire::Era;
+use tokio::net::UnixStream;
+
+use super::connection::AppConnection;
+use super::dial::{DialError, Dialer};
+use super::entrance::{EntranceError, OpenEntrance};
+use super::sharing::{MeetingPoint, Owner};
+use super::targets::{NoTarget, targets};
+use super::token::TokenReader;
+use crate::back::conversation::carrier::Carrier;
+use crate::back::conversation::handshake::HandshakeError;
+use crate::back::conversation::link::LinkOptions;
+use crate::back::conversation::list_changes::ListChanges;
+use crate::back::conversation::websocket::SocketEnd;
+use crate::client::Client;
+use crate::config::{AppOptions, AppPlace, AppTarget, Entrance};
+use crate::lock::Lock;
+
+/// How long an application may take to open a conversation: it may be loading a document.
+const OPENING: Duration = Duration::from_secs(30);
+
+/// The same where there are more places to look at.
+const OPENING_ONE_OF_MANY: Duration = Duration::from_secs(2);
+
+/// What to do about an application that does not run.
+pub(super) const START_IT: &str = "start the application, or ask the user to,";
+
+/// Why an application could not be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectError {
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    #[error(transparent)]
+    Place(#[from] NoTarget),
+    #[error(transparent)]
+    Entrance(#[from] EntranceError),
+    #[error("{} has the connection, and cannot be reached", process(.pid))]
+    Owner { pid: Option<u32>, source: io::Error },
+    #[error("it speaks no MCP")]
+    Handshake(#[from] HandshakeError),
+    #[error("it speaks no MCP: {first}, and in the other era {second}")]
+    NoEra { first: HandshakeError, second: HandshakeError },
+    #[error("{} as soon as it was spoken to", .0.words)]
+    Closed(SocketEnd),
+}
+
+impl ConnectError {
+    /// What the user can do about it.
+    pub(super) fn advice(&self) -> &'static str {
+        match self {
+            Self::Dial(DialError::Denied { .. } | DialError::Token(_)) => "correct the token",
+            Self::Dial(DialError::Tls(error)) => error.advice(),
+            Self::Dial(DialError::Foreign(_)) | Self::Handshake(_) | Self::NoEra { .. } => {
+                "look whether the address is that of the application"
+            }
+            Self::Dial(DialError::Unreachable(_) | DialError::Silent) | Self::Closed(_) => START_IT,
+            Self::Place(why) => why.advice(),
+            Self::Entrance(_) => "end the program that uses the port, or choose another port",
+            Self::Owner { .. } => "wait a moment",
+        }
+    }
+
+    /// Whether it wants no connection from us, or not now.
+    pub(super) fn is_unwanted(&self) -> bool {
+        match self {
+            Self::Dial(DialError::Denied { .. } | DialError::Token(_) | DialError::Tls(_)) => true,
+            Self::Closed(end) => is_unwanted(end),
+            Self::Dial(_)
+            | Self::Place(_)
+            | Self::Entrance(_)
+            | Self::Owner { .. }
+            | Self::Handshake(_)
+            | Self::NoEra { .. } => false,
+        }
+    }
+}
+
+/// The bridge that has the connection, in words.
+fn process(pid: &Option<u32>) -> String {
+    match pid {
+        Some(pid) => format!("another `pontoon connect` (process {pid})"),
+        None => "another `pontoon connect`".to_owned(),
+    }
+}
+
+/// Whether an application closed a connection because it wants none from us, or not now.
+pub(super) fn is_unwanted(end: &SocketEnd) -> bool {
+    matches!(end.code, Some(1008 | 1013 | 4401 | 4403))
+}
+
+/// Makes connections to one application.
+#[derive(Debug)]
+pub(super) struct Connector {
+    pub(super) options: AppOptions,
+    link: LinkOptions,
+    changes: Arc<ListChanges>,
+    reach: tokio::sync::Mutex<Reach>,
+    /// The era that it was last opened in.
+    era: Lock<Era>,
+    /// Where the bridges of this user meet, if they share the connection.
+    pub(super) sharing: OnceLock<Arc<MeetingPoint>>,
+}
+
+/// What connections are made with.
+#[derive(Debug)]
+struct Reach {
+    dialer: Dialer,
+    entrance: Option<OpenEntrance>,
+}
+
+/// A way to an application.
+#[derive(Debug)]
+enum Way {
+    /// It is dialled.
+    Dial(AppTarget),
+    /// It comes by itself.
+    Wait(Entrance),
+    /// Another bridge has it.
+    Bridge { socket: std::path::PathBuf, pid: Option<u32> },
+}
+
+impl Connector {
+    pub(super) fn new(
+        options: AppOptions,
+        link: LinkOptions,
+        changes: Arc<ListChanges>,
+        tokens: TokenReader,
+    ) -> Self {
+        let reach = Reach { dialer: Dialer::new(tokens), entrance: None };
+        Self {
+            options,
+            link,
+            changes,
+            reach: tokio::sync::Mutex::new(reach),
+            era: Lock::new(Era::Legacy),
+            sharing: OnceLock::new(),
+        }
+    }
+
+    /// A connection for this client, by the first way on which there is one.
+    pub(super) async fn connect(&self, client: &Client) -> Result<AppConnection, ConnectError> {
+        let ways = self.ways()?;
+        let patience = if ways.len() > 1 { OPENING_ONE_OF_MANY } else { OPENING };
+        let mut failure = None;
+        for way in &ways {
+            match self.try_way(client, way, patience).await {
+                Ok(connection) => return Ok(connection),
+                // What answers says more than what does not.
+                Err(ConnectError::Dial(DialError::Unreachable(_))) if failure.is_some() => {}
+                Err(error) => failure = Some(error),
+            }
+        }
+        Err(failure.unwrap_or(ConnectError::Dial(DialError::Silent)))
+    }
+
+    fn ways(&self) -> Result<Vec<Way>, ConnectError> {
+        if let Owner::Other { socket, pid } = self.owner() {
+            return Ok(vec![Way::Bridge { socket, pid }]);
+        }
+        Ok(match &self.options.place {
+            AppPlace::Comes(entrance) => vec![Way::Wait(entrance.clone())],
+            _ => targets(&self.options)?.into_iter().map(Way::Dial).collect(),
+        })
+    }
+
+    /// Who has the connection to the application.
+    fn owner(&self) -> Owner {
+        let Some(point) = self.sharing.get() else { return Owner::Us };
+        point.owner().unwrap_or_else(|error| {
+            tracing::warn!(%error, "the connection cannot be shared with other bridges");
+            Owner::Us
+        })
+    }
+
+    async fn try_way(
+        &self,
+        client: &Client,
+        way: &Way,
+        patience: Duration,
+    ) -> Result<AppConnection, ConnectError> {
+        let first = *self.era.lock();
+        let opened = match self.open(client, way, first, patience).await {
+            // It may speak the other era; a connection may be held to the first it heard of.
+            Err(ConnectError::Handshake(refused @ HandshakeError::Refused(_))) => {
+                if let Way::Wait(_) = way {
+                    // The next one that comes is spoken to in the other.
+                    *self.era.lock() = first.other();
+                    return Err(refused.into());
+                }
+                match self.open(client, way, first.other(), patience).await {
+                    Err(ConnectError::Handshake(second)) => {
+                        Err(ConnectError::NoEra { first: refused, second })
+                    }
+                    opened => opened,
+                }
+            }
+            opened => opened,
+        };
+        let connection = opened?;
+        *self.era.lock() = connection.era;
+        Ok(connection)
+    }
+
+    async fn open(
+        &self,
+        client: &Client,
+        way: &Way,
+        era: Era,
+        patience: Duration,
+    ) -> Result<AppConnection, ConnectError> {
+        let carrier = self.reach(way).await?;
+        let opening =
+            AppConnection::open(carrier, &self.link, &self.changes, client, era, patience);
+        let (connection, opened) = opening.await;
+        match (opened, connection.link.end()) {
+            (Err(HandshakeError::Gone), Some(end)) => Err(ConnectError::Closed(end)),
+            (opened, _) => Ok(opened.map(|()| connection)?),
+        }
+    }
+
+    async fn reach(&self, way: &Way) -> Result<Carrier, ConnectError> {
+        let max_message = self.link.max_message;
+        match way {
+            Way::Dial(target) => {
+                Ok(self.reach.lock().await.dialer.dial(target, max_message).await?)
+            }
+            Way::Bridge { socket, pid } => {
+                let stream = UnixStream::connect(socket).await;
+                let stream = stream.map_err(|source| ConnectError::Owner { pid: *pid, source })?;
+                Ok(Carrier::Unix(stream))
+            }
+            Way::Wait(entrance) => {
+                let mut reach = self.reach.lock().await;
+                if reach.entrance.is_none() {
+                    let token = self.options.token.clone();
+                    let opened = OpenEntrance::open(entrance, token, max_message).await?;
+                    reach.entrance = Some(opened);
+                }
+                let open = reach.entrance.as_mut().expect("opened just above");
+                Ok(Carrier::WebSocket(Box::new(open.next(self.options.busy_grace).await)))
+            }
+        }
+    }
+}
