@@ -1,9 +1,11 @@
 //! `pontoon connect`: a client on standard input and output, and an application that comes and goes.
 
 mod carriers;
+mod closes;
 mod eras;
 mod floods;
 mod losses;
+mod sizes;
 mod soak;
 mod tls;
 mod token;

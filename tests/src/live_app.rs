@@ -19,6 +19,9 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 use tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tungstenite::http::StatusCode;
+use tungstenite::protocol::frame::Frame;
+use tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
+use tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tungstenite::{Message, WebSocket};
 
 /// How an application is.
@@ -36,6 +39,14 @@ pub struct Manner {
     pub answers_notifications: bool,
     /// It sends its messages in frames of bytes.
     pub sends_bytes: bool,
+    /// It sends its messages in pieces of this length.
+    pub fragment: Option<usize>,
+    /// The longest message that it takes.
+    pub max_message: usize,
+    /// It has one client at a time: the next takes the place of the last.
+    pub is_single: bool,
+    /// What it says of its version.
+    pub version: String,
 }
 
 impl Default for Manner {
@@ -47,6 +58,10 @@ impl Default for Manner {
             more_tools: Vec::new(),
             answers_notifications: false,
             sends_bytes: false,
+            fragment: None,
+            max_message: 64 << 20,
+            is_single: false,
+            version: "1".to_owned(),
         }
     }
 }
@@ -115,11 +130,22 @@ struct Shared {
 /// A connection that can be ended from outside.
 trait Ending: Send + std::fmt::Debug {
     fn end(&self);
+
+    /// Closes a WebSocket in order, with the code 1000.
+    fn evict(&self) {
+        self.end();
+    }
 }
 
 impl Ending for TcpStream {
     fn end(&self) {
         let _ = self.shutdown(Shutdown::Both);
+    }
+
+    fn evict(&self) {
+        let mut stream = self;
+        let _ = stream.write_all(&[0x88, 2, 0x03, 0xe8]);
+        let _ = self.shutdown(Shutdown::Write);
     }
 }
 
@@ -292,6 +318,9 @@ fn listen<S: Duplex>(shared: &Arc<Shared>, accept: impl Fn() -> std::io::Result<
             return;
         }
         shared.accepted.fetch_add(1, Ordering::SeqCst);
+        if shared.manner.lock().expect("no thread panics with it").is_single {
+            shared.evict_connections();
+        }
         shared.connections.lock().expect("no thread panics with it").push(stream.ending());
         let shared = Arc::clone(shared);
         thread::spawn(move || match is_web {
@@ -318,8 +347,22 @@ fn serve_web(shared: &Shared, stream: impl Duplex) {
         }
         Ok(response)
     };
-    let Ok(mut socket) = tungstenite::accept_hdr(stream, greet) else { return };
-    while let Ok(frame) = socket.read() {
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(manner.max_message))
+        .max_frame_size(Some(manner.max_message));
+    let accepted = tungstenite::accept_hdr_with_config(stream, greet, Some(config));
+    let Ok(mut socket) = accepted else { return };
+    loop {
+        let frame = match socket.read() {
+            Ok(frame) => frame,
+            Err(tungstenite::Error::Capacity(_)) => {
+                let _ = socket
+                    .close(Some(CloseFrame { code: CloseCode::Size, reason: "too long".into() }));
+                let _ = socket.flush();
+                return;
+            }
+            Err(_) => break,
+        };
         let text = match &frame {
             Message::Text(text) => text.as_str(),
             Message::Close(_) => {
@@ -333,6 +376,9 @@ fn serve_web(shared: &Shared, stream: impl Duplex) {
         let sent = match manner.answers_notifications && message.get("id").is_none() {
             true => say_nothing(&mut socket),
             false => said.iter().try_for_each(|said| match manner.sends_bytes {
+                _ if manner.fragment.is_some() => {
+                    send_pieces(&mut socket, &said.to_string(), manner.fragment.unwrap_or(1))
+                }
                 true => socket.send(Message::Binary(said.to_string().into_bytes().into())),
                 false => socket.send(Message::text(said.to_string())),
             }),
@@ -344,6 +390,21 @@ fn serve_web(shared: &Shared, stream: impl Duplex) {
     // Unless the connection is gone already.
     let _ = socket.close(None);
     let _ = socket.flush();
+}
+
+fn send_pieces(
+    socket: &mut WebSocket<impl Duplex>,
+    text: &str,
+    length: usize,
+) -> tungstenite::Result<()> {
+    let pieces: Vec<_> = text.as_bytes().chunks(length).collect();
+    for (place, piece) in pieces.iter().enumerate() {
+        let data = if place == 0 { Data::Text } else { Data::Continue };
+        let is_last = place + 1 == pieces.len();
+        let frame = Frame::message(piece.to_vec(), OpCode::Data(data), is_last);
+        socket.send(Message::Frame(frame))?;
+    }
+    Ok(())
 }
 
 /// What applications send that answer notifications.
@@ -375,6 +436,12 @@ impl Shared {
         connections.iter().for_each(|connection| connection.end());
     }
 
+    fn evict_connections(&self) {
+        let connections =
+            std::mem::take(&mut *self.connections.lock().expect("no thread panics with it"));
+        connections.iter().for_each(|connection| connection.evict());
+    }
+
     /// What it says to a message: the answer, and what follows from it.
     fn answers(&self, message: &Value) -> Vec<Value> {
         let method = message["method"].as_str().unwrap_or_default().to_owned();
@@ -393,7 +460,7 @@ impl Shared {
             ("initialize", false) => Ok(json!({
                 "protocolVersion": message["params"]["protocolVersion"],
                 "capabilities": {"tools": {}, "logging": {}},
-                "serverInfo": {"name": "live-app", "version": "1"},
+                "serverInfo": {"name": "live-app", "version": manner.version},
             })),
             ("server/discover", true) => Ok(json!({
                 "resultType": "complete",

@@ -14,6 +14,7 @@ pub(crate) mod questions;
 pub(crate) mod record;
 pub(crate) mod run;
 mod spill;
+mod too_long;
 pub(crate) mod waiting;
 
 use std::sync::Arc;

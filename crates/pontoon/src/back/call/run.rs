@@ -40,6 +40,10 @@ impl<'b> Exchange<'b> {
         if self.lease.link.has_held() {
             (cancel, reply) = Box::pin(self.ask_held(cancel, reply)).await?;
         }
+        if let Some(refusal) = self.foreseen_refusal() {
+            self.fail(reply, refusal);
+            return None;
+        }
         let request = self.translated_request();
         let mut asked = self.ask(request.clone());
         // Held while a legacy client is asked something: the number of such calls is limited.
@@ -91,6 +95,7 @@ impl<'b> Exchange<'b> {
                 }
                 ServerEvent::Answer(answer) => {
                     self.lease.note_answer();
+                    self.note_length_taken();
                     self.answer(reply, answer).await;
                     return None;
                 }
@@ -108,6 +113,10 @@ impl<'b> Exchange<'b> {
                 }
                 ServerEvent::Clogged => {
                     self.fail(reply, self.clogged());
+                    NextStep::Over
+                }
+                ServerEvent::TooLong => {
+                    self.fail(reply, self.refused_for_length());
                     NextStep::Over
                 }
                 ServerEvent::Gone if retry.if_lost && matches!(self.lease, Lease::App(_)) => {

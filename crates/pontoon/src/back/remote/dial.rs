@@ -303,6 +303,7 @@ mod tests {
             tls: TlsFiles::default(),
             connect_wait: CONNECT_WAIT,
             busy_grace: BUSY_GRACE,
+            close_codes: Vec::new(),
         };
         let starter = Starter::Nothing(Support::default());
         let tokens = TokenReader { starter, environment: Environment::default() };

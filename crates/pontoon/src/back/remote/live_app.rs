@@ -6,11 +6,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use pontoon_wire::{Era, Message, Revision, method};
+use pontoon_wire::{Era, Message, Revision, Slot, method};
 use tokio::sync::watch;
 
-use super::backoff::{Backoff, chance};
+use super::backoff::chance;
 use super::dial::{DialError, Dialer};
+use super::pauses::Pauses;
+use super::size_limit::SizeLimit;
 use super::token::TokenReader;
 use crate::back::conversation::handshake::{HandshakeError, Opening, shake_hands, speaks_newest};
 use crate::back::conversation::link::{Link, LinkOptions};
@@ -26,14 +28,8 @@ use crate::errors::chain;
 /// How long an application may take to open a conversation: it may be loading a document.
 const OPENING: Duration = Duration::from_secs(30);
 
-/// A connection that lasted no longer was none: whatever ended it will do so again.
-const SHORT: Duration = Duration::from_secs(1);
-
 /// How long an application may take to hear that we leave.
 const CLOSING: Duration = Duration::from_millis(300);
-
-/// The least pause before an application is asked again that wants no connection from us now.
-const UNWANTED: Duration = Duration::from_secs(5);
 
 /// A connection to an application, ready for calls. Dropping the last of its users closes it.
 #[derive(Debug)]
@@ -95,12 +91,13 @@ pub struct LiveApp {
     client: watch::Sender<Option<Arc<Client>>>,
     pace: Mutex<Pace>,
     dialer: tokio::sync::Mutex<Dialer>,
+    size_limit: SizeLimit,
 }
 
 /// How the application was found so far.
 #[derive(Debug)]
 struct Pace {
-    backoff: Backoff,
+    pauses: Pauses,
     /// The era that it was last opened in.
     era: Era,
     /// What the log has said of it.
@@ -137,15 +134,17 @@ impl ConnectError {
     fn is_unwanted(&self) -> bool {
         match self {
             Self::Dial(DialError::Denied { .. } | DialError::Token(_) | DialError::Tls(_)) => true,
-            Self::Closed(end) => is_unwanted(end),
-            Self::Dial(_) | Self::Handshake(_) | Self::NoEra { .. } => false,
+            Self::Dial(_) | Self::Handshake(_) | Self::NoEra { .. } | Self::Closed(_) => false,
         }
     }
-}
 
-/// Whether an application closed a connection because it wants none from us, or not now.
-fn is_unwanted(end: &SocketEnd) -> bool {
-    matches!(end.code, Some(1008 | 1013 | 4401 | 4403))
+    /// How the connection ended, if there was one.
+    fn end(&self) -> Option<&SocketEnd> {
+        match self {
+            Self::Closed(end) => Some(end),
+            Self::Dial(_) | Self::Handshake(_) | Self::NoEra { .. } => None,
+        }
+    }
 }
 
 /// What to do about an application that does not run.
@@ -160,7 +159,7 @@ impl LiveApp {
         tokens: TokenReader,
     ) -> Self {
         let pace = Pace {
-            backoff: Backoff::new(options.endpoint.is_local()),
+            pauses: Pauses::new(options.endpoint.is_local(), options.close_codes.clone()),
             era: Era::Legacy,
             said: None,
         };
@@ -172,6 +171,7 @@ impl LiveApp {
             client: watch::Sender::new(None),
             pace: Mutex::new(pace),
             dialer: tokio::sync::Mutex::new(Dialer::new(tokens)),
+            size_limit: SizeLimit::default(),
         }
     }
 
@@ -194,6 +194,11 @@ impl LiveApp {
             AppState::Up(connection) if !connection.link.is_gone() => Some(Arc::clone(connection)),
             AppState::Up(_) | AppState::Away(_) => None,
         }
+    }
+
+    /// How long a message it takes.
+    pub(crate) fn size_limit(&self) -> &SizeLimit {
+        &self.size_limit
     }
 
     /// How long a call waits for the application.
@@ -259,8 +264,7 @@ impl LiveApp {
             tracing::warn!(app = %self.options.endpoint, why, "no connection; it is tried again and again");
             pace.said = Some(why.clone());
         }
-        let at_least = if error.is_unwanted() { UNWANTED } else { Duration::ZERO };
-        let pause = pace.backoff.next(chance()).max(at_least);
+        let pause = pace.pauses.after_failure(error.end(), error.is_unwanted(), chance());
         drop(pace);
         self.state.send_replace(AppState::Away(Some(Absence { why, advice: error.advice() })));
         pause
@@ -277,21 +281,20 @@ impl LiveApp {
     /// long as is good before the next try.
     pub async fn lose(&self, connection: &AppConnection, why: Option<&str>) {
         let end = connection.link.end();
-        let words = why.map_or_else(|| connection.how_it_ended(), str::to_owned);
-        tracing::warn!(app = %self.options.endpoint, why = words, "application gone");
-        self.state.send_replace(AppState::Away(Some(Absence { why: words, advice: START_IT })));
-        let was_short = since(connection.opened) < SHORT || why.is_some();
-        let pause = {
-            let mut pace = self.lock();
-            if !was_short {
-                pace.backoff.reset();
-            }
-            match end {
-                Some(end) if is_unwanted(&end) => UNWANTED,
-                _ if was_short => pace.backoff.next(chance()),
-                _ => Duration::ZERO,
-            }
+        let mut words = why.map_or_else(|| connection.how_it_ended(), str::to_owned);
+        let (pause, is_contested) = {
+            let pauses = &mut self.lock().pauses;
+            let lasted = since(connection.opened);
+            let pause = pauses.after_loss(end.as_ref(), lasted, why.is_some(), chance());
+            (pause, pauses.is_contested())
         };
+        let mut advice = START_IT;
+        if is_contested {
+            words += "; it does so soon after each connection, as if another client took our place";
+            advice = "close the other client of the application";
+        }
+        tracing::warn!(app = %self.options.endpoint, why = words, "application gone");
+        self.state.send_replace(AppState::Away(Some(Absence { why: words, advice })));
         tokio::time::sleep(pause).await;
     }
 
@@ -312,6 +315,8 @@ impl LiveApp {
             Err(error) => return Err(error),
         };
         self.lock().era = connection.era;
+        let hello = connection.hello.as_ref().and_then(|hello| hello.raw(Slot::Result));
+        self.size_limit.meet(hello.unwrap_or_default());
         Ok(Arc::new(connection))
     }
 

@@ -6,5 +6,7 @@
 pub(crate) mod backoff;
 pub(crate) mod dial;
 pub mod live_app;
+pub(crate) mod pauses;
+pub(crate) mod size_limit;
 pub mod tls;
 pub(crate) mod token;
