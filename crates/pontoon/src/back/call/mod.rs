@@ -8,6 +8,7 @@ pub mod answer;
 pub(crate) mod disabled_tools;
 pub(crate) mod early_questions;
 pub(crate) mod exchange;
+mod keep_alive;
 pub mod listen;
 pub(crate) mod mentions;
 pub(crate) mod questions;

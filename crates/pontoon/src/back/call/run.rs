@@ -4,6 +4,7 @@ use pontoon_wire::Revision;
 use tokio_util::sync::CancellationToken;
 
 use super::exchange::{Exchange, NextStep};
+use super::keep_alive::KeepAlive;
 use super::record::CallRecord;
 use super::waiting::{WaitingCall, unanswered};
 use crate::back::conversation::mailbox::ServerEvent;
@@ -48,6 +49,7 @@ impl<'b> Exchange<'b> {
         let mut asked = self.ask(request.clone());
         // Held while a legacy client is asked something: the number of such calls is limited.
         let mut waiting: Option<WaitingCall> = None;
+        let mut alive = KeepAlive::of(&self);
         loop {
             let event = tokio::select! {
                 () = self.back.closing.cancelled(), if waiting.is_some() => {
@@ -59,10 +61,18 @@ impl<'b> Exchange<'b> {
                     return None;
                 }
                 event = asked.next_event() => event,
+                () = alive.due() => {
+                    alive.tell(&asked, &reply);
+                    continue;
+                }
             };
             let step = match event {
                 ServerEvent::Note(note) => {
                     reply.note(note);
+                    alive.begin_anew();
+                    if waiting.is_none() {
+                        self.extend(&asked);
+                    }
                     NextStep::GoOn(cancel, reply)
                 }
                 ServerEvent::Log(line) => {
