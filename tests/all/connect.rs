@@ -1,12 +1,14 @@
 //! `pontoon connect`: a client on standard input and output, and an application that comes and goes.
 
 mod carriers;
+mod closes;
 mod entrance;
 mod eras;
 mod finding;
 mod floods;
 mod losses;
 mod sharing;
+mod sizes;
 mod soak;
 mod tls;
 mod token;

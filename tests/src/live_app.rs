@@ -21,6 +21,9 @@ use tungstenite::client::IntoClientRequest;
 use tungstenite::handshake::HandshakeError;
 use tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tungstenite::http::{HeaderName, StatusCode};
+use tungstenite::protocol::frame::Frame;
+use tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
+use tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tungstenite::{Message, WebSocket};
 
 /// How an application is.
@@ -40,6 +43,14 @@ pub struct Manner {
     pub sends_bytes: bool,
     /// It has room for one connection, and sends others away.
     pub takes_one: bool,
+    /// It sends its messages in pieces of this length.
+    pub fragment: Option<usize>,
+    /// The longest message that it takes.
+    pub max_message: usize,
+    /// It has one client at a time: the next takes the place of the last.
+    pub is_single: bool,
+    /// What it says of its version.
+    pub version: String,
 }
 
 impl Default for Manner {
@@ -52,6 +63,10 @@ impl Default for Manner {
             answers_notifications: false,
             sends_bytes: false,
             takes_one: false,
+            fragment: None,
+            max_message: 64 << 20,
+            is_single: false,
+            version: "1".to_owned(),
         }
     }
 }
@@ -123,11 +138,22 @@ struct Shared {
 /// A connection that can be ended from outside.
 trait Ending: Send + std::fmt::Debug {
     fn end(&self);
+
+    /// Closes a WebSocket in order, with the code 1000.
+    fn evict(&self) {
+        self.end();
+    }
 }
 
 impl Ending for TcpStream {
     fn end(&self) {
         let _ = self.shutdown(Shutdown::Both);
+    }
+
+    fn evict(&self) {
+        let mut stream = self;
+        let _ = stream.write_all(&[0x88, 2, 0x03, 0xe8]);
+        let _ = self.shutdown(Shutdown::Write);
     }
 }
 
@@ -303,6 +329,9 @@ fn listen<S: Duplex>(shared: &Arc<Shared>, accept: impl Fn() -> std::io::Result<
         }
         shared.accepted.fetch_add(1, Ordering::SeqCst);
         shared.open.fetch_add(1, Ordering::SeqCst);
+        if shared.manner.lock().expect("no thread panics with it").is_single {
+            shared.evict_connections();
+        }
         shared.connections.lock().expect("no thread panics with it").push(stream.ending());
         let shared = Arc::clone(shared);
         thread::spawn(move || {
@@ -332,7 +361,11 @@ fn serve_web(shared: &Shared, stream: impl Duplex) {
         }
         Ok(response)
     };
-    let Ok(mut socket) = tungstenite::accept_hdr(stream, greet) else { return };
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(manner.max_message))
+        .max_frame_size(Some(manner.max_message));
+    let accepted = tungstenite::accept_hdr_with_config(stream, greet, Some(config));
+    let Ok(mut socket) = accepted else { return };
     serve_frames(shared, &mut socket, &manner);
     // Unless the connection is gone already.
     let _ = socket.close(None);
@@ -346,7 +379,16 @@ fn serve_frames(
     socket: &mut WebSocket<impl Duplex>,
     manner: &Manner,
 ) -> Option<u16> {
-    while let Ok(frame) = socket.read() {
+    loop {
+        let frame = match socket.read() {
+            Ok(frame) => frame,
+            Err(tungstenite::Error::Capacity(_)) => {
+                let _ = socket
+                    .close(Some(CloseFrame { code: CloseCode::Size, reason: "too long".into() }));
+                return None;
+            }
+            Err(_) => return None,
+        };
         let text = match &frame {
             Message::Text(text) => text.as_str(),
             Message::Close(close) => {
@@ -360,15 +402,17 @@ fn serve_frames(
         let sent = match manner.answers_notifications && message.get("id").is_none() {
             true => say_nothing(socket),
             false => said.iter().try_for_each(|said| match manner.sends_bytes {
+                _ if manner.fragment.is_some() => {
+                    send_pieces(socket, &said.to_string(), manner.fragment.unwrap_or(1))
+                }
                 true => socket.send(Message::Binary(said.to_string().into_bytes().into())),
                 false => socket.send(Message::text(said.to_string())),
             }),
         };
         if sent.is_err() || shared.is_closed.load(Ordering::SeqCst) {
-            break;
+            return None;
         }
     }
-    None
 }
 
 /// An application that has come to a bridge by itself.
@@ -422,6 +466,21 @@ impl ComingApp {
     }
 }
 
+fn send_pieces(
+    socket: &mut WebSocket<impl Duplex>,
+    text: &str,
+    length: usize,
+) -> tungstenite::Result<()> {
+    let pieces: Vec<_> = text.as_bytes().chunks(length).collect();
+    for (place, piece) in pieces.iter().enumerate() {
+        let data = if place == 0 { Data::Text } else { Data::Continue };
+        let is_last = place + 1 == pieces.len();
+        let frame = Frame::message(piece.to_vec(), OpCode::Data(data), is_last);
+        socket.send(Message::Frame(frame))?;
+    }
+    Ok(())
+}
+
 /// What applications send that answer notifications.
 fn say_nothing(socket: &mut WebSocket<impl Duplex>) -> tungstenite::Result<()> {
     socket.send(Message::text(""))?;
@@ -465,6 +524,12 @@ impl Shared {
         connections.iter().for_each(|connection| connection.end());
     }
 
+    fn evict_connections(&self) {
+        let connections =
+            std::mem::take(&mut *self.connections.lock().expect("no thread panics with it"));
+        connections.iter().for_each(|connection| connection.evict());
+    }
+
     /// What it says to a message: the answer, and what follows from it.
     fn answers(&self, message: &Value) -> Vec<Value> {
         let method = message["method"].as_str().unwrap_or_default().to_owned();
@@ -483,7 +548,7 @@ impl Shared {
             ("initialize", false) => Ok(json!({
                 "protocolVersion": message["params"]["protocolVersion"],
                 "capabilities": {"tools": {}, "logging": {}},
-                "serverInfo": {"name": "live-app", "version": "1"},
+                "serverInfo": {"name": "live-app", "version": manner.version},
             })),
             ("server/discover", true) => Ok(json!({
                 "resultType": "complete",

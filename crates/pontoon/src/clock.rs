@@ -35,6 +35,9 @@ pub enum Stage {
 
 const STAGES: usize = 5;
 
+/// How many times its time a call may take, if it makes progress.
+const LONGEST: u32 = 10;
+
 /// What the process of a call complained of last.
 pub type LastWords = Box<dyn Fn() -> String + Send>;
 
@@ -47,6 +50,10 @@ pub struct Clock {
 
 struct Course {
     began: Instant,
+    /// When the work began, from which progress gives more time.
+    first: Instant,
+    /// Whether progress has given it more time.
+    is_extended: bool,
     stage: Stage,
     since: Instant,
     /// How long each stage took that is over.
@@ -72,6 +79,8 @@ impl Clock {
     pub fn new(timeout: Duration, now: Instant) -> Self {
         let course = Course {
             began: now,
+            first: now,
+            is_extended: false,
             stage: Stage::Learning,
             since: now,
             spent: [Duration::ZERO; STAGES],
@@ -95,6 +104,14 @@ impl Clock {
         self.lock().last_words = Some(last_words);
     }
 
+    /// Gives the call its whole time again, because there is progress; in all no more than ten times as much.
+    pub fn extend(&self) {
+        let (now, longest) = (now(), self.timeout.saturating_mul(LONGEST - 1));
+        let mut course = self.lock();
+        course.began = now.min(course.first + longest).max(course.began);
+        course.is_extended = true;
+    }
+
     /// Begins anew, after a person has answered a question: how long that took is not the call's.
     pub fn restart(&self) {
         self.restart_at(now());
@@ -109,6 +126,7 @@ impl Clock {
     fn restart_at(&self, began: Instant) {
         let mut course = self.lock();
         (course.began, course.since) = (began, began);
+        (course.first, course.is_extended) = (began, false);
         course.spent = [Duration::ZERO; STAGES];
     }
 
@@ -131,6 +149,10 @@ impl Clock {
         let most = |stage: Stage| course.spent[stage as usize] >= self.timeout / 2;
         let seconds = |stage: Stage| course.spent[stage as usize].as_secs_f64();
         match stage {
+            Stage::Answering if course.is_extended => {
+                let all = now.saturating_duration_since(course.first).as_secs();
+                format!("; it had that time again with each progress, {all} s in all")
+            }
             Stage::Learning => ": it is being started for the first time".to_owned(),
             Stage::Turn => ": the call was still waiting for a free slot".to_owned(),
             Stage::Place => {
@@ -202,6 +224,23 @@ mod tests {
         assert_eq!(clock.deadline(), now + timeout);
         clock.follow(&next);
         assert_eq!(clock.deadline(), next.deadline());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_gives_a_call_its_time_again_up_to_ten_times() {
+        let timeout = Duration::from_secs(10);
+        let began = now();
+        let clock = Clock::new(timeout, began);
+        for _ in 0..20 {
+            tokio::time::advance(Duration::from_secs(8)).await;
+            clock.extend();
+        }
+        assert_eq!(clock.deadline(), began + 10 * timeout);
+        clock.restart();
+        assert_eq!(clock.deadline(), now() + timeout);
+        tokio::time::advance(Duration::from_secs(8)).await;
+        clock.extend();
+        assert_eq!(clock.deadline(), now() + timeout);
     }
 
     #[tokio::test]

@@ -54,7 +54,12 @@ struct Open<T> {
     /// The client's progress token as it wrote it.
     token: Option<Bytes>,
     deadline: Option<Instant>,
+    /// The progress that the server told last.
     progress: f64,
+    /// The progress that the client heard last.
+    told: f64,
+    /// How many notes of it there were.
+    notes: u64,
     /// Only a subscription can be ended by the server's `notifications/cancelled`.
     is_subscription: bool,
 }
@@ -124,6 +129,8 @@ impl<T> Peer<T> {
                 token,
                 deadline,
                 progress: f64::NEG_INFINITY,
+                told: f64::NEG_INFINITY,
+                notes: 0,
                 is_subscription,
             },
         );
@@ -253,12 +260,39 @@ impl<T> Peer<T> {
         if progress < open.progress {
             return self.drop_it(Heal::H12);
         }
+        let has_heard_more = open.told > open.progress && progress <= open.told;
         open.progress = progress;
+        open.notes += 1;
+        let mut note = Rewrite::new(message).replace(Slot::ProgressToken, token);
+        if has_heard_more {
+            // From us, and it may not become less.
+            open.told = a_little_more(open.told);
+            note = note.replace(Slot::Progress, format!("{:?}", open.told));
+        } else {
+            open.told = progress;
+        }
         if !is_exact {
             self.heals.note(Heal::H12);
         }
-        let note = Rewrite::new(message).replace(Slot::ProgressToken, token);
         Some(PeerEvent::Note(id, note.finish()))
+    }
+
+    /// A note of progress of our own, for a client that wants to hear of an open request of which the server says
+    /// nothing: a little more than was told last. None if there were other than `heard` notes: one is on its way to
+    /// the client then.
+    pub fn keep_alive(&mut self, id: OurId, heard: u64) -> Option<Text> {
+        let open = self.open.get_mut(&id).filter(|open| open.notes <= heard)?;
+        let token = open.token.as_ref()?;
+        // What was no number cannot be added to.
+        let told = if open.told.is_nan() { f64::NEG_INFINITY } else { open.told };
+        open.told = a_little_more(told);
+        let note = format!(
+            r#"{{"jsonrpc":"2.0","method":"{}","params":{{"progressToken":{},"progress":{:?},"message":"no news yet"}}}}"#,
+            method::PROGRESS,
+            String::from_utf8_lossy(token),
+            open.told,
+        );
+        Some(Bytes::from(note).into())
     }
 
     /// The open request that an id or token of the server's names, and whether it is as we wrote it.
@@ -328,6 +362,14 @@ impl<T> Peer<T> {
 
 fn number(raw: &[u8]) -> Option<f64> {
     std::str::from_utf8(raw).ok()?.parse().ok()
+}
+
+/// The next larger number for a client: so little more that it means nothing.
+fn a_little_more(told: f64) -> f64 {
+    match told == f64::NEG_INFINITY {
+        true => 0.0,
+        false => (told + told.abs().max(1.0) * 1e-9).min(f64::MAX),
+    }
 }
 
 #[cfg(test)]
@@ -442,6 +484,37 @@ mod tests {
         );
         play.hears(&note("1", 9), "");
         assert_eq!(play.peer.heals().count(Heal::H12), 4);
+    }
+
+    #[test]
+    fn a_sign_of_life_is_a_little_more_progress_and_what_follows_is_never_less() {
+        let mut play = Play::new();
+        let id = play.ask("a", CALL);
+        let note = |token: &str, progress: &str| {
+            format!(
+                r#"{{"method":"notifications/progress","params":{{"progressToken":{token},"progress":{progress}}}}}"#
+            )
+        };
+        let alive = |play: &mut Play, heard| {
+            let text = play.peer.keep_alive(id, heard)?;
+            let text = String::from_utf8(text.to_bytes().to_vec()).unwrap();
+            let note = Message::own(text);
+            assert_eq!(note.raw(Slot::ProgressToken), Some(&b"\"t\""[..]));
+            note.raw(Slot::Progress).and_then(number)
+        };
+        assert_eq!(alive(&mut play, 0), Some(0.0));
+        // It begins with nothing, which was told already.
+        play.hears(&note("1", "0"), &format!("note 1: {}", note("\"t\"", "1e-9")));
+        assert_eq!(alive(&mut play, 0), None, "that is not told yet");
+        play.hears(&note("1", "5"), &format!("note 1: {}", note("\"t\"", "5")));
+        assert_eq!(alive(&mut play, 2), Some(5.000000005));
+        play.hears(&note("1", "6"), &format!("note 1: {}", note("\"t\"", "6")));
+        play.hears(&note("1", "4"), "");
+        let answer = r#"{"id":1,"jsonrpc":"2.0","result":{}}"#;
+        play.hears(answer, &format!("a: {answer}"));
+        assert_eq!(alive(&mut play, 9), None, "it is over");
+        let id = play.ask("b", r#"{"id":1,"method":"m","params":{}}"#);
+        assert!(play.peer.keep_alive(id, 0).is_none(), "none is wanted");
     }
 
     #[test]

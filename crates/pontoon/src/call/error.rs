@@ -35,6 +35,9 @@ pub enum CallError {
     /// The application is not there, so the call was not made.
     #[error("{0}")]
     AppAway(String),
+    /// The call is longer than the application takes, so it was not made.
+    #[error("{0}")]
+    TooLong(String),
     /// The connection to the application was lost with the call under way.
     #[error("{0}")]
     OutcomeUnknown(String),
@@ -62,6 +65,7 @@ impl CallError {
             Self::Busy { .. } => 429,
             Self::TimedOut { .. } => 504,
             Self::ServerFailed(_) | Self::StateLost(_) | Self::OutcomeUnknown(_) => 502,
+            Self::TooLong(_) => 413,
             Self::DiskFull(_) => 507,
             Self::NoStorage(_) | Self::AppAway(_) | Self::Stopping | Self::Internal => 503,
             Self::Told(_, status) => *status,
@@ -75,6 +79,7 @@ impl CallError {
             | Self::DiskFull(_)
             | Self::NoStorage(_)
             | Self::AppAway(_)
+            | Self::TooLong(_)
             | Self::Stopping => true,
             Self::TimedOut { .. }
             | Self::ServerFailed(_)
@@ -99,7 +104,9 @@ impl CallError {
     pub fn for_model(&self, request: &Message, client: Era) -> Option<String> {
         let (text, meta) = match self {
             Self::StateLost(text) => (text, ""),
-            Self::AppAway(text) => (text, ",\"_meta\":{\"pontoon/outcome\":\"not made\"}"),
+            Self::AppAway(text) | Self::TooLong(text) => {
+                (text, ",\"_meta\":{\"pontoon/outcome\":\"not made\"}")
+            }
             Self::OutcomeUnknown(text) => (text, ",\"_meta\":{\"pontoon/outcome\":\"unknown\"}"),
             _ => return None,
         };
@@ -123,6 +130,7 @@ impl CallError {
             Self::ServerFailed(_)
             | Self::StateLost(_)
             | Self::AppAway(_)
+            | Self::TooLong(_)
             | Self::OutcomeUnknown(_) => code::SERVER_FAILED,
             Self::DiskFull(_) => code::DISK_FULL,
             Self::NoStorage(_) | Self::Stopping | Self::Internal => code::INTERNAL,

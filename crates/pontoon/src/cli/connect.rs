@@ -99,6 +99,10 @@ pub struct ConnectArgs {
     /// How long the application may give no sign of life while it works on a call.
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = time)]
     busy_grace: Duration,
+    /// How long to wait before the next connection after one that was closed with this code; may be given several
+    /// times.
+    #[arg(long, value_name = "CODE=TIME", value_parser = close_code)]
+    close_code: Vec<(u16, Duration)>,
     /// How much to tell on standard error: trace, debug, info, warning or error [default: warning].
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
@@ -115,6 +119,14 @@ pub struct ConnectArgs {
 fn tool_timeout(word: &str) -> Result<(String, Duration), String> {
     let (tool, time) = word.split_once('=').ok_or("write it as TOOL=TIME, such as render=20m")?;
     Ok((tool.to_owned(), self::time(time)?))
+}
+
+/// A pause after a code, as it is typed.
+fn close_code(word: &str) -> Result<(u16, Duration), String> {
+    let form = "write it as CODE=TIME, such as 4001=3s, with a code from 1000 to 4999";
+    let (code, time) = word.split_once('=').ok_or(form)?;
+    let code = code.parse().ok().filter(|code| (1000..5000).contains(code)).ok_or(form)?;
+    Ok((code, self::time(time)?))
 }
 
 /// A time that a call may take.
@@ -263,6 +275,7 @@ fn server(
         tls,
         connect_wait: arguments.connect_wait,
         busy_grace: arguments.busy_grace,
+        close_codes: arguments.close_code,
     };
     Ok(Server {
         timeout: arguments.timeout,
@@ -365,4 +378,18 @@ fn folder(environment: &Environment, name: &str) -> Option<PathBuf> {
 fn wrong(why: &str) -> ExitCode {
     tell(&format!("error: {why}"));
     ExitCode::from(TYPED_WRONGLY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_after_a_code_is_a_code_and_a_time() {
+        assert_eq!(close_code("4001=3s"), Ok((4001, Duration::from_secs(3))));
+        for word in ["4001", "=3s", "x=3s", "999=3s", "5000=3s", "70000=3s"] {
+            assert!(close_code(word).unwrap_err().contains("such as 4001=3s"), "{word}");
+        }
+        assert!(close_code("4001=soon").is_err());
+    }
 }

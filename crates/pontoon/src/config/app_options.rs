@@ -32,6 +32,8 @@ pub struct AppOptions {
     pub connect_wait: Duration,
     /// How long it may give no sign of life while it works on a call: one that works on its main thread cannot.
     pub busy_grace: Duration,
+    /// How long it is left alone after it has closed a connection with such a code.
+    pub close_codes: Vec<(u16, Duration)>,
 }
 
 impl AppOptions {

@@ -8,12 +8,14 @@ pub mod answer;
 pub(crate) mod disabled_tools;
 pub(crate) mod early_questions;
 pub(crate) mod exchange;
+mod keep_alive;
 pub mod listen;
 pub(crate) mod mentions;
 pub(crate) mod questions;
 pub(crate) mod record;
 pub(crate) mod run;
 mod spill;
+mod too_long;
 pub(crate) mod waiting;
 
 use std::sync::Arc;

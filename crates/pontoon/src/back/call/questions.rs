@@ -310,7 +310,10 @@ impl Exchange<'_> {
                     ServerEvent::TimedOut(note) => return self.time_out(reply, note).await,
                     ServerEvent::Lost(why) => return self.fail(reply, self.lost(&why)),
                     ServerEvent::Clogged => return self.fail(reply, self.clogged()),
-                    ServerEvent::Gone | ServerEvent::Unsent | ServerEvent::Ended => {
+                    ServerEvent::Gone
+                    | ServerEvent::Unsent
+                    | ServerEvent::Ended
+                    | ServerEvent::TooLong => {
                         return self.mourn(reply).await;
                     }
                     ServerEvent::Question(question) => {

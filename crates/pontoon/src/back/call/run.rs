@@ -4,6 +4,7 @@ use pontoon_wire::Revision;
 use tokio_util::sync::CancellationToken;
 
 use super::exchange::{Exchange, NextStep};
+use super::keep_alive::KeepAlive;
 use super::record::CallRecord;
 use super::waiting::{WaitingCall, unanswered};
 use crate::back::conversation::mailbox::ServerEvent;
@@ -40,10 +41,15 @@ impl<'b> Exchange<'b> {
         if self.lease.link.has_held() {
             (cancel, reply) = Box::pin(self.ask_held(cancel, reply)).await?;
         }
+        if let Some(refusal) = self.foreseen_refusal() {
+            self.fail(reply, refusal);
+            return None;
+        }
         let request = self.translated_request();
         let mut asked = self.ask(request.clone());
         // Held while a legacy client is asked something: the number of such calls is limited.
         let mut waiting: Option<WaitingCall> = None;
+        let mut alive = KeepAlive::of(&self);
         loop {
             let event = tokio::select! {
                 () = self.back.closing.cancelled(), if waiting.is_some() => {
@@ -55,10 +61,18 @@ impl<'b> Exchange<'b> {
                     return None;
                 }
                 event = asked.next_event() => event,
+                () = alive.due() => {
+                    alive.tell(&asked, &reply);
+                    continue;
+                }
             };
             let step = match event {
                 ServerEvent::Note(note) => {
                     reply.note(note);
+                    alive.begin_anew();
+                    if waiting.is_none() {
+                        self.extend(&asked);
+                    }
                     NextStep::GoOn(cancel, reply)
                 }
                 ServerEvent::Log(line) => {
@@ -91,6 +105,7 @@ impl<'b> Exchange<'b> {
                 }
                 ServerEvent::Answer(answer) => {
                     self.lease.note_answer();
+                    self.note_length_taken();
                     self.answer(reply, answer).await;
                     return None;
                 }
@@ -108,6 +123,10 @@ impl<'b> Exchange<'b> {
                 }
                 ServerEvent::Clogged => {
                     self.fail(reply, self.clogged());
+                    NextStep::Over
+                }
+                ServerEvent::TooLong => {
+                    self.fail(reply, self.refused_for_length());
                     NextStep::Over
                 }
                 ServerEvent::Gone if retry.if_lost && matches!(self.lease, Lease::App(_)) => {

@@ -146,6 +146,7 @@ async fn initialize(
             | ServerEvent::Unsent
             | ServerEvent::Clogged
             | ServerEvent::Ended
+            | ServerEvent::TooLong
             | ServerEvent::Lost(_) => {
                 return Err(HandshakeError::Gone);
             }

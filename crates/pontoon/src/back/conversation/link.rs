@@ -74,11 +74,11 @@ impl Link {
         let mut state = self.shared.lock();
         if state.is_gone {
             mailbox.push(ServerEvent::Unsent);
-            return PendingRequest { link: self.clone(), id: None, mailbox };
+            return PendingRequest::over(self, mailbox);
         }
         if state.outgoing_bytes > MAX_CALL_BYTES {
             mailbox.push(ServerEvent::Clogged);
-            return PendingRequest { link: self.clone(), id: None, mailbox };
+            return PendingRequest::over(self, mailbox);
         }
         state.has_served |= purpose == Purpose::Call;
         let begins_at = state.written + state.outgoing_bytes as u64;
@@ -89,10 +89,10 @@ impl Link {
             // The pipe broke, so at least the end of this request was never read.
             state.peer.cancel(id, "never sent");
             mailbox.push(ServerEvent::Unsent);
-            return PendingRequest { link: self.clone(), id: None, mailbox };
+            return PendingRequest::over(self, mailbox);
         }
         self.shared.flush(state);
-        PendingRequest { link: self.clone(), id: Some(id), mailbox }
+        PendingRequest { link: self.clone(), id: Some(id), mailbox, notes: 0 }
     }
 
     /// Sends a notification, or the answer to a question. Dropped if the server reads nothing.
@@ -213,16 +213,31 @@ pub struct PendingRequest {
     link: Link,
     id: Option<OurId>,
     mailbox: Arc<Mailbox>,
+    /// How many notes of it were heard.
+    notes: u64,
 }
 
 impl PendingRequest {
+    /// One that came to nothing, as its mailbox says.
+    fn over(link: &Link, mailbox: Arc<Mailbox>) -> Self {
+        Self { link: link.clone(), id: None, mailbox, notes: 0 }
+    }
+
     /// The next thing the server says about this request. Cancel safe, like the mailbox.
     pub async fn next_event(&mut self) -> ServerEvent {
         let event = self.mailbox.next().await;
-        if event.is_end() {
-            self.id = None;
+        match &event {
+            ServerEvent::Note(_) => self.notes += 1,
+            event if event.is_end() => self.id = None,
+            _ => {}
         }
         event
+    }
+
+    /// A note of progress for the client of a request of which the server says nothing. None while a note of the
+    /// server is still on its way here, or if the client wants none.
+    pub fn keep_alive(&self) -> Option<Text> {
+        self.link.shared.lock().peer.keep_alive(self.id?, self.notes)
     }
 
     /// Says what the request is for from now on.

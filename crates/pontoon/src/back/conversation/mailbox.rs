@@ -37,6 +37,8 @@ pub enum ServerEvent {
     Lost(String),
     /// Too much waits to be written to the server; nothing comes after it.
     Clogged,
+    /// The server refused the request for its length, and closed the connection; nothing comes after it.
+    TooLong,
     /// The server was gone before it could read the request; nothing comes after it.
     Unsent,
     /// The server is gone; nothing comes after it.

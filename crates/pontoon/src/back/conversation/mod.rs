@@ -155,6 +155,7 @@ impl Conversation {
                 | ServerEvent::Unsent
                 | ServerEvent::Clogged
                 | ServerEvent::Ended
+                | ServerEvent::TooLong
                 | ServerEvent::Lost(_) => return Err(NoResult::Gone),
                 ServerEvent::Question(question) => {
                     self.link.say(refusal(&question, "nobody is there to be asked"));

@@ -25,6 +25,9 @@ const MAX_OTHER_BYTES: usize = 1024 * 1024;
 /// the server says can be taken for another call's, on a child that several clients share.
 const GHOST: Duration = Duration::from_secs(10);
 
+/// The code of a WebSocket that was closed because a message was too long.
+const TOO_LONG: u16 = 1009;
+
 /// What a link and its task share.
 #[derive(Debug)]
 pub(crate) struct SharedLink {
@@ -44,6 +47,8 @@ pub(crate) struct LinkState {
     pub(crate) outgoing_bytes: usize,
     /// How many bytes were taken from us.
     pub(crate) written: u64,
+    /// Where the longest message begins that was sent as a whole, and its length.
+    longest: (u64, usize),
     /// Until when a cancelled call may still be at work.
     ghost_until: Option<Instant>,
     /// Until when what the server logs may still be about a call that was answered.
@@ -135,6 +140,7 @@ impl SharedLink {
             messages: VecDeque::new(),
             outgoing_bytes: 0,
             written: 0,
+            longest: (0, 0),
             ghost_until: None,
             answered_until: None,
             input: Some(Arc::new(input)),
@@ -235,9 +241,15 @@ impl LinkState {
 
     /// Tells all requests that the server is gone, or that it was before it could read them.
     pub(crate) fn abandon(&mut self, deliveries: &mut Handovers) {
+        // Whatever is shorter than another that the server has taken was not too long.
+        let is_too_long = self.end.as_ref().is_some_and(|end| end.code == Some(TOO_LONG));
+        let too_long = is_too_long.then_some(self.longest.0);
         for awaited in self.peer.close() {
-            let is_unsent = awaited.begins_at >= self.written;
-            let event = if is_unsent { ServerEvent::Unsent } else { ServerEvent::Gone };
+            let event = match awaited.begins_at {
+                begins_at if begins_at >= self.written => ServerEvent::Unsent,
+                begins_at if Some(begins_at) == too_long => ServerEvent::TooLong,
+                _ => ServerEvent::Gone,
+            };
             deliveries.event(awaited.mailbox, event);
         }
     }
@@ -306,6 +318,9 @@ impl LinkState {
     pub(crate) fn next_message(&mut self) -> Option<Bytes> {
         let message = self.messages.pop_front()?;
         self.outgoing_bytes -= message.len() + 1;
+        if message.len() > self.longest.1 {
+            self.longest = (self.written, message.len());
+        }
         self.written += message.len() as u64 + 1;
         Some(message)
     }

@@ -26,6 +26,11 @@ const CLOSING: Duration = Duration::from_secs(2);
 /// How many messages it has that are not sent.
 const QUEUE: usize = 16;
 
+/// What stands for a code where there is none.
+const NO_CODE: u16 = 1005;
+
+const CLOSED: &str = "the connection was closed";
+
 /// What happens at a WebSocket.
 #[derive(Debug)]
 pub(super) enum SocketEvent {
@@ -45,7 +50,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin> Duplex for T {}
 /// How a WebSocket ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SocketEnd {
-    /// The code that the other side closed it with, if it did.
+    /// The code that the other side closed it with, if it did so in order.
     pub(crate) code: Option<u16>,
     /// The same in words.
     pub(crate) words: String,
@@ -59,6 +64,8 @@ pub(crate) struct WebSocket {
     is_short: bool,
     /// Something was written that may still lie in a buffer.
     needs_flush: bool,
+    /// What happened when it could not be written to any more. It is read on, for a moment.
+    broken: Option<String>,
     /// It is to be closed when everything was written.
     is_closing: bool,
     signs: SignsOfLife,
@@ -81,6 +88,7 @@ impl WebSocket {
             queue: VecDeque::new(),
             is_short: false,
             needs_flush: false,
+            broken: None,
             is_closing: false,
             signs: SignsOfLife::new(busy_grace, Instant::now()),
             alarm: Box::pin(tokio::time::sleep(SILENCE)),
@@ -132,8 +140,9 @@ impl WebSocket {
                 return Poll::Ready(SocketEvent::End);
             }
             if let Poll::Ready(Err(error)) = self.poll_send(context) {
-                self.fail(&error);
-                continue;
+                // Why the other side went may still be there to be read.
+                self.broken = Some(in_words(&error));
+                self.alarm.as_mut().reset(Instant::now() + CLOSING);
             }
             if self.is_short && self.has_room() {
                 self.is_short = false;
@@ -147,7 +156,10 @@ impl WebSocket {
                     }
                 }
                 Poll::Ready(Some(Err(error))) => self.fail(&error),
-                Poll::Ready(None) => self.finish(None, "the connection was closed".to_owned()),
+                Poll::Ready(None) => {
+                    let words = self.broken.take();
+                    self.finish(None, words.unwrap_or_else(|| CLOSED.to_owned()));
+                }
                 Poll::Pending => {
                     if self.alarm.as_mut().poll(context).is_pending() {
                         return Poll::Pending;
@@ -160,6 +172,9 @@ impl WebSocket {
 
     /// Writes what waits, as far as there is room.
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<tungstenite::Result<()>> {
+        if self.broken.is_some() {
+            return Poll::Ready(Ok(()));
+        }
         while !self.queue.is_empty() {
             ready!(Pin::new(&mut self.stream).poll_ready(context))?;
             let Some(message) = self.queue.pop_front() else { break };
@@ -203,7 +218,7 @@ impl WebSocket {
     }
 
     fn note_close(&mut self, close: Option<CloseFrame>) {
-        let code = close.as_ref().map(|close| u16::from(close.code));
+        let code = close.as_ref().map_or(NO_CODE, |close| u16::from(close.code));
         let words = match close {
             Some(close) if !close.reason.is_empty() => {
                 format!("it closed the connection ({}: {})", u16::from(close.code), close.reason)
@@ -211,25 +226,11 @@ impl WebSocket {
             Some(close) => format!("it closed the connection ({})", u16::from(close.code)),
             None => "it closed the connection".to_owned(),
         };
-        self.finish(code, words);
+        self.finish(Some(code), words);
     }
 
     fn fail(&mut self, error: &tungstenite::Error) {
-        let words = match error {
-            tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed => {
-                "the connection was closed".to_owned()
-            }
-            tungstenite::Error::Protocol(
-                tungstenite::error::ProtocolError::ResetWithoutClosingHandshake,
-            ) => "the connection broke off".to_owned(),
-            // Inside TLS it is an error that the end was not announced.
-            tungstenite::Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                "the connection broke off".to_owned()
-            }
-            tungstenite::Error::Io(error) => format!("the connection broke off ({error})"),
-            tungstenite::Error::Capacity(error) => format!("it sent too much ({error})"),
-            error => format!("the connection failed ({error})"),
-        };
+        let words = self.broken.take().unwrap_or_else(|| in_words(error));
         self.finish(None, words);
     }
 
@@ -242,6 +243,9 @@ impl WebSocket {
     /// Time has passed in silence.
     fn ring(&mut self) {
         let now = Instant::now();
+        if let Some(words) = self.broken.take() {
+            return self.finish(None, words);
+        }
         if self.is_closing {
             return self.finish(None, "the connection was closed by us".to_owned());
         }
@@ -259,6 +263,25 @@ impl WebSocket {
                 self.finish(None, format!("it gave no sign of life for {seconds} s"));
             }
         }
+    }
+}
+
+/// What happened, in words.
+fn in_words(error: &tungstenite::Error) -> String {
+    match error {
+        tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed => {
+            CLOSED.to_owned()
+        }
+        tungstenite::Error::Protocol(
+            tungstenite::error::ProtocolError::ResetWithoutClosingHandshake,
+        ) => "the connection broke off".to_owned(),
+        // Inside TLS it is an error that the end was not announced.
+        tungstenite::Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            "the connection broke off".to_owned()
+        }
+        tungstenite::Error::Io(error) => format!("the connection broke off ({error})"),
+        tungstenite::Error::Capacity(error) => format!("it sent too much ({error})"),
+        error => format!("the connection failed ({error})"),
     }
 }
 

@@ -71,13 +71,21 @@ impl ConnectError {
     pub(super) fn is_unwanted(&self) -> bool {
         match self {
             Self::Dial(DialError::Denied { .. } | DialError::Token(_) | DialError::Tls(_)) => true,
-            Self::Closed(end) => is_unwanted(end),
             Self::Dial(_)
             | Self::Place(_)
             | Self::Entrance(_)
             | Self::Owner { .. }
             | Self::Handshake(_)
-            | Self::NoEra { .. } => false,
+            | Self::NoEra { .. }
+            | Self::Closed(_) => false,
+        }
+    }
+
+    /// How the connection ended, if there was one.
+    pub(super) fn end(&self) -> Option<&SocketEnd> {
+        match self {
+            Self::Closed(end) => Some(end),
+            _ => None,
         }
     }
 }
@@ -88,11 +96,6 @@ fn process(pid: &Option<u32>) -> String {
         Some(pid) => format!("another `pontoon connect` (process {pid})"),
         None => "another `pontoon connect`".to_owned(),
     }
-}
-
-/// Whether an application closed a connection because it wants none from us, or not now.
-pub(super) fn is_unwanted(end: &SocketEnd) -> bool {
-    matches!(end.code, Some(1008 | 1013 | 4401 | 4403))
 }
 
 /// Makes connections to one application.

@@ -6,12 +6,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pontoon_wire::Slot;
 use tokio::sync::watch;
 
-use super::backoff::{Backoff, chance};
+use super::backoff::chance;
 use super::connection::AppConnection;
-use super::connector::{ConnectError, Connector, START_IT, is_unwanted};
+use super::connector::{ConnectError, Connector, START_IT};
+use super::pauses::Pauses;
 use super::sharing::MeetingPoint;
+use super::size_limit::SizeLimit;
 use super::token::TokenReader;
 use crate::back::conversation::link::LinkOptions;
 use crate::back::conversation::list_changes::ListChanges;
@@ -22,14 +25,8 @@ use crate::config::{AppOptions, AppPlace};
 use crate::errors::chain;
 use crate::lock::Lock;
 
-/// A connection that lasted no longer was none: whatever ended it will do so again.
-const SHORT: Duration = Duration::from_secs(1);
-
 /// How long an application may take to hear that we leave.
 const CLOSING: Duration = Duration::from_millis(300);
-
-/// The least pause before an application is asked again that wants no connection from us now.
-const UNWANTED: Duration = Duration::from_secs(5);
 
 /// Where an application stands.
 #[derive(Debug, Clone)]
@@ -57,12 +54,13 @@ pub struct LiveApp {
     /// The clients, in the order in which they came. A conversation is opened for the first.
     clients: watch::Sender<Vec<Arc<Client>>>,
     pace: Lock<Pace>,
+    size_limit: SizeLimit,
 }
 
 /// How the application was found so far.
 #[derive(Debug)]
 struct Pace {
-    backoff: Backoff,
+    pauses: Pauses,
     /// What the log has said of it.
     said: Option<String>,
 }
@@ -75,7 +73,8 @@ impl LiveApp {
         changes: Arc<ListChanges>,
         tokens: TokenReader,
     ) -> Self {
-        let pace = Pace { backoff: Backoff::new(options.place.is_local()), said: None };
+        let pauses = Pauses::new(options.place.is_local(), options.close_codes.clone());
+        let pace = Pace { pauses, said: None };
         let away = match &options.place {
             AppPlace::Comes(_) => {
                 Some(Absence { why: "it has not come yet".to_owned(), advice: START_IT })
@@ -87,6 +86,7 @@ impl LiveApp {
             state: watch::Sender::new(AppState::Away(away)),
             clients: watch::Sender::default(),
             pace: Lock::new(pace),
+            size_limit: SizeLimit::default(),
         }
     }
 
@@ -147,6 +147,11 @@ impl LiveApp {
         }
     }
 
+    /// How long a message it takes.
+    pub(crate) fn size_limit(&self) -> &SizeLimit {
+        &self.size_limit
+    }
+
     /// How long a call waits for the application.
     pub fn connect_wait(&self) -> Duration {
         self.connector.options.connect_wait
@@ -190,6 +195,8 @@ impl LiveApp {
             let pause = match self.connector.connect(&client).await {
                 Ok(connection) => {
                     let connection = Arc::new(connection);
+                    let hello = connection.hello.as_ref().and_then(|hello| hello.raw(Slot::Result));
+                    self.size_limit.meet(hello.unwrap_or_default());
                     self.pace.lock().said = None;
                     tracing::info!(app = %self.connector.options.place, era = ?connection.era, "application connected");
                     connection.begin_for(&client);
@@ -212,8 +219,7 @@ impl LiveApp {
             tracing::warn!(app = %self.connector.options.place, why, "no connection; it is tried again and again");
             pace.said = Some(why.clone());
         }
-        let at_least = if error.is_unwanted() { UNWANTED } else { Duration::ZERO };
-        let pause = pace.backoff.next(chance()).max(at_least);
+        let pause = pace.pauses.after_failure(error.end(), error.is_unwanted(), chance());
         drop(pace);
         self.state.send_replace(AppState::Away(Some(Absence { why, advice: error.advice() })));
         pause
@@ -230,21 +236,20 @@ impl LiveApp {
     /// long as is good before the next try.
     pub async fn lose(&self, connection: &AppConnection, why: Option<&str>) {
         let end = connection.link.end();
-        let words = why.map_or_else(|| connection.how_it_ended(), str::to_owned);
-        tracing::warn!(app = %self.connector.options.place, why = words, "application gone");
-        self.state.send_replace(AppState::Away(Some(Absence { why: words, advice: START_IT })));
-        let was_short = since(connection.opened) < SHORT || why.is_some();
-        let pause = {
-            let mut pace = self.pace.lock();
-            if !was_short {
-                pace.backoff.reset();
-            }
-            match end {
-                Some(end) if is_unwanted(&end) => UNWANTED,
-                _ if was_short => pace.backoff.next(chance()),
-                _ => Duration::ZERO,
-            }
+        let mut words = why.map_or_else(|| connection.how_it_ended(), str::to_owned);
+        let (pause, is_contested) = {
+            let pauses = &mut self.pace.lock().pauses;
+            let lasted = since(connection.opened);
+            let pause = pauses.after_loss(end.as_ref(), lasted, why.is_some(), chance());
+            (pause, pauses.is_contested())
         };
+        let mut advice = START_IT;
+        if is_contested {
+            words += "; it does so soon after each connection, as if another client took our place";
+            advice = "close the other client of the application";
+        }
+        tracing::warn!(app = %self.connector.options.place, why = words, "application gone");
+        self.state.send_replace(AppState::Away(Some(Absence { why: words, advice })));
         tokio::time::sleep(pause).await;
     }
 }

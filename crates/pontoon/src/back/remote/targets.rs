@@ -130,7 +130,14 @@ mod tests {
 
     fn options(place: AppPlace) -> AppOptions {
         let tls = TlsFiles::default();
-        AppOptions { place, token: None, tls, connect_wait: CONNECT_WAIT, busy_grace: BUSY_GRACE }
+        AppOptions {
+            place,
+            token: None,
+            tls,
+            connect_wait: CONNECT_WAIT,
+            busy_grace: BUSY_GRACE,
+            close_codes: Vec::new(),
+        }
     }
 
     /// Writes a file as an application does.
