@@ -5,6 +5,8 @@
 //! connection before it answers, `die_once` does so the first time for a text and is marked as idempotent, `wait` takes
 //! `ms` milliseconds, `silent` never answers, and `grow` adds a tool named by `text` and says that the tools changed.
 
+mod coming;
+
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -17,14 +19,14 @@ use std::time::Duration;
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
-use tungstenite::client::IntoClientRequest;
-use tungstenite::handshake::HandshakeError;
 use tungstenite::handshake::server::{ErrorResponse, Request, Response};
-use tungstenite::http::{HeaderName, StatusCode};
+use tungstenite::http::StatusCode;
 use tungstenite::protocol::frame::Frame;
 use tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tungstenite::{Message, WebSocket};
+
+pub use coming::ComingApp;
 
 /// How an application is.
 #[derive(Debug, Clone)]
@@ -412,57 +414,6 @@ fn serve_frames(
         if sent.is_err() || shared.is_closed.load(Ordering::SeqCst) {
             return None;
         }
-    }
-}
-
-/// An application that has come to a bridge by itself.
-#[derive(Debug)]
-pub struct ComingApp {
-    stream: TcpStream,
-    serving: JoinHandle<Option<u16>>,
-}
-
-impl ComingApp {
-    /// Comes to a bridge that waits at this address, with these headers.
-    ///
-    /// # Errors
-    ///
-    /// When the bridge does not let it in, or none is there.
-    ///
-    /// # Panics
-    ///
-    /// When a header is none.
-    pub fn come(port: u16, headers: &[(&str, &str)], deeds: &Deeds) -> tungstenite::Result<Self> {
-        let mut request = format!("ws://127.0.0.1:{port}/").into_client_request()?;
-        for (name, value) in headers {
-            let name: HeaderName = name.parse().expect("a name");
-            request.headers_mut().insert(name, value.parse().expect("a value"));
-        }
-        let connection = TcpStream::connect(("127.0.0.1", port))?;
-        let stream = connection.try_clone()?;
-        let opened = tungstenite::client(request, connection);
-        let (mut socket, _) = opened.map_err(|error| match error {
-            HandshakeError::Failure(error) => error,
-            HandshakeError::Interrupted(_) => unreachable!("the socket blocks"),
-        })?;
-        let shared = Shared::new(Manner::default(), deeds);
-        let serving = thread::spawn(move || serve_frames(&shared, &mut socket, &Manner::default()));
-        Ok(Self { stream, serving })
-    }
-
-    /// Goes away without a word.
-    pub fn go(self) {
-        let _ = self.stream.shutdown(Shutdown::Both);
-        let _ = self.serving.join();
-    }
-
-    /// Waits until it is sent away, and gives the code.
-    ///
-    /// # Panics
-    ///
-    /// When it panicked.
-    pub fn sent_away(self) -> Option<u16> {
-        self.serving.join().expect("it does not panic")
     }
 }
 

@@ -1,10 +1,6 @@
 //! `pontoon connect`: a client on standard input and output, joined to an application that comes and goes.
 
-use std::ffi::OsStr;
-use std::fs::{DirBuilder, File};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,23 +8,23 @@ use std::time::Duration;
 use clap::Args;
 use pontoon_supervise::{Spawner, Starting, Support, give_memory_back, harden_worker};
 use tokio::signal::unix::{SignalKind, signal};
-use uuid::Uuid;
 
+use super::entrance_token::entrance_token;
 use super::standard_streams;
 use super::terminal::{fail, tell};
+use super::user_folders::UserFolders;
 use crate::app::LiveBridge;
 use crate::back::child::process::Starter;
 use crate::back::remote::sharing::MeetingPoint;
 use crate::back::remote::tls::check_files;
 use crate::config::{
-    AppOptions, AppPlace, BadPlace, Config, Entrance, Environment, LogLevel, Server, ServerName,
+    AppEntrance, AppOptions, AppPlace, BadPlace, Config, Environment, LogLevel, Server, ServerName,
     TlsFiles, TokenSource, parse_log_level,
 };
 use crate::errors::chain;
 use crate::observe::log::{self, LogSettings};
 use crate::observe::metrics::Metrics;
 use crate::observe::redact::Redactor;
-use crate::plain_file::write_whole;
 
 /// The variable of a token, unless another is named.
 const TOKEN: &str = "PONTOON_TOKEN";
@@ -148,13 +144,13 @@ pub fn run(arguments: ConnectArgs) -> ExitCode {
     harden_worker();
     give_memory_back();
     let environment = Environment::of_process();
-    let state_dir = arguments.state_dir.clone().or_else(|| state_dir(&environment));
+    let folders = UserFolders::of(&environment, arguments.state_dir.clone());
     let is_shared = !arguments.no_share;
     let level = match level(arguments.log_level.as_deref(), &environment) {
         Ok(level) => level,
         Err(why) => return wrong(&why),
     };
-    let server = match server(arguments, &environment, state_dir.as_deref()) {
+    let server = match server(arguments, &environment, &folders) {
         Ok(server) => server,
         Err(why) => return wrong(&why),
     };
@@ -178,8 +174,8 @@ pub fn run(arguments: ConnectArgs) -> ExitCode {
             Ok(Some(spawner)) => Starter::Spawner(spawner),
             Err(error) => return fail(&format!("cannot reach the helper process: {error}")),
         };
-        let meeting = is_shared.then(|| run_dir(&environment, state_dir.as_deref())).flatten();
-        match join(&config, state_dir, meeting, &metrics, starter).await {
+        let meeting = folders.meeting().filter(|_| is_shared);
+        match join(&config, folders.state, meeting, &metrics, starter).await {
             Ok(code) => code,
             Err(why) => fail(&why),
         }
@@ -192,13 +188,13 @@ pub fn run(arguments: ConnectArgs) -> ExitCode {
 async fn join(
     config: &Config,
     state_dir: Option<PathBuf>,
-    run_dir: Option<PathBuf>,
+    meeting: Option<PathBuf>,
     metrics: &Arc<Metrics>,
     starter: Starter,
 ) -> Result<ExitCode, String> {
     let bridge = LiveBridge::new(config, state_dir.as_deref(), metrics, starter);
     let mut bridge = bridge.map_err(|error| chain(&error))?;
-    if let (Some(folder), Some(app)) = (run_dir, &config.servers[0].app) {
+    if let (Some(folder), Some(app)) = (meeting, &config.servers[0].app) {
         match MeetingPoint::new(&folder, &app.meeting_name()) {
             Ok(point) => bridge.share(point),
             Err(error) => {
@@ -240,9 +236,9 @@ async fn join(
 fn server(
     arguments: ConnectArgs,
     environment: &Environment,
-    state_dir: Option<&Path>,
+    folders: &UserFolders,
 ) -> Result<Server, String> {
-    let place = place(&arguments, environment, state_dir)?;
+    let place = place(&arguments, folders)?;
     let has_token = arguments.token_file.is_some()
         || arguments.token_env.is_some()
         || arguments.token_command.is_some();
@@ -257,7 +253,9 @@ fn server(
     };
     let token = match &place {
         AppPlace::Comes(_) if arguments.no_token => None,
-        AppPlace::Comes(entrance) => Some(entrance_token(entrance, token, state_dir)?),
+        AppPlace::Comes(AppEntrance { port, .. }) => {
+            Some(entrance_token(*port, token, folders.state.as_deref())?)
+        }
         _ => token,
     };
     let own = arguments.client_cert.zip(arguments.client_key);
@@ -286,20 +284,13 @@ fn server(
 }
 
 /// Where the application is looked for.
-fn place(
-    arguments: &ConnectArgs,
-    environment: &Environment,
-    state_dir: Option<&Path>,
-) -> Result<AppPlace, String> {
+fn place(arguments: &ConnectArgs, folders: &UserFolders) -> Result<AppPlace, String> {
     if let Some(port) = arguments.listen {
         let origins = arguments.allow_origin.clone();
-        return Ok(AppPlace::Comes(Entrance { port, origins }));
+        return Ok(AppPlace::Comes(AppEntrance { port, origins }));
     }
     if let Some(name) = &arguments.app {
-        let folder = arguments.app_dir.clone().or_else(|| {
-            let run = folder(environment, "XDG_RUNTIME_DIR").map(|folder| folder.join("pontoon"));
-            run.or_else(|| state_dir.map(Path::to_owned)).map(|folder| folder.join("apps"))
-        });
+        let folder = arguments.app_dir.clone().or_else(|| folders.apps());
         let folder = folder.ok_or("there is no home to look in: use --app-dir")?;
         return Ok(AppPlace::Named { name: name.clone(), folder });
     }
@@ -307,72 +298,10 @@ fn place(
     url.parse().map_err(|bad: BadPlace| bad.to_string())
 }
 
-/// The token that applications have to show that come by themselves: a made one is kept, so that they need to be told
-/// once.
-fn entrance_token(
-    entrance: &Entrance,
-    token: Option<TokenSource>,
-    state_dir: Option<&Path>,
-) -> Result<TokenSource, String> {
-    let port = entrance.port;
-    let source = match token {
-        Some(TokenSource::Command(_)) => {
-            return Err("--token-command is for applications that are dialled".to_owned());
-        }
-        Some(source) => source,
-        None => {
-            let none = "there is no home for a token: use --token-env, --token-file or --no-token";
-            let file = state_dir.ok_or(none)?.join("listen-token");
-            let failed = |error| format!("{}: the token cannot be kept: {error}", file.display());
-            keep_token(&file).map_err(failed)?;
-            TokenSource::File(file)
-        }
-    };
-    let shown = match &source {
-        TokenSource::File(file) => format!("; the token for it is in {}", file.display()),
-        TokenSource::Value(_) | TokenSource::Command(_) => String::new(),
-    };
-    tell(&format!("waiting for the application on ws://127.0.0.1:{port}/{shown}"));
-    Ok(source)
-}
-
-/// Makes a token in this file, for its owner only, unless there is one.
-fn keep_token(file: &Path) -> std::io::Result<()> {
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    if TokenSource::first_line(file).is_ok() {
-        return Ok(());
-    }
-    let token = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
-    let folder = OwnedFd::from(File::open(folder)?);
-    let name = file.file_name().and_then(OsStr::to_str).unwrap_or("token");
-    write_whole(&folder, name, |out| std::io::Write::write_all(out, token.as_bytes()))
-}
-
 fn level(word: Option<&str>, environment: &Environment) -> Result<LogLevel, String> {
     let is_debug = environment.get("DEBUG").is_some_and(|value| value == "1");
     let word = word.unwrap_or(if is_debug { "debug" } else { "warning" });
     parse_log_level(word).map_err(|forms| format!("{word:?} is no log level: write {forms}"))
-}
-
-/// Where the catalogue is kept: `None` where there is no home for it.
-fn state_dir(environment: &Environment) -> Option<PathBuf> {
-    folder(environment, "MCPO_STATE_DIR")
-        .or_else(|| Some(folder(environment, "XDG_STATE_HOME")?.join("pontoon")))
-        .or_else(|| Some(folder(environment, "HOME")?.join(".local/state/pontoon")))
-}
-
-/// Where the bridges of this user meet: `None` where there is no place for that.
-fn run_dir(environment: &Environment, state_dir: Option<&Path>) -> Option<PathBuf> {
-    folder(environment, "XDG_RUNTIME_DIR")
-        .map(|folder| folder.join("pontoon"))
-        .or_else(|| Some(state_dir?.join("run")))
-}
-
-/// The folder that a variable names.
-fn folder(environment: &Environment, name: &str) -> Option<PathBuf> {
-    let value = environment.get(name).filter(|value| !value.is_empty())?;
-    Some(PathBuf::from(value)).filter(|path| path.is_absolute())
 }
 
 fn wrong(why: &str) -> ExitCode {

@@ -5,6 +5,7 @@ pub mod check;
 pub mod connect;
 pub mod demo;
 mod ending;
+mod entrance_token;
 pub mod gc;
 pub mod health;
 pub mod reload;
@@ -12,6 +13,7 @@ pub mod serve;
 mod standard_streams;
 pub mod terminal;
 pub mod tools;
+mod user_folders;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -76,7 +78,7 @@ Examples:
 It never ends by itself but with its standard input: while the application is away its tools are those it had
 last, and calls wait a while for it. Nothing but MCP is written to standard output; DEBUG=1 tells more on
 standard error.")]
-    Connect(connect::ConnectArgs),
+    Connect(Box<connect::ConnectArgs>),
     /// Be a small MCP server on standard input and output, to try things with.
     Demo,
     /// Serve the tools of a running program, behind its Unix socket, on standard input and output.
@@ -183,7 +185,7 @@ pub fn main() -> ExitCode {
         }
         Command::Health(HealthArgs { url, json }) => health::run(url.as_deref(), json),
         Command::Gc(GcArgs { source, dry_run, json }) => gc::run(&source.options(), dry_run, json),
-        Command::Connect(connect) => connect::run(connect),
+        Command::Connect(connect) => connect::run(*connect),
         Command::Demo => demo::run(),
         // As a rule `main` has taken it already.
         Command::Ipc(IpcArgs { socket, schema }) => {

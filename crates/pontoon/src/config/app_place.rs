@@ -29,12 +29,12 @@ pub enum AppPlace {
         folder: PathBuf,
     },
     /// It comes to us.
-    Comes(Entrance),
+    Comes(AppEntrance),
 }
 
 /// Where applications come to that look for us.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entrance {
+pub struct AppEntrance {
     /// The port, on this machine alone.
     pub port: u16,
     /// The pages that may come, such as `https://app.example`: what a browser calls their origin.

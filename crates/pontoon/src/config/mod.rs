@@ -42,7 +42,7 @@ mod variables;
 
 pub use address::{AddressBlock, BadAddressBlock};
 pub use app_options::{AppOptions, AppTarget, BUSY_GRACE, CONNECT_WAIT, TlsFiles, TokenSource};
-pub use app_place::{AppPlace, BadPlace, Entrance};
+pub use app_place::{AppEntrance, AppPlace, BadPlace};
 pub use endpoint::{BadEndpoint, Endpoint, Host};
 pub use environment::Environment;
 pub use identity::{IdentityHeaders, note_on_people};

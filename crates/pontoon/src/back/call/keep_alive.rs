@@ -119,7 +119,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("app");
         let app = AppOptions {
-            endpoint: format!("unix:{}", socket.display()).parse().unwrap(),
+            place: format!("unix:{}", socket.display()).parse().unwrap(),
             token: None,
             tls: TlsFiles::default(),
             connect_wait: CONNECT_WAIT,

@@ -16,6 +16,7 @@ use tracing::{Instrument, Span};
 use super::carrier::Carrier;
 use super::mailbox::{Mailbox, ServerEvent};
 use super::reader::LinkReader;
+use super::requests::own_request_with;
 use super::state::{Asker, AwaitedAnswer, Listener, SharedLink};
 use super::websocket::SocketEnd;
 use crate::held_bytes::HeldBytes;
@@ -93,6 +94,13 @@ impl Link {
         }
         self.shared.flush(state);
         PendingRequest { link: self.clone(), id: Some(id), mailbox, notes: 0 }
+    }
+
+    /// Sends a request whose answer changes nothing.
+    pub(crate) fn ask_and_forget(&self, method: &str, params: &str) {
+        let request = Rewrite::new(own_request_with(method, params));
+        let mut asked = self.ask(request, None, Purpose::Listen);
+        tokio::spawn(async move { while !asked.next_event().await.is_end() {} });
     }
 
     /// Sends a notification, or the answer to a question. Dropped if the server reads nothing.

@@ -22,9 +22,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use pontoon_wire::{Era, Message, Rewrite, Slot, json, method, quoted};
+use pontoon_wire::{Era, Message, Rewrite, Slot, json, method};
 
-use self::feeding::FedSession;
+use self::feeding::{FedSessions, Feeding};
 use self::incoming::refusal;
 use self::link::{Link, Listening, Purpose};
 use self::list_changes::ListChanges;
@@ -45,12 +45,9 @@ pub struct Conversation {
     /// Calls that wait for a person.
     waiting_calls: AtomicUsize,
     /// The sessions that hear of changes.
-    fed: Mutex<Vec<FedSession>>,
+    fed: FedSessions,
     /// The log level the server was last told.
     log_level: Mutex<Option<Bytes>>,
-    /// Whether the server is an application: its clients hear of changed lists from the catalogue, and several may
-    /// hear of the rest.
-    is_app: bool,
     /// Tells the catalogue when a list changes.
     _watching: Listening,
 }
@@ -81,9 +78,8 @@ impl Conversation {
             era: Era::Modern,
             hello: None,
             waiting_calls: AtomicUsize::new(0),
-            fed: Mutex::default(),
+            fed: FedSessions::default(),
             log_level: Mutex::new(None),
-            is_app: false,
             _watching: watching,
         }
     }
@@ -91,7 +87,7 @@ impl Conversation {
     /// The same with an application. From the catalogue its clients hear that lists changed, once the new ones are
     /// known.
     pub(crate) fn with_app(mut self) -> Self {
-        self.is_app = true;
+        self.fed.is_app = true;
         self
     }
 
@@ -184,26 +180,7 @@ impl Conversation {
         *told = Some(level.clone());
         let level = String::from_utf8_lossy(level);
         let params = format!("{{\"level\":{level}}}");
-        self.say_and_forget(method::SET_LEVEL, &params);
-    }
-
-    /// Subscribes at a legacy server to a resource.
-    pub fn subscribe(&self, uri: &str) {
-        let params = format!("{{\"uri\":{}}}", quoted(uri));
-        self.say_and_forget(method::SUBSCRIBE, &params);
-    }
-
-    /// Takes that back.
-    pub(crate) fn unsubscribe(&self, uri: &str) {
-        let params = format!("{{\"uri\":{}}}", quoted(uri));
-        self.say_and_forget(method::UNSUBSCRIBE, &params);
-    }
-
-    /// Sends a request whose answer changes nothing.
-    fn say_and_forget(&self, method: &str, params: &str) {
-        let request = Rewrite::new(own_request_with(method, params));
-        let mut asked = self.link.ask(request, None, Purpose::Listen);
-        tokio::spawn(async move { while !asked.next_event().await.is_end() {} });
+        self.link.ask_and_forget(method::SET_LEVEL, &params);
     }
 
     /// The capabilities a legacy server named, a JSON object.
@@ -214,6 +191,38 @@ impl Conversation {
 
     fn offers(&self, capability: &str) -> bool {
         json::find(self.capabilities(), capability).is_some()
+    }
+
+    /// Tells these when a modern server says that one of its lists changed.
+    pub(crate) fn hear_of_lists(&self, changes: &Arc<ListChanges>) -> Feeding {
+        feeding::hear_of_lists(&self.link, changes)
+    }
+
+    /// Subscribes at a legacy server to a resource.
+    pub fn subscribe(&self, uri: &str) {
+        feeding::subscribe(&self.link, uri);
+    }
+
+    /// Lets a session hear what belongs to no call, unless it does already.
+    pub(crate) fn refeed(&self, client: &Client) {
+        if !self.fed.is_fed(client) {
+            self.feed(client);
+        }
+    }
+
+    /// Lets a legacy client's session hear what belongs to no call of its.
+    pub fn feed(&self, client: &Client) {
+        self.fed.feed(&self.link, self.era, client);
+    }
+
+    /// A session hears no more, and an application does not tell what no other wants to hear.
+    pub(crate) fn unfeed(&self, client: &Client) {
+        self.fed.unfeed(&self.link, self.era, client);
+    }
+
+    /// Whether a session of another client is subscribed to this resource.
+    pub(crate) fn is_wanted_by_others(&self, client: &Client, uri: &str) -> bool {
+        self.fed.is_wanted_by_others(client, uri)
     }
 }
 

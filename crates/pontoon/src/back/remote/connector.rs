@@ -9,7 +9,7 @@ use pontoon_wire::Era;
 use tokio::net::UnixStream;
 
 use super::connection::AppConnection;
-use super::dial::{DialError, Dialer};
+use super::dial::{DialError, Dialer, START_IT};
 use super::entrance::{EntranceError, OpenEntrance};
 use super::sharing::{MeetingPoint, Owner};
 use super::targets::{NoTarget, targets};
@@ -20,7 +20,7 @@ use crate::back::conversation::link::LinkOptions;
 use crate::back::conversation::list_changes::ListChanges;
 use crate::back::conversation::websocket::SocketEnd;
 use crate::client::Client;
-use crate::config::{AppOptions, AppPlace, AppTarget, Entrance};
+use crate::config::{AppEntrance, AppOptions, AppPlace, AppTarget};
 use crate::lock::Lock;
 
 /// How long an application may take to open a conversation: it may be loading a document.
@@ -28,9 +28,6 @@ const OPENING: Duration = Duration::from_secs(30);
 
 /// The same where there are more places to look at.
 const OPENING_ONE_OF_MANY: Duration = Duration::from_secs(2);
-
-/// What to do about an application that does not run.
-pub(super) const START_IT: &str = "start the application, or ask the user to,";
 
 /// Why an application could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -124,7 +121,7 @@ enum Way {
     /// It is dialled.
     Dial(AppTarget),
     /// It comes by itself.
-    Wait(Entrance),
+    Wait(AppEntrance),
     /// Another bridge has it.
     Bridge { socket: std::path::PathBuf, pid: Option<u32> },
 }

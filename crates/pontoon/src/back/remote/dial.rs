@@ -31,6 +31,9 @@ const TLS_PATIENCE: Duration = Duration::from_secs(8);
 /// The sub-protocol of MCP over WebSocket.
 const SUBPROTOCOL: HeaderValue = HeaderValue::from_static("mcp");
 
+/// What to do about an application that does not run.
+pub(super) const START_IT: &str = "start the application, or ask the user to,";
+
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DialError {

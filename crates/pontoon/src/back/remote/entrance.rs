@@ -25,7 +25,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 
 use crate::back::conversation::websocket::{Duplex, WebSocket};
-use crate::config::{Entrance, Host, TokenSource};
+use crate::config::{AppEntrance, Host, TokenSource};
 use crate::lock::Lock;
 
 /// How long one that knocks may take to say what it wants.
@@ -70,7 +70,7 @@ struct Doorkeeper {
 impl OpenEntrance {
     /// Begins to listen, on both families of addresses where there are two.
     pub(crate) async fn open(
-        entrance: &Entrance,
+        entrance: &AppEntrance,
         token: Option<TokenSource>,
         max_message: usize,
     ) -> Result<Self, EntranceError> {

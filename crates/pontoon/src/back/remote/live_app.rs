@@ -11,7 +11,8 @@ use tokio::sync::watch;
 
 use super::backoff::chance;
 use super::connection::AppConnection;
-use super::connector::{ConnectError, Connector, START_IT};
+use super::connector::{ConnectError, Connector};
+use super::dial::START_IT;
 use super::pauses::Pauses;
 use super::sharing::MeetingPoint;
 use super::size_limit::SizeLimit;

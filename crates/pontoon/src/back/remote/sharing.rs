@@ -85,8 +85,8 @@ impl MeetingPoint {
             return Ok(Owner::Us);
         }
         let mut file = match claim(&self.lock)? {
-            Claim::Ours(file) => file,
-            Claim::Other(pid) => return Ok(Owner::Other { socket: self.socket.clone(), pid }),
+            LockTry::Ours(file) => file,
+            LockTry::Other(pid) => return Ok(Owner::Other { socket: self.socket.clone(), pid }),
         };
         file.set_len(0)?;
         write!(file, "{}", std::process::id())?;
@@ -136,14 +136,14 @@ impl Drop for MeetingPoint {
     }
 }
 
-enum Claim {
+enum LockTry {
     Ours(File),
     /// Another process has it, of this id if that could be read.
     Other(Option<u32>),
 }
 
 /// Takes the lock at this path, if no other process has it.
-fn claim(path: &Path) -> io::Result<Claim> {
+fn claim(path: &Path) -> io::Result<LockTry> {
     loop {
         let mut file = OpenOptions::new()
             .read(true)
@@ -158,14 +158,14 @@ fn claim(path: &Path) -> io::Result<Claim> {
                 let mut pid = String::new();
                 file.rewind()?;
                 drop(file.take(16).read_to_string(&mut pid));
-                return Ok(Claim::Other(pid.parse().ok()));
+                return Ok(LockTry::Other(pid.parse().ok()));
             }
             locked => locked?,
         }
         // Its last owner may have removed it between the two.
         let (held, there) = (file.metadata()?, fs::symlink_metadata(path));
         if there.is_ok_and(|there| (there.dev(), there.ino()) == (held.dev(), held.ino())) {
-            return Ok(Claim::Ours(file));
+            return Ok(LockTry::Ours(file));
         }
     }
 }

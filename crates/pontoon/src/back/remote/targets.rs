@@ -33,7 +33,7 @@ impl NoTarget {
     /// What the user can do about it.
     pub(crate) fn advice(&self) -> &'static str {
         match self {
-            Self::NotFound { .. } => super::connector::START_IT,
+            Self::NotFound { .. } => super::dial::START_IT,
             Self::Several(_) => "choose one with --app",
         }
     }
