@@ -3,10 +3,12 @@
 mod carriers;
 mod closes;
 mod eras;
+mod examples;
 mod floods;
 mod losses;
 mod sizes;
 mod soak;
+mod strangers;
 mod tls;
 mod token;
 

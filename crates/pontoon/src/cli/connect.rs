@@ -24,7 +24,7 @@ use crate::observe::metrics::Metrics;
 use crate::observe::redact::Redactor;
 
 /// The variable of a token, unless another is named.
-const TOKEN: &str = "PONTOON_TOKEN";
+pub(super) const TOKEN: &str = "PONTOON_TOKEN";
 
 /// The longest time that may be typed.
 const LONGEST: Duration = Duration::from_secs(30 * 86_400);
@@ -244,7 +244,7 @@ fn state_dir(environment: &Environment) -> Option<PathBuf> {
         .or_else(|| Some(folder("HOME")?.join(".local/state/pontoon")))
 }
 
-fn wrong(why: &str) -> ExitCode {
+pub(super) fn wrong(why: &str) -> ExitCode {
     tell(&format!("error: {why}"));
     ExitCode::from(TYPED_WRONGLY)
 }

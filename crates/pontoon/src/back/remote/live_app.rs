@@ -28,6 +28,9 @@ use crate::errors::chain;
 /// How long an application may take to open a conversation: it may be loading a document.
 const OPENING: Duration = Duration::from_secs(30);
 
+/// From when on it is said that it takes long.
+const SLOW: Duration = Duration::from_secs(3);
+
 /// How long an application may take to hear that we leave.
 const CLOSING: Duration = Duration::from_millis(300);
 
@@ -113,6 +116,8 @@ enum ConnectError {
     Handshake(#[from] HandshakeError),
     #[error("it speaks no MCP: {first}, and in the other era {second}")]
     NoEra { first: HandshakeError, second: HandshakeError },
+    #[error("it speaks no MCP: it said {said:?}")]
+    Gibberish { said: String },
     #[error("{} as soon as it was spoken to", .0.words)]
     Closed(SocketEnd),
 }
@@ -123,9 +128,10 @@ impl ConnectError {
         match self {
             Self::Dial(DialError::Denied { .. } | DialError::Token(_)) => "correct the token",
             Self::Dial(DialError::Tls(error)) => error.advice(),
-            Self::Dial(DialError::Foreign(_)) | Self::Handshake(_) | Self::NoEra { .. } => {
-                "look whether the address is that of the application"
-            }
+            Self::Dial(DialError::Foreign(_))
+            | Self::Handshake(_)
+            | Self::NoEra { .. }
+            | Self::Gibberish { .. } => LOOK,
             Self::Dial(DialError::Unreachable(_) | DialError::Silent) | Self::Closed(_) => START_IT,
         }
     }
@@ -134,7 +140,11 @@ impl ConnectError {
     fn is_unwanted(&self) -> bool {
         match self {
             Self::Dial(DialError::Denied { .. } | DialError::Token(_) | DialError::Tls(_)) => true,
-            Self::Dial(_) | Self::Handshake(_) | Self::NoEra { .. } | Self::Closed(_) => false,
+            Self::Dial(_)
+            | Self::Handshake(_)
+            | Self::NoEra { .. }
+            | Self::Gibberish { .. }
+            | Self::Closed(_) => false,
         }
     }
 
@@ -142,10 +152,15 @@ impl ConnectError {
     fn end(&self) -> Option<&SocketEnd> {
         match self {
             Self::Closed(end) => Some(end),
-            Self::Dial(_) | Self::Handshake(_) | Self::NoEra { .. } => None,
+            Self::Dial(_) | Self::Handshake(_) | Self::NoEra { .. } | Self::Gibberish { .. } => {
+                None
+            }
         }
     }
 }
+
+/// What to do about one that is something else, perhaps.
+const LOOK: &str = "look whether the address is that of the application";
 
 /// What to do about an application that does not run.
 const START_IT: &str = "start the application, or ask the user to,";
@@ -312,7 +327,13 @@ impl LiveApp {
                     Err(error) => return Err(error),
                 }
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                // One that knows the other era alone may say nothing at all to this one.
+                if let ConnectError::Handshake(HandshakeError::Silent) = error {
+                    self.lock().era = first.other();
+                }
+                return Err(error);
+            }
         };
         self.lock().era = connection.era;
         let hello = connection.hello.as_ref().and_then(|hello| hello.raw(Slot::Result));
@@ -328,15 +349,37 @@ impl LiveApp {
         // From here on it is closed if it comes to nothing.
         let mut connection = AppConnection { conversation, opened: now(), lists: None };
         connection.conversation.era = era;
-        let opened = self.greet(&connection, Opening::for_client(client, era), client.era()).await;
-        connection.conversation.hello = Some(match (opened, connection.link.end()) {
-            (Err(HandshakeError::Gone), Some(end)) => return Err(ConnectError::Closed(end)),
-            (opened, _) => opened?,
-        });
+        let opening = Opening::for_client(client, era);
+        let opened = tokio::select! {
+            opened = self.greet(&connection, opening, client.era()) => opened,
+            never = self.tell_delay(&connection) => match never {},
+        };
+        connection.conversation.hello = Some(opened.map_err(|error| {
+            let (said, end) = (connection.link.noise(), connection.link.end());
+            match (error, said, end) {
+                (HandshakeError::Gone | HandshakeError::Silent, Some(said), _) => {
+                    ConnectError::Gibberish { said }
+                }
+                (HandshakeError::Gone, None, Some(end)) => ConnectError::Closed(end),
+                (error, ..) => ConnectError::Handshake(error),
+            }
+        })?);
         if era == Era::Modern {
             connection.lists = Some(connection.hear_of_lists(&self.changes));
         }
         Ok(connection)
+    }
+
+    /// Says why calls have to wait, if the application is slow to open a conversation: it may be something else.
+    async fn tell_delay(&self, connection: &AppConnection) -> std::convert::Infallible {
+        tokio::time::sleep(SLOW).await;
+        let why = match connection.link.noise() {
+            Some(said) => format!("it said {said:?}, which is no MCP"),
+            None => format!("it has not answered for {} s", SLOW.as_secs()),
+        };
+        tracing::warn!(app = %self.options.endpoint, why, "connected, but not ready");
+        self.state.send_replace(AppState::Away(Some(Absence { why, advice: LOOK })));
+        std::future::pending().await
     }
 
     /// Opens the conversation, and gives what the application says of itself.
