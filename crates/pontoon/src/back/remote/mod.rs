@@ -8,5 +8,7 @@ pub(crate) mod dial;
 pub mod live_app;
 pub(crate) mod pauses;
 pub(crate) mod size_limit;
+#[cfg(test)]
+pub(crate) mod test_app;
 pub mod tls;
 pub(crate) mod token;
