@@ -4,12 +4,14 @@ mod carriers;
 mod closes;
 mod entrance;
 mod eras;
+mod examples;
 mod finding;
 mod floods;
 mod losses;
 mod sharing;
 mod sizes;
 mod soak;
+mod strangers;
 mod tls;
 mod token;
 

@@ -3,7 +3,7 @@
 //! It works on one call at a time for each connection, as applications with one main thread do, and notes every call
 //! that it carries out. Its tools: `echo` gives `text` back, `read` does and is marked as read-only, `die` closes every
 //! connection before it answers, `die_once` does so the first time for a text and is marked as idempotent, `wait` takes
-//! `ms` milliseconds, `silent` never answers, and `grow` adds a tool named by `text` and says that the tools changed.
+//! `ms` milliseconds, `silent` never answers, `ask` asks the client something and never answers, and `grow` adds a tool named by `text` and says that the tools changed.
 
 mod coming;
 
@@ -486,6 +486,13 @@ impl Shared {
         let method = message["method"].as_str().unwrap_or_default().to_owned();
         self.heard.lock().expect("no thread panics with it").push(method);
         let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+        if message["params"]["name"] == "ask" && message["method"] == "tools/call" {
+            self.deeds.add(message["params"]["arguments"]["text"].as_str().unwrap_or_default());
+            let params = json!({"message": "which one?", "requestedSchema": {"type": "object", "properties": {}}});
+            return vec![
+                json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params}),
+            ];
+        }
         let has_grown = message["params"]["name"] == "grow";
         self.answer(message).into_iter().chain(has_grown.then_some(changed)).collect()
     }
@@ -571,6 +578,7 @@ fn tools(more: &[String]) -> Vec<Value> {
         tool("wait", json!({})),
         tool("silent", json!({})),
         tool("grow", json!({})),
+        tool("ask", json!({})),
     ];
     tools.extend(more.iter().map(|name| tool(name, json!({}))));
     tools

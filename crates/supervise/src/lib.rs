@@ -54,6 +54,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 
+mod anew;
 mod cgroup;
 mod child;
 mod command;
@@ -76,6 +77,7 @@ mod stop;
 mod support;
 mod unix;
 
+pub use anew::run_anew;
 pub use child::{Child, ChildInput, ChildOutput};
 pub use command::{Command, Limits};
 pub use confine::harden_worker;

@@ -96,3 +96,25 @@ fn a_request_before_the_session_is_open_is_refused_and_a_ping_is_answered() {
     assert_eq!(unknown["error"]["code"], -32022, "{unknown}");
     home.finish(client);
 }
+
+#[test]
+fn a_call_that_waits_for_a_person_hears_that_its_application_was_lost_meanwhile() {
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let app = LiveApp::start(&Place::WebSocket(0), Manner::default(), &deeds);
+    let mut client = home.connect(&app.url(), &[]);
+    let mut params = modern(&json!({"name": "ask", "arguments": {"text": "asked"}}));
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
+        json!({"elicitation": {"form": {}}});
+    let asked = client.ask(1, "tools/call", &params)["result"].take();
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    app.drop_connections();
+    // It is there again by the time the person has answered.
+    assert_eq!(text(&call_modern(&mut client, 2, "echo", &json!({"text": "x"}))), "x");
+    params["requestState"] = asked["requestState"].clone();
+    let key = asked["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+    params["inputResponses"] = json!({key: {"action": "accept", "content": {}}});
+    let lost = client.ask(3, "tools/call", &params)["result"].take();
+    assert_eq!(lost["_meta"]["pontoon/outcome"], "unknown", "{lost}");
+    assert_eq!(deeds.count("asked"), 1, "it is not made again");
+    home.finish(client);
+}

@@ -27,7 +27,7 @@ use crate::observe::metrics::Metrics;
 use crate::observe::redact::Redactor;
 
 /// The variable of a token, unless another is named.
-const TOKEN: &str = "PONTOON_TOKEN";
+pub(super) const TOKEN: &str = "PONTOON_TOKEN";
 
 /// The longest time that may be typed.
 const LONGEST: Duration = Duration::from_secs(30 * 86_400);
@@ -304,7 +304,7 @@ fn level(word: Option<&str>, environment: &Environment) -> Result<LogLevel, Stri
     parse_log_level(word).map_err(|forms| format!("{word:?} is no log level: write {forms}"))
 }
 
-fn wrong(why: &str) -> ExitCode {
+pub(super) fn wrong(why: &str) -> ExitCode {
     tell(&format!("error: {why}"));
     ExitCode::from(TYPED_WRONGLY)
 }

@@ -14,6 +14,7 @@ mod standard_streams;
 pub mod terminal;
 pub mod tools;
 mod user_folders;
+pub mod ws;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -72,6 +73,9 @@ configuration are told and do not matter.")]
 Examples:
   claude mcp add max -- pontoon connect ws://localhost:7400
   pontoon connect ws://localhost:7400 --token-env MAX_TOKEN
+  pontoon connect ws://localhost:7400 --token-command 'pass show max'
+  pontoon connect wss://studio.example:7443/mcp --ca-file studio.pem
+  pontoon connect ws://localhost:8090 --close-code 4001=3s --max-in-flight 4
   pontoon connect unix:/run/user/1000/editor.sock --connect-wait 30s
   pontoon connect tcp://localhost:9876 --timeout 2m --tool-timeout render=20m
 
@@ -79,6 +83,17 @@ It never ends by itself but with its standard input: while the application is aw
 last, and calls wait a while for it. Nothing but MCP is written to standard output; DEBUG=1 tells more on
 standard error.")]
     Connect(Box<connect::ConnectArgs>),
+    /// The same in the words of the Node bridge that came before it.
+    #[command(after_help = "\
+Examples:
+  pontoon ws
+  pontoon ws --host localhost --port 7400
+  pontoon ws ws://localhost:7400
+  DEBUG=1 MAXMCP_PORT=7400 pontoon ws
+  PONTOON_TOKEN=sesame pontoon ws ws://localhost:7400
+
+Everything else is as with `pontoon connect`, which has more to choose from.")]
+    Ws(ws::WsArgs),
     /// Be a small MCP server on standard input and output, to try things with.
     Demo,
     /// Serve the tools of a running program, behind its Unix socket, on standard input and output.
@@ -186,6 +201,7 @@ pub fn main() -> ExitCode {
         Command::Health(HealthArgs { url, json }) => health::run(url.as_deref(), json),
         Command::Gc(GcArgs { source, dry_run, json }) => gc::run(&source.options(), dry_run, json),
         Command::Connect(connect) => connect::run(*connect),
+        Command::Ws(ws) => ws::run(&ws),
         Command::Demo => demo::run(),
         // As a rule `main` has taken it already.
         Command::Ipc(IpcArgs { socket, schema }) => {

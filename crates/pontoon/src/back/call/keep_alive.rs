@@ -65,91 +65,54 @@ impl Exchange<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use pontoon_wire::{Era, Message, Revision, method};
-    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-    use tokio::net::UnixListener;
+    use pontoon_wire::{Era, Message, method};
 
     use super::*;
-    use crate::back::child::in_memory::InMemoryServers;
-    use crate::back::pair::{MadeCall, Pair, client, result};
-    use crate::config::{AppOptions, BUSY_GRACE, CONNECT_WAIT, Server, TlsFiles};
+    use crate::back::pair::{MadeCall, result};
+    use crate::back::remote::test_app::{AppEnd, TestApp};
     use crate::outbox::Next;
 
     const TIMEOUT: Duration = Duration::from_secs(150);
 
     /// An application that tells of progress every hundred seconds, as often as the name of the tool says, and then
     /// answers; a tool called `silent` does neither.
-    async fn serve(socket: &Path) {
-        let listener = UnixListener::bind(socket).unwrap();
-        let (stream, _) = listener.accept().await.unwrap();
-        let mut stream = BufReader::new(stream);
-        let mut line = String::new();
-        while stream.read_line(&mut line).await.is_ok_and(|length| length > 0) {
-            let message = Message::parse(line.trim().as_bytes()).unwrap();
-            let id = String::from_utf8_lossy(message.raw(Slot::Id).unwrap_or(b"null")).into_owned();
+    async fn serve(mut end: AppEnd) {
+        while let Some((message, id)) = end.next().await {
             let times: u32 = match (message.method().as_ref(), message.string(Slot::Name)) {
                 (method::INITIALIZE, _) => 0,
                 (method::CALL_TOOL, Some(name)) if name != "silent" => name.parse().unwrap(),
-                _ => {
-                    line.clear();
-                    continue;
-                }
+                _ => continue,
             };
             for progress in 0..times {
                 tokio::time::sleep(Duration::from_secs(100)).await;
-                let note = format!(
+                end.say(&format!(
                     "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":\
-                     {{\"progressToken\":{id},\"progress\":{progress},\"message\":\"mine\"}}}}\n"
-                );
-                stream.get_mut().write_all(note.as_bytes()).await.unwrap();
+                     {{\"progressToken\":{id},\"progress\":{progress},\"message\":\"mine\"}}}}"
+                ))
+                .await;
             }
-            let answer = "{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{},\"content\":[],\"serverInfo\":{}}";
-            let answer = result(&id, answer) + "\n";
-            if stream.get_mut().write_all(answer.as_bytes()).await.is_err() {
-                return;
-            }
-            line.clear();
+            end.say(&result(&id, "{\"protocolVersion\":\"2025-11-25\",\"content\":[]}")).await;
         }
     }
 
     /// What a client of this tool hears of progress, how the call ends, and after how long.
     async fn call(tool: &str, token: &str) -> (Vec<Message>, String, u64) {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("app");
-        let app = AppOptions {
-            place: format!("unix:{}", socket.display()).parse().unwrap(),
-            token: None,
-            tls: TlsFiles::default(),
-            connect_wait: CONNECT_WAIT,
-            busy_grace: BUSY_GRACE,
-            close_codes: Vec::new(),
-        };
-        let serving = tokio::spawn(async move { serve(&socket).await });
-        let pair = Pair::new(InMemoryServers::new(|_| async {}), |server| {
-            *server = Server { timeout: TIMEOUT, ..Server::of_app("app".parse().unwrap(), app) };
-        });
-        let ada = client(Revision::V2025_11_25, "ada", "{}");
-        pair.back.meet(&ada);
-        let connection = pair.back.app().unwrap().connect().await;
+        let app = TestApp::new(serve, |server| server.timeout = TIMEOUT);
+        let _connection = app.app().connect().await;
         let began = Instant::now();
         let params = format!("{{\"name\":\"{tool}\",\"_meta\":{{{token}}}}}");
-        let MadeCall { outbox, .. } = pair.call(&ada, Era::Legacy, method::CALL_TOOL, &params);
+        let MadeCall { outbox, .. } =
+            app.pair.call(&app.client, Era::Legacy, method::CALL_TOOL, &params);
         let mut notes = Vec::new();
-        let end = loop {
+        loop {
             match outbox.next().await {
                 Next::Message(text) => {
                     notes.push(Message::parse(text.to_bytes().as_ref()).unwrap());
                 }
-                Next::End(end) => break format!("{end:?}"),
+                Next::End(end) => return (notes, format!("{end:?}"), began.elapsed().as_secs()),
                 _ => {}
             }
-        };
-        let took = began.elapsed().as_secs();
-        drop((connection, pair));
-        serving.abort();
-        (notes, end, took)
+        }
     }
 
     fn progress(notes: &[Message]) -> Vec<f64> {

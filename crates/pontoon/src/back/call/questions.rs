@@ -18,6 +18,7 @@ use super::waiting::{WaitingCall, unanswered};
 use crate::back::conversation::abilities::can_answer;
 use crate::back::conversation::link::{PendingRequest, Purpose};
 use crate::back::conversation::mailbox::{Mailbox, ServerEvent};
+use crate::back::keep::lease::Lease;
 use crate::back::keep::suspended::PATIENCE;
 use crate::call::{Call, CallError, Reply};
 use crate::clock::{Stage, now};
@@ -189,9 +190,11 @@ impl Exchange<'_> {
             reply.result(&era::input_required(asking, &state));
             // While it waits for a person, the exchange is nobody's running call.
             self.back.running.fetch_sub(1, Ordering::Relaxed);
+            // One whose application is lost hears that its outcome is unknown, when it comes back.
+            let is_app = matches!(self.lease, Lease::App(_));
             let call = tokio::select! {
                 call = tokio::time::timeout(PATIENCE, retry) => call.ok(),
-                () = self.lease.link.gone() => None,
+                () = self.lease.link.gone(), if !is_app => None,
                 () = self.back.stop.cancelled() => None,
             };
             self.back.running.fetch_add(1, Ordering::Relaxed);

@@ -70,6 +70,9 @@ pub enum HandshakeError {
     /// It ended.
     #[error("it ended during the handshake")]
     Gone,
+    /// It is an echo.
+    #[error("it sends back what it is sent")]
+    Echo,
     /// It said nothing.
     #[error("it did not answer `initialize` in time")]
     Silent,
@@ -138,6 +141,9 @@ async fn initialize(
         match asked.next_event().await {
             ServerEvent::Answer(answer) if answer.has(Slot::Error) => return Ok(Err(answer)),
             ServerEvent::Answer(answer) => return Ok(Ok(answer)),
+            ServerEvent::Question(question) if question.method() == method::INITIALIZE => {
+                return Err(HandshakeError::Echo);
+            }
             ServerEvent::Question(question) => {
                 link.say(refusal(&question, "the handshake is not over"))
             }

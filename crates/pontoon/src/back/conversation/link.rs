@@ -182,6 +182,11 @@ impl Link {
         self.shared.lock().end.clone()
     }
 
+    /// How the first thing begins that it said and that was no message, if there was one.
+    pub(crate) fn noise(&self) -> Option<String> {
+        self.shared.lock().noise.clone()
+    }
+
     /// Waits until the server has closed its output.
     pub async fn gone(&self) {
         self.shared.gone.cancelled().await;

@@ -153,6 +153,9 @@ impl Conversation {
                 | ServerEvent::Ended
                 | ServerEvent::TooLong
                 | ServerEvent::Lost(_) => return Err(NoResult::Gone),
+                ServerEvent::Question(question) if question.method() == method => {
+                    return Err(NoResult::Refused("it sends back what it is sent".to_owned()));
+                }
                 ServerEvent::Question(question) => {
                     self.link.say(refusal(&question, "nobody is there to be asked"));
                 }

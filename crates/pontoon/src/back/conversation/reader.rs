@@ -248,6 +248,7 @@ impl LinkReader {
                 Found::Message(message) => self.handle_message(state, message),
                 Found::Noise(noise) => {
                     self.log_noise(&noise);
+                    note_noise(state, &noise);
                     state.lose_answer_in(&noise, &mut self.deliveries);
                 }
             }
@@ -298,7 +299,10 @@ impl Drop for LinkReader {
             match found {
                 Found::Message(message) => self.handle_message(&mut state, message),
                 // Half a message says less than how the server ended, which its calls are told.
-                Found::Noise(noise) => self.log_noise(&noise),
+                Found::Noise(noise) => {
+                    self.log_noise(&noise);
+                    note_noise(&mut state, &noise);
+                }
             }
         }
         self.shared.heals.add(state.peer.heals());
@@ -317,6 +321,14 @@ impl Drop for LinkReader {
         drop(state);
         self.deliver();
         self.shared.gone.cancel();
+    }
+}
+
+/// Keeps how the first thing begins that was no message.
+fn note_noise(state: &mut LinkState, noise: &[u8]) {
+    if state.noise.is_none() {
+        let line = noise.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        state.noise = Some(String::from_utf8_lossy(&line[..line.len().min(80)]).trim().to_owned());
     }
 }
 

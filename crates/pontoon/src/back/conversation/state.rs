@@ -67,6 +67,8 @@ pub(crate) struct LinkState {
     pub(crate) armed: Option<Instant>,
     pub(crate) lists_changed: bool,
     pub(crate) is_gone: bool,
+    /// How what it said first begins that was no message.
+    pub(crate) noise: Option<String>,
     /// How a WebSocket ended.
     pub(crate) end: Option<SocketEnd>,
 }
@@ -153,6 +155,7 @@ impl SharedLink {
             armed: None,
             lists_changed: false,
             is_gone: false,
+            noise: None,
             end: None,
         };
         let (wake, gone) = (Notify::new(), CancellationToken::new());

@@ -16,6 +16,9 @@ use crate::back::conversation::{Conversation, NoResult};
 use crate::client::Client;
 use crate::clock::now;
 
+/// From when on it is said that it takes long.
+const SLOW: Duration = Duration::from_secs(3);
+
 /// A connection to an application, ready for calls. Dropping the last of its users closes it.
 #[derive(Debug)]
 pub struct AppConnection {
@@ -52,6 +55,7 @@ impl AppConnection {
         client: &Client,
         era: Era,
         patience: Duration,
+        delayed: &(dyn Fn(String) + Sync),
     ) -> (Self, Result<(), HandshakeError>) {
         let conversation = Conversation::new(Link::start(carrier, options), changes).with_app();
         let leaving = CancellationToken::new();
@@ -66,7 +70,11 @@ impl AppConnection {
             Self { conversation, opened: now(), lists: None, leaving, _hearing: hearing };
         connection.conversation.era = era;
         let opening = Opening::for_client(client, era);
-        match connection.greet(opening, client.era(), options, patience).await {
+        let opened = tokio::select! {
+            opened = connection.greet(opening, client.era(), options, patience) => opened,
+            never = connection.tell_delay(delayed) => match never {},
+        };
+        match opened {
             Ok(hello) => connection.conversation.hello = Some(hello),
             Err(why) => return (connection, Err(why)),
         }
@@ -74,6 +82,16 @@ impl AppConnection {
             connection.lists = Some(connection.hear_of_lists(changes));
         }
         (connection, Ok(()))
+    }
+
+    /// Says why calls have to wait, if the application is slow to open a conversation: it may be something else.
+    async fn tell_delay(&self, delayed: &(dyn Fn(String) + Sync)) -> std::convert::Infallible {
+        tokio::time::sleep(SLOW).await;
+        delayed(match self.link.noise() {
+            Some(said) => format!("it said {said:?}, which is no MCP"),
+            None => format!("it has not answered for {} s", SLOW.as_secs()),
+        });
+        std::future::pending().await
     }
 
     /// Opens the conversation, and gives what the application says of itself.

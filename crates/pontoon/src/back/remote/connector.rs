@@ -29,6 +29,9 @@ const OPENING: Duration = Duration::from_secs(30);
 /// The same where there are more places to look at.
 const OPENING_ONE_OF_MANY: Duration = Duration::from_secs(2);
 
+/// What to do about one that is something else, perhaps.
+pub(super) const LOOK: &str = "look whether the address is that of the application";
+
 /// Why an application could not be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectError {
@@ -44,6 +47,8 @@ pub(super) enum ConnectError {
     Handshake(#[from] HandshakeError),
     #[error("it speaks no MCP: {first}, and in the other era {second}")]
     NoEra { first: HandshakeError, second: HandshakeError },
+    #[error("it speaks no MCP: it said {said:?}")]
+    Gibberish { said: String },
     #[error("{} as soon as it was spoken to", .0.words)]
     Closed(SocketEnd),
 }
@@ -54,9 +59,10 @@ impl ConnectError {
         match self {
             Self::Dial(DialError::Denied { .. } | DialError::Token(_)) => "correct the token",
             Self::Dial(DialError::Tls(error)) => error.advice(),
-            Self::Dial(DialError::Foreign(_)) | Self::Handshake(_) | Self::NoEra { .. } => {
-                "look whether the address is that of the application"
-            }
+            Self::Dial(DialError::Foreign(_))
+            | Self::Handshake(_)
+            | Self::NoEra { .. }
+            | Self::Gibberish { .. } => LOOK,
             Self::Dial(DialError::Unreachable(_) | DialError::Silent) | Self::Closed(_) => START_IT,
             Self::Place(why) => why.advice(),
             Self::Entrance(_) => "end the program that uses the port, or choose another port",
@@ -74,6 +80,7 @@ impl ConnectError {
             | Self::Owner { .. }
             | Self::Handshake(_)
             | Self::NoEra { .. }
+            | Self::Gibberish { .. }
             | Self::Closed(_) => false,
         }
     }
@@ -145,12 +152,17 @@ impl Connector {
     }
 
     /// A connection for this client, by the first way on which there is one.
-    pub(super) async fn connect(&self, client: &Client) -> Result<AppConnection, ConnectError> {
+    /// `delayed` hears why that takes long, if it does.
+    pub(super) async fn connect(
+        &self,
+        client: &Client,
+        delayed: &(dyn Fn(String) + Sync),
+    ) -> Result<AppConnection, ConnectError> {
         let ways = self.ways()?;
         let patience = if ways.len() > 1 { OPENING_ONE_OF_MANY } else { OPENING };
         let mut failure = None;
         for way in &ways {
-            match self.try_way(client, way, patience).await {
+            match self.try_way(client, way, patience, delayed).await {
                 Ok(connection) => return Ok(connection),
                 // What answers says more than what does not.
                 Err(ConnectError::Dial(DialError::Unreachable(_))) if failure.is_some() => {}
@@ -184,9 +196,10 @@ impl Connector {
         client: &Client,
         way: &Way,
         patience: Duration,
+        delayed: &(dyn Fn(String) + Sync),
     ) -> Result<AppConnection, ConnectError> {
         let first = *self.era.lock();
-        let opened = match self.open(client, way, first, patience).await {
+        let opened = match self.open(client, way, first, patience, delayed).await {
             // It may speak the other era; a connection may be held to the first it heard of.
             Err(ConnectError::Handshake(refused @ HandshakeError::Refused(_))) => {
                 if let Way::Wait(_) = way {
@@ -194,12 +207,17 @@ impl Connector {
                     *self.era.lock() = first.other();
                     return Err(refused.into());
                 }
-                match self.open(client, way, first.other(), patience).await {
+                match self.open(client, way, first.other(), patience, delayed).await {
                     Err(ConnectError::Handshake(second)) => {
                         Err(ConnectError::NoEra { first: refused, second })
                     }
                     opened => opened,
                 }
+            }
+            Err(silent @ ConnectError::Handshake(HandshakeError::Silent)) => {
+                // One that knows the other era alone may say nothing at all to this one.
+                *self.era.lock() = first.other();
+                Err(silent)
             }
             opened => opened,
         };
@@ -214,15 +232,20 @@ impl Connector {
         way: &Way,
         era: Era,
         patience: Duration,
+        delayed: &(dyn Fn(String) + Sync),
     ) -> Result<AppConnection, ConnectError> {
         let carrier = self.reach(way).await?;
         let opening =
-            AppConnection::open(carrier, &self.link, &self.changes, client, era, patience);
+            AppConnection::open(carrier, &self.link, &self.changes, client, era, patience, delayed);
         let (connection, opened) = opening.await;
-        match (opened, connection.link.end()) {
-            (Err(HandshakeError::Gone), Some(end)) => Err(ConnectError::Closed(end)),
-            (opened, _) => Ok(opened.map(|()| connection)?),
-        }
+        let Err(error) = opened else { return Ok(connection) };
+        Err(match (error, connection.link.noise(), connection.link.end()) {
+            (HandshakeError::Gone | HandshakeError::Silent, Some(said), _) => {
+                ConnectError::Gibberish { said }
+            }
+            (HandshakeError::Gone, None, Some(end)) => ConnectError::Closed(end),
+            (error, ..) => ConnectError::Handshake(error),
+        })
     }
 
     async fn reach(&self, way: &Way) -> Result<Carrier, ConnectError> {

@@ -231,16 +231,24 @@ fn told(error: Error, had_token: bool) -> DialError {
         },
         Error::Io(error) => match TlsError::of(&error) {
             Some(error) => DialError::Tls(error),
-            None => DialError::Foreign(format!("the connection broke off ({error})")),
+            // Which of these it is, is chance.
+            None => match error.kind() {
+                io::ErrorKind::ConnectionReset
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::UnexpectedEof => hung_up(),
+                _ => DialError::Foreign(format!("the connection broke off ({error})")),
+            },
         },
-        Error::Protocol(ProtocolError::HandshakeIncomplete) => {
-            DialError::Foreign("it hung up during the handshake".to_owned())
-        }
+        Error::Protocol(ProtocolError::HandshakeIncomplete) => hung_up(),
         Error::Protocol(ProtocolError::HttparseError(_)) => {
             DialError::Foreign("its answer is no HTTP; if it speaks TLS, write wss://".to_owned())
         }
         error => DialError::Foreign(error.to_string()),
     }
+}
+
+fn hung_up() -> DialError {
+    DialError::Foreign("it hung up during the handshake".to_owned())
 }
 
 /// One step of a connection, which may not take too long.

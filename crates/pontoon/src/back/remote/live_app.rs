@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::backoff::chance;
 use super::connection::AppConnection;
-use super::connector::{ConnectError, Connector};
+use super::connector::{ConnectError, Connector, LOOK};
 use super::dial::START_IT;
 use super::pauses::Pauses;
 use super::sharing::MeetingPoint;
@@ -193,7 +193,8 @@ impl LiveApp {
             let first = clients.wait_for(|clients| !clients.is_empty()).await;
             let first = first.ok().and_then(|clients| clients.first().cloned());
             let Some(client) = first else { return std::future::pending().await };
-            let pause = match self.connector.connect(&client).await {
+            let delayed = |why| self.note_delay(why);
+            let pause = match self.connector.connect(&client, &delayed).await {
                 Ok(connection) => {
                     let connection = Arc::new(connection);
                     let hello = connection.hello.as_ref().and_then(|hello| hello.raw(Slot::Result));
@@ -210,6 +211,12 @@ impl LiveApp {
             };
             tokio::time::sleep(pause).await;
         }
+    }
+
+    /// Takes note that calls have to wait, though there is a connection.
+    fn note_delay(&self, why: String) {
+        tracing::warn!(app = %self.connector.options.place, why, "connected, but not ready");
+        self.state.send_replace(AppState::Away(Some(Absence { why, advice: LOOK })));
     }
 
     /// Takes note that there is no connection, for this reason, and says when to look again.

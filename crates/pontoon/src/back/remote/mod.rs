@@ -13,5 +13,7 @@ pub(crate) mod pauses;
 pub mod sharing;
 pub(crate) mod size_limit;
 pub(crate) mod targets;
+#[cfg(test)]
+pub(crate) mod test_app;
 pub mod tls;
 pub(crate) mod token;

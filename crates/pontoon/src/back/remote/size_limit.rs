@@ -16,10 +16,10 @@ const BELIEVED: Duration = Duration::from_secs(600);
 
 /// How long a message an application takes.
 #[derive(Debug, Default)]
-pub(crate) struct SizeLimit(Mutex<LearntSize>);
+pub(crate) struct SizeLimit(Mutex<Lengths>);
 
 #[derive(Debug, Default)]
-struct LearntSize {
+struct Lengths {
     /// What the application said of itself when it was met.
     hello: Bytes,
     /// The longest that was answered.
@@ -33,7 +33,7 @@ impl SizeLimit {
     pub(crate) fn meet(&self, hello: &[u8]) {
         let mut learnt = self.lock();
         if learnt.hello != hello {
-            *learnt = LearntSize { hello: Bytes::copy_from_slice(hello), ..LearntSize::default() };
+            *learnt = Lengths { hello: Bytes::copy_from_slice(hello), ..Lengths::default() };
         }
     }
 
@@ -67,7 +67,7 @@ impl SizeLimit {
         (is_believed && bytes >= refused).then_some(refused)
     }
 
-    fn lock(&self) -> MutexGuard<'_, LearntSize> {
+    fn lock(&self) -> MutexGuard<'_, Lengths> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,0 +1,138 @@
+//! An application that is a task of the test, behind a Unix socket: whole calls to it run with the clock stopped.
+
+use std::sync::Arc;
+
+use pontoon_wire::{Message, Revision, Slot};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinHandle;
+
+use super::live_app::LiveApp;
+use crate::back::child::in_memory::InMemoryServers;
+use crate::back::pair::{Pair, client};
+use crate::client::Client;
+use crate::config::{AppOptions, BUSY_GRACE, CONNECT_WAIT, Server, TlsFiles};
+
+/// A back whose server is an application of the test.
+pub(crate) struct TestApp {
+    pub(crate) pair: Pair,
+    /// The client for whom it is opened.
+    pub(crate) client: Arc<Client>,
+    serving: JoinHandle<()>,
+    _folder: TempDir,
+}
+
+impl TestApp {
+    /// One that serves each connection so.
+    pub(crate) fn new<F>(
+        serve: impl Fn(AppEnd) -> F + Send + 'static,
+        change: impl FnOnce(&mut Server),
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("app");
+        let app = AppOptions {
+            place: format!("unix:{}", socket.display()).parse().unwrap(),
+            token: None,
+            tls: TlsFiles::default(),
+            connect_wait: CONNECT_WAIT,
+            busy_grace: BUSY_GRACE,
+            close_codes: Vec::new(),
+        };
+        let listener = UnixListener::bind(socket).unwrap();
+        let serving = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(AppEnd(BufReader::new(stream))));
+            }
+        });
+        let pair = Pair::new(InMemoryServers::new(|_| async {}), |server| {
+            *server = Server::of_app("app".parse().unwrap(), app);
+            change(server);
+        });
+        let client = client(Revision::V2025_11_25, "ada", "{}");
+        pair.back.meet(&client);
+        Self { pair, client, serving, _folder: folder }
+    }
+
+    pub(crate) fn app(&self) -> &LiveApp {
+        self.pair.back.app().expect("it was made so")
+    }
+}
+
+impl Drop for TestApp {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// One connection, at the application's end.
+pub(crate) struct AppEnd(BufReader<UnixStream>);
+
+impl AppEnd {
+    /// The next message, with its id.
+    pub(crate) async fn next(&mut self) -> Option<(Message, String)> {
+        let mut line = String::new();
+        self.0.read_line(&mut line).await.ok().filter(|length| *length > 0)?;
+        let message = Message::parse(line.trim().as_bytes()).unwrap();
+        let id = String::from_utf8_lossy(message.raw(Slot::Id).unwrap_or(b"null")).into_owned();
+        Some((message, id))
+    }
+
+    /// Says this, if it can still be heard.
+    pub(crate) async fn say(&mut self, line: &str) {
+        drop(self.0.get_mut().write_all(format!("{line}\n").as_bytes()).await);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use pontoon_wire::{Era, method};
+
+    use super::*;
+    use crate::back::pair::result;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_application_that_says_nothing_to_one_era_is_tried_in_the_other() {
+        let app = TestApp::new(
+            async |mut end: AppEnd| {
+                while let Some((message, id)) = end.next().await {
+                    if message.method() == method::DISCOVER {
+                        let found = "{\"resultType\":\"complete\",\"supportedVersions\":[\"2026-07-28\"],\
+                                     \"capabilities\":{}}";
+                        end.say(&result(&id, found)).await;
+                    }
+                }
+            },
+            |_| {},
+        );
+        let connection = tokio::time::timeout(Duration::from_secs(60), app.app().connect()).await;
+        assert_eq!(connection.unwrap().era, Era::Modern);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_application_that_is_slow_to_open_a_conversation_is_said_to_be() {
+        let app = TestApp::new(
+            async |mut end: AppEnd| {
+                end.say("Welcome to the studio").await;
+                while let Some((message, id)) = end.next().await {
+                    if message.method() == method::INITIALIZE {
+                        tokio::time::sleep(Duration::from_secs(20)).await;
+                        end.say(&result(&id, "{\"protocolVersion\":\"2025-11-25\"}")).await;
+                    }
+                }
+            },
+            |_| {},
+        );
+        let connecting = app.app().connect();
+        let waiting = app.app().lease();
+        let (connection, lease) = tokio::join!(connecting, waiting);
+        let why = lease.unwrap_err().to_string();
+        assert!(why.contains("it said \"Welcome to the studio\", which is no MCP"), "{why}");
+        assert_eq!(connection.era, Era::Legacy, "and it is used as soon as it is ready");
+    }
+}
