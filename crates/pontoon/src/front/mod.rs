@@ -19,4 +19,7 @@ pub mod request_body;
 pub mod response;
 pub mod site;
 pub mod stdio;
+pub mod stream_client;
+pub mod unwritten;
+pub mod websocket;
 pub mod who;
