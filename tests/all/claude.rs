@@ -9,6 +9,7 @@ mod kills;
 mod live_app;
 mod model;
 mod session;
+mod websocket;
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;

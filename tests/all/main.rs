@@ -52,6 +52,7 @@ mod tidy;
 mod told;
 mod transcripts;
 mod unchanged;
+mod websocket;
 mod workspace;
 
 use std::path::Path;

@@ -64,7 +64,9 @@ CLIENTS = [
     Client("py-fastmcp", python("py-mcp2", "fastmcp_client.py"), ["modern", "pinned", "legacy"], ["py-mcp2"]),
     Client("py-mcp1", python("py-mcp1", "mcp1.py"), ["legacy"], ["py-mcp1"]),
     Client("py-mcp1-sse", python("py-mcp1", "mcp1_sse.py"), ["legacy"], ["py-mcp1"], path="sse"),
+    Client("py-mcp1-ws", python("py-mcp1", "mcp1_ws.py"), ["legacy"], ["py-mcp1"], path="ws"),
     Client("node-v1", node("v1.mjs"), ["legacy"], ["ts-v1", "node22"]),
+    Client("node-v1-ws", node("v1_ws.mjs"), ["legacy"], ["ts-v1", "node22"], path="ws"),
     Client("node-v2", node("v2.mjs"), ["legacy", "modern", "pinned"], ["ts-v2", "node22"]),
     Client("rmcp", [RMCP_TARGET / "debug" / "interop-rmcp"], ["legacy", "modern"], []),
     Client(

@@ -19,7 +19,8 @@ pub(crate) fn initialize() -> String {
     )
 }
 
-const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+/// What a legacy client says then.
+pub(crate) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 /// A call of a tool.
 pub(crate) fn tool_call(tool: &str, arguments: &str) -> String {

@@ -20,6 +20,7 @@ mod server;
 mod spares;
 mod stateless;
 mod table;
+mod websocket;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,7 +37,7 @@ struct Options {
     /// Shorter: about a minute, with more noise.
     #[arg(long)]
     quick: bool,
-    /// Only this: pooled or pooled-1, -16, -64, shared or shared-16, -64, stateless or stateless-1, -8, spares,
+    /// Only this: pooled or pooled-1, -16, -64, shared or shared-16, -64, websocket or websocket-16, -shared, stateless or stateless-1, -8, spares,
     /// memory, big, peers.
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
@@ -56,6 +57,9 @@ struct Options {
     /// Be the HTTP server of the floor.
     #[arg(long, hide = true)]
     be_http_server: bool,
+    /// Be the WebSocket server of the floor.
+    #[arg(long, hide = true)]
+    be_websocket_server: bool,
 }
 
 /// What every section needs to know.
@@ -85,12 +89,14 @@ impl Plan {
 
 type Section = (&'static str, fn(&Plan, &mut Table));
 
-const SECTIONS: [Section; 11] = [
+const SECTIONS: [Section; 13] = [
     ("pooled-1", |plan, table| pooled::measure(plan, &pooled::KEPT, 1, table)),
     ("pooled-16", |plan, table| pooled::measure(plan, &pooled::KEPT, 16, table)),
     ("pooled-64", |plan, table| pooled::measure(plan, &pooled::KEPT, 64, table)),
     ("shared-16", |plan, table| pooled::measure(plan, &pooled::SHARED, 16, table)),
     ("shared-64", |plan, table| pooled::measure(plan, &pooled::SHARED, 64, table)),
+    ("websocket-16", |plan, table| websocket::measure(plan, &pooled::KEPT, 16, table)),
+    ("websocket-shared", |plan, table| websocket::measure(plan, &pooled::SHARED, 16, table)),
     ("stateless-1", |plan, table| stateless::measure(plan, 1, table)),
     ("stateless-8", |plan, table| stateless::measure(plan, 8, table)),
     ("spares", spares::measure),
@@ -103,6 +109,9 @@ fn main() -> ExitCode {
     let options = Options::parse();
     if options.be_http_server {
         return native::serve_http();
+    }
+    if options.be_websocket_server {
+        return websocket::serve();
     }
     if !options.bench {
         return ExitCode::SUCCESS;

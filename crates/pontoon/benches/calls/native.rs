@@ -19,8 +19,13 @@ use crate::process::{self, Running};
 
 /// Starts the HTTP server of the floor, and gives its address.
 pub(crate) fn start_http() -> (Running, SocketAddr) {
+    start("--be-http-server")
+}
+
+/// Starts this program as the server that `option` means, and gives its address.
+pub(crate) fn start(option: &str) -> (Running, SocketAddr) {
     let program = std::env::current_exe().expect("this program has a file");
-    let mut running = Running::start(&mut process::command(&program, &["--be-http-server"]));
+    let mut running = Running::start(&mut process::command(&program, &[option]));
     let mut line = String::new();
     let stdout = running.0.stdout.as_mut().expect("piped");
     BufReader::new(stdout).read_line(&mut line).expect("an address");
@@ -67,7 +72,7 @@ async fn serve_connection(stream: TcpStream) {
 static LONG: LazyLock<String> = LazyLock::new(|| WRITTEN.replace("\\n", "\n"));
 
 /// Answers a call of `greet` like the demo server does, and of `echo` and `big` like the cheap one.
-fn answer_natively(body: &[u8]) -> Bytes {
+pub(crate) fn answer_natively(body: &[u8]) -> Bytes {
     #[derive(serde::Serialize)]
     struct Content<'t> {
         r#type: &'static str,

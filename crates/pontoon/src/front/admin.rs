@@ -87,6 +87,7 @@ fn status(site: &HttpSite) -> BridgeStatus {
             sessions.admission.waiting() + shared.sum::<usize>()
         },
         sessions: sessions.count(),
+        websockets: site.websockets.in_use(),
         disk: None,
         jobs_fault: None,
         living_children: site.starter.living(),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue};
 use hyper::service::service_fn;
-use hyper::{HeaderMap, Method, Request};
+use hyper::{HeaderMap, Method, Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -25,9 +25,12 @@ use super::refusal::Refusal;
 use super::repoll::Repoll;
 use super::response::HttpResponse;
 use super::site::HttpSite;
+use super::websocket;
+use super::websocket::upgrade::{Offered, WebSocketOpening};
 use super::who::auth::{Area, Denied};
 use super::who::caller::Caller;
 use super::who::entrance::Entrance;
+use crate::lock::Lock;
 use crate::observe::health::Sight;
 use crate::observe::trace::{TRACEPARENT, Trace};
 use crate::session::entry::Entry;
@@ -85,23 +88,30 @@ async fn serve_connection(stream: TcpStream, peer: SocketAddr, site: Arc<HttpSit
 }
 
 /// Serves one connection, whatever carries it.
-pub(crate) async fn serve_stream(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
-    peer: SocketAddr,
-    site: Arc<HttpSite>,
-) {
+pub(crate) async fn serve_stream<S>(stream: S, peer: SocketAddr, site: Arc<HttpSite>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let is_proxy = site.entrance.identities.is_proxy(peer.ip());
     let _proxied = is_proxy.then(|| site.proxied.token());
+    let opening = Lock::new(None);
     let service = service_fn(|request| {
-        let site = Arc::clone(&site);
-        async move { Ok::<_, Infallible>(traced(&site, request, peer.ip(), is_proxy).await) }
+        let (site, opening) = (Arc::clone(&site), &opening);
+        async move {
+            let mut response = traced(&site, request, peer.ip(), is_proxy).await;
+            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                *opening.lock() = response.extensions_mut().remove::<WebSocketOpening>();
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(MAX_HEAD)
         .max_header_size(MAX_HEAD)
-        .serve_connection(TokioIo::new(Framed::new(stream)), service);
+        .serve_connection(TokioIo::new(Framed::new(stream)), service)
+        .with_upgrades();
     let mut connection = Repoll::new(connection);
     let ended = tokio::select! {
         ended = &mut connection => ended,
@@ -112,6 +122,15 @@ pub(crate) async fn serve_stream(
     };
     if let Err(error) = ended {
         tracing::trace!(%peer, error = &error as &dyn std::error::Error, "connection ended");
+    }
+    // It is the same connection still, with its place among all, and its end is waited for.
+    let opening = opening.lock().take();
+    if let Some(mut opening) = opening
+        && let Ok(upgraded) = (&mut opening.upgrade).await
+        && let Ok(parts) = upgraded.downcast::<TokioIo<Framed<S>>>()
+        && let Some(stream) = parts.io.into_inner().into_inner()
+    {
+        Box::pin(websocket::serve(opening, stream, &parts.read_buf, &site)).await;
     }
 }
 
@@ -142,6 +161,7 @@ async fn traced(
     let area = match request.uri().path().split('/').nth(1) {
         Some("mcp") => "mcp",
         Some("sse") => "sse",
+        Some("ws") => "ws",
         Some("files") => "files",
         Some("health" | "ready" | "metrics") => "admin",
         _ => "elsewhere",
@@ -169,13 +189,13 @@ async fn traced(
 /// Answers a request: one to a server here, and where it is refused, that is logged.
 async fn handle(
     site: &Arc<HttpSite>,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
     peer: IpAddr,
     trace: Trace,
 ) -> HttpResponse {
     let path = request.uri().path().to_owned();
     let segments: Vec<_> = path.split('/').skip(1).collect();
-    if !matches!(segments.as_slice(), ["mcp" | "sse", ..]) {
+    if !matches!(segments.as_slice(), ["mcp" | "sse" | "ws", ..]) {
         let answered = Box::pin(elsewhere(site, request, &path, &segments)).await;
         return answered.unwrap_or_else(Refusal::into_response);
     }
@@ -184,7 +204,16 @@ async fn handle(
         refusal.log(&site.metrics.refusals, server, from);
         refusal.into_response()
     };
-    let (entry, caller) = match caller(site, request.headers(), &path, &segments, peer, trace) {
+    // Before anything looks at the headers: a key may be among them where only we look for one.
+    let offered = match segments[0] {
+        "ws" => Offered::take(request.headers_mut()),
+        _ => Ok(Offered::default()),
+    };
+    let found = offered.and_then(|offered| {
+        let found = caller(site, request.headers(), &path, &segments, peer, trace)?;
+        Ok((offered, found))
+    });
+    let (offered, (entry, caller)) = match found {
         Ok(found) => found,
         Err(refusal) => {
             return refuse(refusal, site.entrance.identities.address(request.headers(), peer));
@@ -194,6 +223,7 @@ async fn handle(
         ["mcp", _] => streamable::handle(site, &entry, request, &caller).await,
         ["sse", _] => sse::open(site, &entry, &request, &caller),
         ["sse", _, "messages"] => Box::pin(sse::message(site, &entry, request, &caller)).await,
+        ["ws", _] => websocket::upgrade::open(site, &entry, request, &offered, &caller),
         _ => Err(not_there(&path)),
     };
     answered.unwrap_or_else(|refusal| {

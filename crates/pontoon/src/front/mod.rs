@@ -20,4 +20,7 @@ pub mod request_body;
 pub mod response;
 pub mod site;
 pub mod stdio;
+pub mod stream_client;
+pub mod unwritten;
+pub mod websocket;
 pub mod who;

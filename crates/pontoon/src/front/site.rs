@@ -18,6 +18,7 @@ use crate::held_bytes::HeldBytes;
 use crate::jobs::{Links, Store};
 use crate::observe::metrics::Metrics;
 use crate::observe::trace::Traces;
+use crate::permits::Permits;
 use crate::session::admit::Admission;
 use crate::session::{Entries, Sessions};
 
@@ -28,6 +29,8 @@ pub struct HttpSite {
     pub sessions: Arc<Sessions>,
     /// The open streams of the older transport.
     pub streams: SseStreams,
+    /// The open WebSockets. Some connections are left for requests.
+    pub websockets: Arc<Permits>,
     /// Who may come in, and as whom.
     pub entrance: Entrance,
     /// The largest body taken.
@@ -70,6 +73,7 @@ impl HttpSite {
         Self {
             sessions: Arc::new(sessions),
             streams: SseStreams::default(),
+            websockets: Permits::new(machine.held.max_connections() / 4 * 3),
             entrance: Entrance::new(settings),
             max_body: settings.max_body,
             held: Arc::clone(&machine.held),

@@ -117,6 +117,7 @@ fn whole(health: &mut Value, bridge: &BridgeStatus, reasons: &[String]) {
     health["stateful_processes"] = usage(bridge.kept_children);
     health["spares"] = json!(sum(|it| it.spares));
     health["sessions"] = json!(bridge.sessions);
+    health["websockets"] = json!(bridge.websockets);
     if let Some(disk) = &bridge.disk {
         health["disk"] = json!({
             "jobs": disk.jobs, "bytes": disk.bytes, "free": disk.free, "total": disk.total,
@@ -196,6 +197,7 @@ mod tests {
             held_bytes: LimitUse::default(),
             waiting_calls: 0,
             sessions: 4,
+            websockets: 3,
             disk: Some(DiskStatus { free: 20, total: 100, min_free: 5, ..DiskStatus::default() }),
             jobs_fault: None,
             living_children: 9,

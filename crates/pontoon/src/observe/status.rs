@@ -22,6 +22,8 @@ pub struct BridgeStatus {
     pub waiting_calls: usize,
     /// Sessions with clients.
     pub sessions: usize,
+    /// WebSockets of clients.
+    pub websockets: usize,
     /// The jobs directory, if there is one.
     pub disk: Option<DiskStatus>,
     /// Why the jobs directory cannot be used, and what to do.

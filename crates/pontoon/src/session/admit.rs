@@ -31,7 +31,7 @@ pub struct Admission {
     /// How long a call waits for its turn.
     queue_wait: Duration,
     /// Where refusals are counted.
-    pub(super) metrics: Arc<Metrics>,
+    pub metrics: Arc<Metrics>,
 }
 
 impl Admission {

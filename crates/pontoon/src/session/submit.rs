@@ -57,8 +57,41 @@ impl Sessions {
         self: &'a Arc<Self>,
         entry: &'a Arc<Entry>,
         arrival: Arrival<'a>,
-        mut call: Call,
+        call: Call,
     ) -> impl Future<Output = ()> + Send + use<'a> {
+        let waiting = self.go_on(entry, arrival, call).map(|(arrived, call, began)| {
+            Box::pin(self.submit_when_known(entry, arrived, call, began))
+        });
+        async move {
+            if let Some(waiting) = waiting {
+                waiting.await;
+            }
+        }
+    }
+
+    /// The same for a front that hears more from its client meanwhile: a call that has to wait does so in a task
+    /// of its own.
+    pub fn submit_aside(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        arrival: Arrival<'static>,
+        call: Call,
+    ) {
+        let Some((arrived, call, began)) = self.go_on(entry, arrival, call) else { return };
+        let (sessions, entry) = (Arc::clone(self), Arc::clone(entry));
+        let waiting = async move {
+            sessions.submit_when_known(&entry, arrived, call, began).await;
+        };
+        self.tasks.spawn(waiting.in_current_span());
+    }
+
+    /// Goes on with a call as far as that is known; gives it back if it has to wait.
+    fn go_on<'h>(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        arrival: Arrival<'h>,
+        mut call: Call,
+    ) -> Option<(Arrived<'h>, Call, Instant)> {
         let began = now();
         let arrived = match arrival {
             Arrival::Alone(headers) => Some(Arrived::Alone(headers)),
@@ -69,7 +102,7 @@ impl Sessions {
                 open.map(Arrived::InSession)
             }
         };
-        let waiting = match (arrived, Self::known_now(entry)) {
+        match (arrived, Self::known_now(entry)) {
             (None, _) => {
                 let ended = ErrorObject::new(code::UNKNOWN_SESSION, NoSession::Unknown.to_string());
                 call.reply.fail(CallError::Told(ended, 404));
@@ -80,14 +113,7 @@ impl Sessions {
                 self.route(&catalog, entry, arrived, call);
                 None
             }
-            (Some(arrived), None) => {
-                Some(Box::pin(self.submit_when_known(entry, arrived, call, began)))
-            }
-        };
-        async move {
-            if let Some(waiting) = waiting {
-                waiting.await;
-            }
+            (Some(arrived), None) => Some((arrived, call, began)),
         }
     }
 

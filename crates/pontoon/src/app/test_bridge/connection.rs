@@ -83,6 +83,11 @@ impl TestResponse {
         self.header("content-type") == Some("text/event-stream")
     }
 
+    /// The connection, now for something else than HTTP, and what was read ahead of it.
+    pub(super) fn upgraded(self) -> (DuplexStream, Vec<u8>) {
+        (self.connection.stream, self.connection.ahead)
+    }
+
     /// The next event or comment of a stream, with its fields; `None` at the end.
     pub(crate) async fn event(&mut self) -> Option<String> {
         assert!(self.is_stream(), "{:?}", self.headers);

@@ -7,6 +7,7 @@ mod client;
 mod connection;
 pub(crate) mod request;
 mod server;
+mod socket;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ pub(crate) use self::client::{LEGACY, TestClient};
 pub(crate) use self::connection::{TestConnection, TestResponse};
 use self::request::bare;
 pub(crate) use self::server::ToolServer;
+pub(crate) use self::socket::{TestSocket, masked};
 use super::{App, Unorderly};
 use crate::back::child::in_memory::InMemoryServers;
 use crate::back::child::process::Starter;
@@ -112,6 +114,15 @@ impl TestBridge {
         change(Arc::make_mut(&mut config.servers[0]));
         self.changes.send(config).await.unwrap();
         while Arc::ptr_eq(&before, &self.entry()) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Takes over a configuration without its server, and goes on once that is done.
+    pub(crate) async fn remove_server(&self) {
+        let config = Config { servers: Vec::new(), ..self.config.clone() };
+        self.changes.send(config).await.unwrap();
+        while !self.site.sessions.entries().is_empty() {
             tokio::task::yield_now().await;
         }
     }

@@ -31,14 +31,19 @@ pub(crate) fn initialize(revision: &str, capabilities: &str) -> String {
     request(0, "initialize", &params)
 }
 
-/// A request of a modern client, whose progress is to be told under its id; `members` are those of its
-/// parameters, but for `_meta`.
-pub(crate) fn modern(id: u32, method: &str, members: &str) -> String {
+/// A modern request, whose progress is to be told under its id; `members` are those of its parameters, but for `_meta`.
+pub(crate) fn described(id: u32, method: &str, members: &str) -> String {
     let (version, capabilities) = (Slot::MetaVersion.name(), Slot::MetaCapabilities.name());
     let meta =
         format!("{{\"progressToken\":{id},\"{version}\":\"2026-07-28\",\"{capabilities}\":{{}}}}");
     let comma = if members.is_empty() { "" } else { "," };
-    let body = request(id, method, &format!("{{{members}{comma}\"_meta\":{meta}}}"));
+    request(id, method, &format!("{{{members}{comma}\"_meta\":{meta}}}"))
+}
+
+/// A request of a modern client, whose progress is to be told under its id; `members` are those of its
+/// parameters, but for `_meta`.
+pub(crate) fn modern(id: u32, method: &str, members: &str) -> String {
+    let body = described(id, method, members);
     let members = format!("{{{members}}}");
     let name = json::find(members.as_bytes(), "name").and_then(string_value);
     let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];

@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{self, Message as Frame, Utf8Bytes};
 
 /// How long the other side may be silent before it is asked for a sign of life.
-const SILENCE: Duration = Duration::from_secs(15);
+pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 
 /// After this many questions without any answer the other side is gone, if it ever answered one.
 const MISSES: u32 = 3;
@@ -287,18 +287,18 @@ fn in_words(error: &tungstenite::Error) -> String {
 
 /// When the other side was heard, and what its silence means.
 #[derive(Debug)]
-struct SignsOfLife {
+pub(crate) struct SignsOfLife {
     heard: Instant,
     misses: u32,
     /// Whether it answers pings at all: some cannot, and are not blamed.
-    answers_pings: bool,
+    pub(crate) answers_pings: bool,
     busy_since: Option<Instant>,
     busy_grace: Duration,
 }
 
 /// What is to be done about silence.
 #[derive(Debug, PartialEq, Eq)]
-enum Remedy {
+pub(crate) enum Remedy {
     /// Nothing until then.
     Later(Instant),
     /// Ask for a sign of life, and look again then.
@@ -308,11 +308,11 @@ enum Remedy {
 }
 
 impl SignsOfLife {
-    fn new(busy_grace: Duration, now: Instant) -> Self {
+    pub(crate) fn new(busy_grace: Duration, now: Instant) -> Self {
         Self { heard: now, misses: 0, answers_pings: false, busy_since: None, busy_grace }
     }
 
-    fn heard(&mut self, now: Instant) {
+    pub(crate) fn heard(&mut self, now: Instant) {
         self.heard = now;
         self.misses = 0;
         self.busy_since = self.busy_since.map(|_| now);
@@ -329,7 +329,7 @@ impl SignsOfLife {
         }
     }
 
-    fn look(&mut self, now: Instant) -> Remedy {
+    pub(crate) fn look(&mut self, now: Instant) -> Remedy {
         let due = self.heard + SILENCE;
         if now < due {
             return Remedy::Later(due);

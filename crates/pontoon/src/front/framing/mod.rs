@@ -25,6 +25,11 @@ impl<S> Framed<S> {
     pub fn new(stream: S) -> Self {
         Self { stream, framing: Framing::default() }
     }
+
+    /// The connection, from now on for something else than requests; `None` if what came was ambiguous.
+    pub fn into_inner(self) -> Option<S> {
+        (self.framing.part != FramePart::Broken).then_some(self.stream)
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Framed<S> {

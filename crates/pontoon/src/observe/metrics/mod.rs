@@ -52,6 +52,8 @@ labels! {
         Sessions = "sessions",
         /// Streams of the older transport.
         Streams = "streams",
+        /// WebSockets, in all and of one client.
+        WebSockets = "websockets",
         /// `MCPO_MAX_BODY`.
         Body = "body",
         /// `MCPO_MEMORY_BUDGET`.

@@ -95,6 +95,8 @@ fn bridge(page: &mut Page, status: &BridgeStatus) {
     page.single("pontoon_uptime_seconds", Type::Gauge, "How long the bridge has run.", uptime);
     let sessions = status.sessions;
     page.single("pontoon_sessions", Type::Gauge, "Open sessions with clients.", sessions);
+    let websockets = status.websockets;
+    page.single("pontoon_websockets", Type::Gauge, "Open WebSockets of clients.", websockets);
     let living = status.living_children;
     let help = "Child processes in all, also those on their way out.";
     page.single("pontoon_living_children", Type::Gauge, help, living);
