@@ -2,6 +2,7 @@
 
 mod carriers;
 mod eras;
+mod example;
 mod floods;
 mod losses;
 mod soak;

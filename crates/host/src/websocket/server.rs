@@ -81,10 +81,10 @@ impl WebSocketServer {
             .map_err(WebSocketError::Thread)?;
         let stop = CancellationToken::new();
         let service = Service { name: name.into(), tools, stop: stop.clone() };
-        let listening = Listening::new(service, entrance, options.max_clients);
+        let reception = Reception::new(service, entrance, options.max_clients);
         let mut server = Self { port, token, announcement: None, stop, thread: None };
         let thread = std::thread::Builder::new().name("pontoon-host".to_owned());
-        let thread = thread.spawn(move || listening.run(runtime, listeners));
+        let thread = thread.spawn(move || reception.run(runtime, listeners));
         server.thread = Some(thread.map_err(WebSocketError::Thread)?);
         let (url, token) = (server.url(), server.token.as_deref());
         server.announcement = Announcement::make(options.announce, name, &url, token)?;
@@ -130,7 +130,7 @@ impl Drop for WebSocketServer {
 }
 
 /// What the threads of a server do.
-pub(super) struct Listening {
+pub(super) struct Reception {
     service: Service,
     entrance: Entrance,
     openings: Arc<Semaphore>,
@@ -138,7 +138,7 @@ pub(super) struct Listening {
     tasks: TaskTracker,
 }
 
-impl Listening {
+impl Reception {
     fn new(service: Service, entrance: Entrance, max_clients: usize) -> Arc<Self> {
         let clients = Arc::new(Semaphore::new(max_clients.clamp(1, Semaphore::MAX_PERMITS)));
         let openings = Arc::new(Semaphore::new(MAX_OPENINGS));

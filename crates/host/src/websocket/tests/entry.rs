@@ -18,7 +18,7 @@ async fn a_client_with_the_token_is_let_in_and_mcp_is_all_that_is_agreed_to() {
         ("Origin", "http://allowed.example"),
         ("Sec-WebSocket-Protocol", "bearer.a-token-for-tests-only, mcp"),
     ];
-    let mut client = Client::try_connect(&server, &page).await.ok().expect("it may");
+    let mut client = Client::try_connect(&server, &page).await.expect("it may");
     assert_eq!(client.head["sec-websocket-protocol"], "mcp");
     assert!(!format!("{:?}", client.head).contains(TOKEN));
     client.echoes("hello").await;
@@ -86,7 +86,7 @@ async fn without_a_token_only_where_the_application_says_so() {
     let open = WebSocketOptions { token: AppToken::NotNeeded, ..options() };
     let server = WebSocketServer::start("open", &[echo()], open).unwrap();
     assert_eq!(server.token(), None);
-    Client::try_connect(&server, &[]).await.ok().expect("it may").echoes("hello").await;
+    Client::try_connect(&server, &[]).await.expect("it may").echoes("hello").await;
     let foreign = Client::try_connect(&server, &[("Origin", "http://foreign.example")]).await;
     assert_eq!(foreign.err(), Some(403));
     let random = WebSocketOptions { token: AppToken::Random, ..options() };
@@ -140,13 +140,13 @@ async fn half_requests_take_no_place_of_a_client() {
 
 #[tokio::test(start_paused = true)]
 async fn an_opening_has_only_so_much_time() {
-    let listening = super::super::server::Listening::for_test(&echo());
+    let reception = super::super::server::Reception::for_test(&echo());
     let (mut near, far) = pair().await;
     near.write_all(b"GET / HTTP/1.1\r\nHost: loc").await.unwrap();
     let opening = Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().unwrap();
     let before = tokio::time::Instant::now();
     // The clock goes on as nothing else happens.
-    listening.serve(far, opening).await;
+    reception.serve(far, opening).await;
     assert!(before.elapsed() >= Duration::from_secs(5), "{:?}", before.elapsed());
     assert_eq!(near.read(&mut [0; 16]).await.unwrap_or(0), 0);
 }
