@@ -70,12 +70,13 @@ run_conformance() {
         --fixture "$target/swift/fixture-server"
 }
 
-# Real SDK clients and real servers.
+# Real SDK clients and real servers, and the sketches of applications in docs/live-app.md.
 run_interop() {
     ./scripts/setup-tests.sh
     cargo build --profile swift --locked -p pontoon -p pontoon-tests --bins
     python3 tests/interop/run.py --pontoon "$target/swift/pontoon" \
         --fixture "$target/swift/fixture-server"
+    python3 tests/interop/sketches.py --pontoon "$target/swift/pontoon"
 }
 
 # The Office servers of examples/office-tools, used by two people in two chats each.
