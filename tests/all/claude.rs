@@ -3,6 +3,7 @@
 //! The model is a script, so that each conversation is known: what the model is asked next is looked at
 //! in the record of the API that stands for it.
 
+mod example_app;
 mod examples;
 #[cfg(target_os = "linux")]
 mod kills;

@@ -4,6 +4,7 @@ mod carriers;
 mod closes;
 mod entrance;
 mod eras;
+mod example;
 mod examples;
 mod finding;
 mod floods;

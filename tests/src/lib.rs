@@ -4,6 +4,7 @@
 //! bridge's own runtime can hide a fault of the bridge. A kit that finds something wrong panics;
 //! it is only ever called from tests.
 //!
+//! - [`example_app`] is the application of `examples/live-app`.
 //! - [`live_app`] is an application that serves MCP by itself, and comes and goes.
 //! - [`rig`] starts `pontoon serve` and fails the test if anything is left behind.
 //! - [`claude`] is the real Claude Code command, with a model that is a script.
@@ -21,6 +22,7 @@ pub mod cgroup;
 pub mod claude;
 pub mod client;
 pub mod disk;
+pub mod example_app;
 pub mod live_app;
 pub mod metrics;
 pub mod program;

@@ -25,7 +25,9 @@
 //! # }
 //! ```
 //!
-//! The same tools can be served without a bridge, by [`serve_stdio`]: then the program itself is an MCP server.
+//! The same tools can be served without a bridge, by [`serve_stdio`]: then the program itself is an MCP server. With the
+//! feature `websocket` an application serves them to clients that come and go, from any program, with or without
+//! a runtime: `WebSocketServer`. Tools of a [`Pump`] run on the application's own thread.
 //!
 //! Without the feature `tools` there is only [`bridge`], which is all that `pontoon ipc` consists of.
 
@@ -45,6 +47,8 @@ mod running;
 mod schema_file;
 #[cfg(feature = "tools")]
 mod tools;
+#[cfg(feature = "websocket")]
+mod websocket;
 
 #[cfg(feature = "tools")]
 pub use ipc::{Session, SessionError, clean_up_on_signals};
@@ -53,6 +57,8 @@ pub use mcp::{ServeError, serve, serve_stdio};
 pub use protocol::IpcError;
 #[cfg(feature = "tools")]
 pub use tools::{
-    Content, IntoToolOutput, Json, Resource, Tool, ToolCall, ToolError, ToolOutput,
+    Content, IntoToolOutput, Json, Pump, Resource, Tool, ToolCall, ToolError, ToolOutput,
     ToolValidationError, Toolset,
 };
+#[cfg(feature = "websocket")]
+pub use websocket::{Announce, AppToken, WebSocketError, WebSocketOptions, WebSocketServer};

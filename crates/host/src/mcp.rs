@@ -31,6 +31,9 @@ pub(crate) enum Out {
     /// The control protocol of a CLI.
     #[cfg(feature = "model")]
     Control(crate::model::ControlOut),
+    /// The frames of a WebSocket.
+    #[cfg(feature = "websocket")]
+    Frames(Arc<crate::websocket::FrameQueue>),
 }
 
 impl Out {
@@ -41,6 +44,8 @@ impl Out {
             Self::Writer(writer) => drop(writer.send(line).await),
             #[cfg(feature = "model")]
             Self::Control(control) => control.send(&line),
+            #[cfg(feature = "websocket")]
+            Self::Frames(queue) => queue.push(without_newline(line)),
         }
     }
 
@@ -51,6 +56,17 @@ impl Out {
             Self::Writer(writer) => drop(writer.try_send(line)),
             #[cfg(feature = "model")]
             Self::Control(control) => control.send_if_idle(&line),
+            #[cfg(feature = "websocket")]
+            Self::Frames(queue) => queue.push_if_idle(without_newline(line)),
+        }
+    }
+
+    /// How long a message may be.
+    fn max_bytes(&self) -> usize {
+        match self {
+            #[cfg(feature = "websocket")]
+            Self::Frames(_) => crate::websocket::MAX_MESSAGE_BYTES,
+            _ => MAX_LINE_BYTES,
         }
     }
 }
@@ -149,11 +165,9 @@ impl McpClient {
                 Err(error) => failure(&error.kind, &error.message).into_bytes(),
             };
             let mut answer = asker.answer(&result);
-            if answer.len() > MAX_LINE_BYTES {
-                let what = format!(
-                    "the result has {} bytes, and {MAX_LINE_BYTES} are the most",
-                    answer.len()
-                );
+            let (length, longest) = (answer.len(), to.max_bytes());
+            if length > longest {
+                let what = format!("the result has {length} bytes, and {longest} are the most");
                 answer = asker.fail("IPCMessageSizeError", &what);
             }
             async move { to.send(to_line(answer)).await }
@@ -164,6 +178,12 @@ impl McpClient {
 fn to_line(mut message: Vec<u8>) -> Bytes {
     message.push(b'\n');
     message.into()
+}
+
+#[cfg(feature = "websocket")]
+fn without_newline(mut line: Bytes) -> Bytes {
+    line.truncate(line.len().saturating_sub(1));
+    line
 }
 
 /// Why tools could not be served.

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use super::call::ToolCall;
 use super::output::{IntoToolOutput, ToolError, ToolOutput};
 
-type Working = Pin<Box<dyn Future<Output = Result<ToolOutput, ToolError>> + Send>>;
+pub(super) type Working = Pin<Box<dyn Future<Output = Result<ToolOutput, ToolError>> + Send>>;
 type Handler = dyn Fn(Value, ToolCall) -> Working + Send + Sync;
 
 /// A tool. Made from a function, and described by chained words:
@@ -128,7 +128,7 @@ impl Tool {
         Self::with_handler(name, input_schema, handler)
     }
 
-    fn with_handler(
+    pub(super) fn with_handler(
         name: impl Into<String>,
         input_schema: Value,
         handler: impl Fn(Value, ToolCall) -> Working + Send + Sync + 'static,
@@ -241,7 +241,7 @@ impl std::fmt::Debug for Tool {
 }
 
 /// The schema of an argument type. A function without arguments has `()`.
-fn schema_of<A: JsonSchema>() -> Value {
+pub(super) fn schema_of<A: JsonSchema>() -> Value {
     let schema = schemars::schema_for!(A).to_value();
     match schema.get("type").and_then(Value::as_str) {
         Some("null") => json!({"type": "object", "properties": {}}),
@@ -250,7 +250,7 @@ fn schema_of<A: JsonSchema>() -> Value {
 }
 
 /// The arguments as the function wants them. They fit the schema already.
-fn fit<A: DeserializeOwned>(arguments: Value) -> Result<A, ToolError> {
+pub(super) fn fit<A: DeserializeOwned>(arguments: Value) -> Result<A, ToolError> {
     let is_empty = arguments.as_object().is_some_and(Map::is_empty);
     serde_json::from_value(arguments).or_else(|error| {
         let unfit = || {
