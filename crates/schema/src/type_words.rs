@@ -114,24 +114,24 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(value: &str, expected: Meaning) {
-        assert_eq!(meaning(&Node::parse(value).unwrap()), expected, "{value}");
+    fn check(value: &str, expected: &Meaning) {
+        assert_eq!(meaning(&Node::parse(value).unwrap()), *expected, "{value}");
     }
 
     #[test]
     fn types_are_known_by_their_names_and_by_others() {
         for proper in ["\"object\"", "[\"string\",\"null\"]", "[\"integer\"]"] {
-            check(proper, Meaning::Proper);
+            check(proper, &Meaning::Proper);
         }
-        check("\"int\"", Meaning::Types(vec!["integer"]));
-        check("\"STRING\"", Meaning::Types(vec!["string"]));
-        check("[\"str\",null]", Meaning::Types(vec!["string", "null"]));
-        check("[\"string\",\"string\"]", Meaning::Types(vec!["string"]));
+        check("\"int\"", &Meaning::Types(vec!["integer"]));
+        check("\"STRING\"", &Meaning::Types(vec!["string"]));
+        check("[\"str\",null]", &Meaning::Types(vec!["string", "null"]));
+        check("[\"string\",\"string\"]", &Meaning::Types(vec!["string"]));
         for anything in ["null", "\"any\"", "[]", "[\"string\",\"any\"]"] {
-            check(anything, Meaning::Anything);
+            check(anything, &Meaning::Anything);
         }
         for unknown in ["\"file\"", "[\"string\",\"file\"]", "1", "true", "{}", "[1]"] {
-            check(unknown, Meaning::Unknown);
+            check(unknown, &Meaning::Unknown);
         }
     }
 }
