@@ -8,6 +8,8 @@ mod examples;
 mod kills;
 mod live_app;
 mod model;
+mod schemas;
+mod seed;
 mod session;
 
 use std::sync::Arc;

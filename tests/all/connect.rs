@@ -4,6 +4,7 @@ mod carriers;
 mod eras;
 mod floods;
 mod losses;
+mod seed;
 mod soak;
 
 use std::process::Command;
