@@ -1,7 +1,7 @@
 //! The application of seed 003 in the real command: with `pontoon connect` it works, and straight it does not.
 //!
-//! Claude Code speaks to a WebSocket by itself (`type: "ws"`), so the same application is tried both ways. The model
-//! refuses tools whose schema is not valid, as the real one does.
+//! Claude Code speaks to a WebSocket by itself (`type: "ws"`), so the same application is tried both ways, and by a
+//! bridge that repairs nothing. The model refuses tools whose schema is not valid, as the real one does.
 
 use pontoon_tests::claude::{Claude, NEWEST};
 use pontoon_tests::seed_app::{Faults, SeedApp, TOOLS};
@@ -50,6 +50,10 @@ fn straight(app: &SeedApp) -> Value {
     json!({"type": "ws", "url": app.url(), "alwaysLoad": true})
 }
 
+fn by_plain_bridge(app: &SeedApp) -> Value {
+    json!({"command": env!("CARGO_BIN_EXE_plain-bridge"), "args": [app.url()], "alwaysLoad": true})
+}
+
 fn by_bridge(app: &SeedApp) -> Value {
     // Without `alwaysLoad` newer versions tell the model names only, and it asks for the rest.
     json!({"command": binaries().pontoon, "args": ["connect", app.url()], "alwaysLoad": true})
@@ -84,10 +88,10 @@ fn straight_the_mended_application_works(version: &str) {
 
 /// The command says that it is connected, and has none of the eleven tools.
 #[track_caller]
-fn has_no_tool(version: &str, faults: Faults) {
+fn has_no_tool(version: &str, faults: Faults, way: fn(&SeedApp) -> Value) {
     let Some(claude) = Claude::of_version(version, &script()) else { return };
     let app = SeedApp::start(faults);
-    let messages = claude.run(&straight(&app));
+    let messages = claude.run(&way(&app));
     let start = message(&messages, "system");
     assert_eq!(start["mcp_servers"][0]["status"], "connected", "{start}");
     let api = claude.api();
@@ -100,11 +104,11 @@ fn has_no_tool(version: &str, faults: Faults) {
 }
 
 fn straight_the_application_has_no_tool(version: &str) {
-    has_no_tool(version, Faults::ALL);
+    has_no_tool(version, Faults::ALL, straight);
 }
 
 fn straight_null_for_properties_costs_all_tools(version: &str) {
-    has_no_tool(version, Faults { null_properties: true, ..Faults::NONE });
+    has_no_tool(version, Faults { null_properties: true, ..Faults::NONE }, straight);
 }
 
 /// The request of the model is refused, with all tools in it. The newest version then asks again, and tells the model
@@ -162,6 +166,20 @@ fn straight_answers_to_notifications_and_one_version_do_no_harm(version: &str) {
     let app = SeedApp::start(faults);
     let messages = claude.run(&straight(&app));
     works(&claude, &app, &messages);
+}
+
+#[test]
+fn by_a_bridge_that_repairs_nothing_the_application_has_no_tool() {
+    has_no_tool(NEWEST, Faults::ALL, by_plain_bridge);
+}
+
+#[test]
+fn by_a_bridge_that_repairs_nothing_the_mended_application_works() {
+    let Some(claude) = Claude::of_version(NEWEST, &script()) else { return };
+    let app = SeedApp::start(Faults::NONE);
+    let messages = claude.run(&by_plain_bridge(&app));
+    works(&claude, &app, &messages);
+    claude.leaves_no_process();
 }
 
 /// A call of more bytes than the application receives at once.

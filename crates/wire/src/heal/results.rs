@@ -15,7 +15,8 @@ pub(crate) fn mend(answer: Message, mode: HealMode, heals: &mut Heals) -> Messag
     }
     heals.note(Heal::H17);
     match mode {
-        HealMode::Repair => with_content(&answer),
+        // A list around what is nested to the limit is one level too many.
+        HealMode::Repair => with_content(&answer).try_into_message().unwrap_or(answer),
         _ => answer,
     }
 }
@@ -39,26 +40,28 @@ fn is_bare(answer: &Message) -> bool {
     }
 }
 
-fn with_content(answer: &Message) -> Message {
+/// The answer with a list of blocks.
+fn with_content(answer: &Message) -> Rewrite {
     let result = answer.raw(Slot::Result).unwrap_or(b"null");
     let rewrite = Rewrite::new(answer.clone());
     if result.first() != Some(&b'{') {
         let content = format!("{{\"content\":[{}]}}", block(result));
-        return rewrite.replace(Slot::Result, content).into_message();
+        return rewrite.replace(Slot::Result, content);
     }
     if let Some(content) = answer.raw(Slot::ResultContent) {
         let blocks: Vec<_> = match content.first() {
             Some(b'[') => {
-                elements(content, 0..content.len()).map(|item| block(&content[item])).collect()
+                let blocks = elements(content, 0..content.len()).map(|item| block(&content[item]));
+                blocks.filter(|block| !block.is_empty()).collect()
             }
             _ => vec![block(content)],
         };
         let content = format!("[{}]", blocks.join(","));
-        return rewrite.replace(Slot::ResultContent, content).into_message();
+        return rewrite.replace(Slot::ResultContent, content);
     }
     if let Some(structured) = answer.raw(Slot::StructuredContent) {
         let content = format!("\"content\":[{}]", text_block(structured));
-        return rewrite.insert_into(Slot::Result, &content).into_message();
+        return rewrite.insert_into(Slot::Result, &content);
     }
     // All of it is what the tool said, but for what the protocol knows.
     let known = [Slot::ResultType, Slot::IsError, Slot::ResultMeta];
@@ -69,7 +72,7 @@ fn with_content(answer: &Message) -> Message {
     let is_empty = elements_of_object(result) == 0;
     let said = if is_empty { String::new() } else { text_block(result) };
     let result = format!("{{\"content\":[{said}]{}}}", known.collect::<String>());
-    rewrite.replace(Slot::Result, result).into_message()
+    rewrite.replace(Slot::Result, result)
 }
 
 /// A block of this value: the value itself if it is one.
@@ -162,10 +165,22 @@ mod tests {
         check(r#"{"content":{"type":"text","text":"hello"}}"#, HELLO);
         check(r#"{"content":null}"#, r#"{"content":[]}"#);
         check(
-            r#"{"content":[ "hello", {"type":"image"}]}"#,
+            r#"{"content":[ "hello", null, {"type":"image"}]}"#,
             r#"{"content":[{"type":"text","text":"hello"},{"type":"image"}]}"#,
         );
         check(r#"{"content":7}"#, r#"{"content":[{"type":"text","text":"7"}]}"#);
+    }
+
+    #[test]
+    fn what_is_nested_to_the_limit_stays_as_it_is() {
+        let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        for levels in 110..=125 {
+            let result = format!(r#"{{"content":{{"type":"x","d":{}}}}}"#, deep(levels));
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
+            let message = Message::parse(text.as_bytes()).unwrap();
+            let mended = mend(message.clone(), HealMode::Repair, &mut Heals::default());
+            assert_eq!(mended.text() == message.text(), levels == 125, "{levels}");
+        }
     }
 
     #[test]
