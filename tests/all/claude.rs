@@ -9,6 +9,8 @@ mod examples;
 mod kills;
 mod live_app;
 mod model;
+mod schemas;
+mod seed;
 mod session;
 mod websocket;
 

@@ -9,6 +9,7 @@ mod examples;
 mod finding;
 mod floods;
 mod losses;
+mod seed;
 mod sharing;
 mod sizes;
 mod soak;

@@ -5,7 +5,7 @@ use pontoon_tests::client::{Legacy, Modern, Speaker};
 use pontoon_tests::rig::Server;
 use serde_json::{Value, json};
 
-use crate::{fixture_of, rig};
+use crate::{fixture_of, rig, rude};
 
 const OWN: &str = "A server for tests. Nothing it says is true.";
 
@@ -93,6 +93,27 @@ fn a_tool_that_is_switched_off_is_neither_seen_nor_called() {
             }
         }
     }
+}
+
+#[test]
+fn schemas_are_valid_when_a_childs_own_list_is_told() {
+    let mut server = rude("odd-schemas", "stateful");
+    server.args.extend(["--how", "plays"].map(str::to_owned));
+    let rig = rig([server]);
+    let mut legacy = Legacy::open(&rig.endpoint("rude"));
+    let changed = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}";
+    let played = legacy.call(1, "play", json!({"steps": [changed]}));
+    assert_eq!(played.tool_text().as_deref(), Some("played"), "{}", played.text());
+    let listed = legacy.ask(2, "tools/list", json!({}));
+    let answer = listed.answer();
+    let tools = answer["result"]["tools"].as_array().unwrap();
+    assert_eq!(tools.len(), 5, "its own list: {answer}");
+    for tool in tools {
+        assert!(jsonschema::draft202012::meta::is_valid(&tool["inputSchema"]), "{tool}");
+        assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
+    }
+    legacy.end();
+    rig.stop();
 }
 
 #[test]

@@ -15,11 +15,12 @@ const DRAWERS: [&str; 9] =
 const LONGEST: usize = 600;
 
 /// The files that wait for a clock, each with its reason.
-const SLEEPERS: [(&str, &str); 5] = [
+const SLEEPERS: [(&str, &str); 6] = [
     ("crates/supervise/tests/all/world.rs", "other processes can only be looked for"),
     ("tests/src/rig/wait.rs", "other processes can only be looked for"),
     ("tests/src/bin/", "a server under test is slow on purpose"),
     ("tests/src/live_app.rs", "an application is slow on purpose, and waits for its port"),
+    ("tests/src/seed_app.rs", "an application is slow on purpose"),
     ("tests/all/tidy.rs", "looks for the words"),
 ];
 
@@ -76,7 +77,7 @@ fn no_file_is_a_drawer() {
 
 #[test]
 fn a_type_name_means_one_thing() {
-    for name in ["wire", "supervise", "host", "pontoon"] {
+    for name in ["wire", "schema", "supervise", "host", "pontoon"] {
         let root = format!("crates/{name}/src/");
         let sources = sources();
         let of_crate = sources.iter().filter(|(path, _)| path.starts_with(&root));
@@ -137,22 +138,28 @@ fn tests_do_not_sleep() {
 
 #[test]
 fn the_protocol_does_no_input_or_output() {
-    let manifest = fs::read_to_string(root().join("crates/wire/Cargo.toml")).unwrap();
-    for banned in ["tokio", "futures", "async", "hyper", "rustix", "libc"] {
-        assert!(!manifest.contains(banned), "crates/wire depends on {banned}");
+    for name in ["wire", "schema"] {
+        let manifest =
+            fs::read_to_string(root().join(format!("crates/{name}/Cargo.toml"))).unwrap();
+        for banned in ["tokio", "futures", "async", "hyper", "rustix", "libc"] {
+            assert!(!manifest.contains(banned), "crates/{name} depends on {banned}");
+        }
     }
-    check("reads a clock, a file or a socket in `wire`", |name, text| {
+    check("reads a clock, a file or a socket in `wire` or `schema`", |name, text| {
         let banned =
             ["Instant::now", "SystemTime::now", "std::fs", "std::net", "std::io", "async fn"];
         // A test may make up a point in time; what ships may not.
         let text = text.split("#[cfg(test)]").next().unwrap_or_default();
-        name.starts_with("crates/wire/src/") && banned.iter().any(|it| text.contains(it))
+        let is_pure =
+            ["crates/wire/src/", "crates/schema/src/"].iter().any(|it| name.starts_with(it));
+        is_pure && banned.iter().any(|it| text.contains(it))
     });
 }
 
 #[test]
 fn unsafe_code_is_only_where_it_may_be() {
-    for name in ["crates/wire/src/lib.rs", "crates/pontoon/src/lib.rs"] {
+    for name in ["crates/wire/src/lib.rs", "crates/schema/src/lib.rs", "crates/pontoon/src/lib.rs"]
+    {
         let text = fs::read_to_string(root().join(name)).unwrap();
         assert!(text.contains("#![forbid(unsafe_code)]"), "{name} does not forbid unsafe code");
     }

@@ -27,6 +27,8 @@ SCRIPT
                                         (default: text "ok")
       "side_rule": "no_tools",          which requests are side requests:
                                         "no_tools" (default) | "never"
+      "any_schema": true,               take tools whose schema is not valid (default false:
+                                        they are answered 400, as the real API does)
       "strict_tools": true,             answer 400 when a scripted tool_use names a
                                         tool the request does not offer (default false)
       "count_from": "start",            see WHICH TURN ANSWERS A REQUEST
@@ -90,9 +92,10 @@ ENDPOINTS
 
 RECORD
     With --log each request is appended as one JSON line:
-    {"n", "t", "t_end", "method", "path", "headers", "body", "turn", "side", "status"}
+    {"n", "t", "t_end", "method", "path", "headers", "body", "turn", "side", "status", "refused"}
     "t" and "t_end" are seconds on the monotonic clock; "n" follows the order of the ends.
     "status" is the HTTP status, -1 for a scripted cut, -2 when the client went away.
+    "refused" is what was said against a tool whose schema is not valid.
     A record is made just before the last bytes of its answer are sent, so a client that has
     seen the end of an answer also finds its record. Header values that could carry a
     credential are replaced by "<redacted>".
@@ -141,7 +144,7 @@ class Script:
             raw = {"turns": raw}
         if not isinstance(raw, dict):
             raise ScriptError("a script is a JSON object or list")
-        known = {"turns", "after", "side", "side_rule", "strict_tools", "count_from", "conversations"}
+        known = {"turns", "after", "side", "side_rule", "strict_tools", "any_schema", "count_from", "conversations"}
         unknown = set(raw) - known
         if unknown:
             raise ScriptError("unknown script keys: %s" % ", ".join(sorted(unknown)))
@@ -155,6 +158,7 @@ class Script:
         if self.count_from not in ("start", "last_prompt"):
             raise ScriptError("count_from is start or last_prompt")
         self.strict_tools = bool(raw.get("strict_tools", False))
+        self.any_schema = bool(raw.get("any_schema", False))
         self.conversations = []
         for conv in raw.get("conversations", []):
             if not isinstance(conv, dict) or "match" not in conv:
@@ -278,6 +282,108 @@ def make_env(body, index):
     return env
 
 
+# -- the schemas of tools ------------------------------------------------------
+# What the meta-schema of draft 2020-12 says of each keyword, and the API's own rules for the root.
+
+TYPES = {"array", "boolean", "integer", "null", "number", "object", "string"}
+
+
+def is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def is_size(value):
+    return is_number(value) and value >= 0 and float(value).is_integer()
+
+
+def is_names(value):
+    return isinstance(value, list) and all(isinstance(v, str) for v in value) and len(set(value)) == len(value)
+
+
+def is_type(value):
+    if isinstance(value, list):
+        return len(value) > 0 and is_names(value) and set(value) <= TYPES
+    return isinstance(value, str) and value in TYPES
+
+
+def is_text(value):
+    return isinstance(value, str)
+
+
+def is_schema(value):
+    if isinstance(value, bool):
+        return True
+    return isinstance(value, dict) and all(FORMS.get(k, is_anything)(v) for k, v in value.items())
+
+
+def is_schemas(value):
+    return isinstance(value, list) and len(value) > 0 and all(is_schema(v) for v in value)
+
+
+def is_map(value):
+    return isinstance(value, dict) and all(is_schema(v) for v in value.values())
+
+
+def is_anything(_):
+    return True
+
+
+def is_text_like(pattern):
+    return lambda value: isinstance(value, str) and re.search(pattern, value) is not None
+
+
+FORMS = {
+    "type": is_type,
+    "required": is_names,
+    "enum": lambda v: isinstance(v, list),
+    "examples": lambda v: isinstance(v, list),
+    "multipleOf": lambda v: is_number(v) and v > 0,
+    "dependentRequired": lambda v: isinstance(v, dict) and all(is_names(n) for n in v.values()),
+    "dependencies": lambda v: isinstance(v, dict) and all(is_names(n) or is_schema(n) for n in v.values()),
+    "$id": is_text_like(r"^[^#]*#?$"),
+    "$anchor": is_text_like(r"^[A-Za-z_][-A-Za-z0-9._]*$"),
+    "$dynamicAnchor": is_text_like(r"^[A-Za-z_][-A-Za-z0-9._]*$"),
+}
+for names, form in (
+        ("properties patternProperties dependentSchemas $defs definitions", is_map),
+        ("items contains additionalProperties propertyNames unevaluatedItems unevaluatedProperties "
+         "not if then else contentSchema", is_schema),
+        ("allOf anyOf oneOf prefixItems", is_schemas),
+        ("minimum maximum exclusiveMinimum exclusiveMaximum", is_number),
+        ("minLength maxLength minItems maxItems minProperties maxProperties minContains maxContains", is_size),
+        ("uniqueItems deprecated readOnly writeOnly", lambda v: isinstance(v, bool)),
+        ("title description $comment format pattern contentEncoding contentMediaType "
+         "$schema $ref $dynamicRef", is_text)):
+    for name in names.split():
+        FORMS[name] = form
+
+
+def tools_fault(tools):
+    """What the API says against the first tool that it does not take, or None."""
+    for n, tool in enumerate(tools):
+        if not isinstance(tool, dict) or tool.get("type", "custom") != "custom":
+            continue
+        at = "tools.%d.custom." % n
+        if not re.fullmatch(r"[a-zA-Z0-9_-]{1,128}", str(tool.get("name"))):
+            return at + "name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'"
+        schema = tool.get("input_schema")
+        if not isinstance(schema, dict):
+            return at + "input_schema: Input should be a valid dictionary"
+        if "type" not in schema:
+            return at + "input_schema.type: Field required"
+        if schema["type"] != "object":
+            return at + "input_schema.type: Input should be 'object'"
+        if not is_schema(schema):
+            return (at + "input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12 "
+                    "(https://json-schema.org/draft/2020-12).")
+        if {"oneOf", "allOf", "anyOf"} & set(schema):
+            return at + "input_schema: input_schema does not support oneOf, allOf, or anyOf at the top level"
+        for key in schema.get("properties") or {}:
+            if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", key):
+                return at + "input_schema.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'"
+    return None
+
+
 class State:
     def __init__(self, script, log_path):
         self.lock = threading.Lock()
@@ -340,7 +446,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(data)
 
-    def note(self, status, started, body=None, turn=None, side=False):
+    def note(self, status, started, body=None, turn=None, side=False, refused=None):
         self.state.record({
             "t": round(started, 6),
             "t_end": round(time.monotonic(), 6),
@@ -352,6 +458,7 @@ class Handler(BaseHTTPRequestHandler):
             "turn": turn,
             "side": side,
             "status": status,
+            "refused": refused,
         })
 
     def read_body(self):
@@ -436,6 +543,10 @@ class Handler(BaseHTTPRequestHandler):
         script = self.state.script
         index, turn = script.choose(body)
         side = index is None
+        fault = None if script.any_schema else tools_fault(body.get("tools") or [])
+        if fault:
+            self.note(400, started, body, index, side, refused=fault)
+            return self.reply(400, api_error("invalid_request_error", fault))
         depth = 0
         while "error" in turn:
             err = turn["error"]

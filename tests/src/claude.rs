@@ -9,7 +9,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -172,7 +172,24 @@ impl Conversation {
     /// # Panics
     ///
     /// When it fails.
-    pub fn finish(mut self) -> Vec<Value> {
+    pub fn finish(self) -> Vec<Value> {
+        let (status, output, errors) = self.end();
+        assert!(status.success(), "{status}: {errors}\n{output:#?}");
+        output
+    }
+
+    /// Waits for its end, which is none of success, and gives its messages.
+    ///
+    /// # Panics
+    ///
+    /// When it does not fail.
+    pub fn fail(self) -> Vec<Value> {
+        let (status, output, _) = self.end();
+        assert!(!status.success(), "{output:#?}");
+        output
+    }
+
+    fn end(mut self) -> (ExitStatus, Vec<Value>, String) {
         let mut status = None;
         wait_until("the conversation ends", RUN, || {
             status = self.child.try_wait().expect("it is our child");
@@ -180,9 +197,7 @@ impl Conversation {
         });
         let output = self.output.take().expect("taken once").join().expect("lines of JSON");
         let errors = self.errors.take().expect("taken once").join().expect("it does not panic");
-        let status = status.expect("waited for");
-        assert!(status.success(), "{status}: {errors}\n{output:#?}");
-        output
+        (status.expect("waited for"), output, errors)
     }
 }
 
@@ -243,13 +258,24 @@ impl MessagesApi {
     ///
     /// When the record cannot be read.
     pub fn requests(&self) -> Vec<Value> {
+        self.record().into_iter().map(|mut request| request["body"].take()).collect()
+    }
+
+    fn record(&self) -> Vec<Value> {
         let record = std::fs::read_to_string(self.place.path().join("requests.jsonl"));
         let record = record.expect("it writes a record");
         let requests = record.lines().map(|line| serde_json::from_str(line).expect("JSON"));
-        requests
-            .filter(|request: &Value| request["turn"].is_number())
-            .map(|mut request| request["body"].take())
-            .collect()
+        requests.filter(|request: &Value| request["turn"].is_number()).collect()
+    }
+
+    /// What it said against the requests that it refused, without small questions.
+    ///
+    /// # Panics
+    ///
+    /// When the record cannot be read.
+    pub fn refused(&self) -> Vec<String> {
+        let refused = self.record().into_iter().filter(|request| request["refused"].is_string());
+        refused.map(|request| request["refused"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
     /// The results of tools that the model got so far, each once.

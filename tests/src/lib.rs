@@ -27,5 +27,6 @@ pub mod live_app;
 pub mod metrics;
 pub mod program;
 pub mod rig;
+pub mod seed_app;
 pub mod stdio;
 pub mod transcript;

@@ -49,6 +49,7 @@ pub mod heal;
 pub mod json;
 pub mod message;
 pub mod method;
+mod nameless;
 pub mod peer;
 pub mod revision;
 pub mod rewrite;

@@ -12,9 +12,10 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use crate::heal::messages::mend;
-use crate::heal::{Heal, HealMode, Heals};
-use crate::message::{Kind, Message, string_value};
+use crate::heal::{Heal, HealMode, Heals, results};
+use crate::message::{Kind, Message, quoted, string_value};
 use crate::method;
+use crate::nameless::{Nameless, is_long};
 use crate::rewrite::{Rewrite, Text};
 use crate::slot::Slot;
 
@@ -60,8 +61,21 @@ struct Open<T> {
     told: f64,
     /// How many notes of it there were.
     notes: u64,
-    /// Only a subscription can be ended by the server's `notifications/cancelled`.
-    is_subscription: bool,
+    /// What is asked for.
+    aim: Aim,
+    /// How many bytes the request has.
+    length: usize,
+}
+
+/// What a request asks for, as far as its answer is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Aim {
+    /// A call of a tool, whose result has a form of its own.
+    Tool,
+    /// A subscription, which alone can be ended by the server's `notifications/cancelled`.
+    Subscription,
+    /// Anything else.
+    Other,
 }
 
 /// One conversation with one server.
@@ -75,6 +89,8 @@ pub struct Peer<T> {
     heals: Heals,
     /// An error that named no request, to explain a time-out.
     stray_error: Option<String>,
+    /// What may still be said of requests that are over.
+    nameless: Nameless,
     /// Whether requests are of several clients: then what names no request is given to none of them.
     is_shared: bool,
 }
@@ -96,6 +112,7 @@ impl<T> Peer<T> {
             mode,
             heals: Heals::default(),
             stray_error: None,
+            nameless: Nameless::default(),
             is_shared: false,
         }
     }
@@ -114,10 +131,16 @@ impl<T> Peer<T> {
         let client = request.message();
         let client_id = client.copy(Slot::Id).unwrap_or_default();
         let token = client.copy(Slot::MetaProgressToken);
-        let is_subscription = client.method() == method::LISTEN;
+        let aim = match client.method().as_ref() {
+            method::CALL_TOOL => Aim::Tool,
+            method::LISTEN => Aim::Subscription,
+            _ => Aim::Other,
+        };
         let request =
             request.replace(Slot::Id, ours.clone()).replace(Slot::MetaProgressToken, ours);
-        self.outgoing.push_back(request.finish());
+        let request = request.finish();
+        let length = request.len();
+        self.outgoing.push_back(request);
         if let Some(deadline) = deadline {
             self.deadlines.insert((deadline, id));
         }
@@ -131,7 +154,8 @@ impl<T> Peer<T> {
                 progress: f64::NEG_INFINITY,
                 told: f64::NEG_INFINITY,
                 notes: 0,
-                is_subscription,
+                aim,
+                length,
             },
         );
         id
@@ -144,13 +168,19 @@ impl<T> Peer<T> {
 
     /// Stops waiting for a request and tells the server so. Gives back who waited, if it was open.
     pub fn cancel(&mut self, id: OurId, reason: &str) -> Option<T> {
-        let open = self.forget(id)?;
-        self.say_cancelled(id, reason);
+        let open = self.give_up(id, reason)?;
         Some(open.waiting)
     }
 
+    fn give_up(&mut self, id: OurId, reason: &str) -> Option<Open<T>> {
+        let open = self.forget(id)?;
+        self.nameless.given_up(open.length, self.next_id);
+        self.say_cancelled(id, reason);
+        Some(open)
+    }
+
     fn say_cancelled(&mut self, id: OurId, reason: &str) {
-        let reason = crate::message::quoted(reason);
+        let reason = quoted(reason);
         let text = format!(
             r#"{{"jsonrpc":"2.0","method":"{}","params":{{"requestId":{},"reason":{reason}}}}}"#,
             method::CANCELLED,
@@ -194,8 +224,11 @@ impl<T> Peer<T> {
             Kind::Answer => self.handle_answer(message),
             Kind::Unclear => {
                 // An id and nothing else still tells that the request is over (H14).
-                let known = message.raw(Slot::Id).is_some_and(|id| self.find(id).is_some());
-                if known { self.handle_answer(message) } else { self.drop_it(Heal::H10) }
+                match message.raw(Slot::Id) {
+                    Some(b"null") => self.drop_it(Heal::H08),
+                    Some(id) if self.find(id).is_some() => self.handle_answer(message),
+                    _ => self.drop_it(Heal::H10),
+                }
             }
         }
     }
@@ -211,21 +244,33 @@ impl<T> Peer<T> {
             self.heals.note(Heal::H09);
         }
         let open = self.forget(id)?;
+        self.nameless.answered(id.number());
+        let message = match open.aim {
+            Aim::Tool => results::mend(message, self.mode, &mut self.heals),
+            Aim::Subscription | Aim::Other => message,
+        };
         Some(PeerEvent::Answer(open.waiting, message))
     }
 
-    /// An error without an id answers the only open request if it says that it could not be read;
-    /// otherwise it answers a notification, which nobody wants to hear.
+    /// An error without an id answers the only open request if it says that it could not be read, and can mean no
+    /// other; otherwise it answers a notification, which nobody wants to hear.
     fn handle_stray_error(&mut self, message: Message) -> Option<PeerEvent<T>> {
         if self.is_shared {
             return self.drop_it(Heal::H08);
         }
         let is_unread = matches!(message.raw(Slot::ErrorCode), Some(b"-32700" | b"-32600"));
-        let mut ids = self.open.keys();
-        if let (true, Some(id), None) = (is_unread, ids.next().copied(), ids.next()) {
+        let mut open = self.open.iter();
+        let only = match (open.next(), open.next()) {
+            (Some((id, open)), None) => Some((*id, open.length)),
+            _ => None,
+        };
+        let meant = only.filter(|(_, length)| is_unread && self.nameless.is_about(*length));
+        if let Some((id, length)) = meant {
             self.heals.note(Heal::H11);
             let open = self.forget(id)?;
-            return Some(PeerEvent::Answer(open.waiting, message));
+            self.nameless.not_read(length, self.next_id);
+            let answer = if is_long(length) { tell_length(&message, length) } else { message };
+            return Some(PeerEvent::Answer(open.waiting, answer));
         }
         self.stray_error = message.string(Slot::ErrorMessage).map(|text| text.into_owned());
         self.drop_it(Heal::H08)
@@ -243,8 +288,9 @@ impl<T> Peer<T> {
             // Any other id that it names is one of the server's own questions.
             method::CANCELLED => {
                 let found = message.raw(Slot::RequestId).and_then(|id| self.find(id));
-                let ended = found
-                    .filter(|(id, _)| self.open.get(id).is_some_and(|open| open.is_subscription));
+                let ended = found.filter(|(id, _)| {
+                    self.open.get(id).is_some_and(|open| open.aim == Aim::Subscription)
+                });
                 ended.and_then(|(id, _)| self.forget(id)).map(|open| PeerEvent::Ended(open.waiting))
             }
             _ => Some(PeerEvent::Loose(message)),
@@ -315,8 +361,7 @@ impl<T> Peer<T> {
         while let Some((deadline, id)) = self.deadlines.first().copied()
             && deadline <= now
         {
-            let Some(open) = self.forget(id) else { break };
-            self.say_cancelled(id, "timed out");
+            let Some(open) = self.give_up(id, "timed out") else { break };
             events.push(PeerEvent::TimedOut(open.waiting, self.stray_error.take()));
         }
         events
@@ -358,6 +403,16 @@ impl<T> Peer<T> {
         }
         None
     }
+}
+
+/// The error with words about the length of the request, which may be the reason for it.
+fn tell_length(error: &Message, length: usize) -> Message {
+    let said = error.string(Slot::ErrorMessage).unwrap_or_default();
+    let text = format!(
+        "the request of {length} bytes was not read, and so not carried out: the other side said {said:?}. \
+         It may take no messages of this length: send less at once"
+    );
+    Rewrite::new(error.clone()).replace(Slot::ErrorMessage, quoted(&text)).into_message()
 }
 
 fn number(raw: &[u8]) -> Option<f64> {

@@ -5,7 +5,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::message::Message;
-use crate::scan::Member;
+use crate::scan::{Member, ScanError};
 use crate::slot::Slot;
 
 /// Up to this size a changed message is copied into one piece, which costs less than many pieces.
@@ -213,15 +213,20 @@ impl Rewrite {
     ///
     /// When an edit made it invalid, which is a fault of the bridge.
     pub fn into_message(self) -> Message {
+        self.try_into_message().expect("an edit leaves a message")
+    }
+
+    /// The same where an edit may nest it too deep.
+    pub(crate) fn try_into_message(self) -> Result<Message, ScanError> {
         if self.edits.is_empty() {
-            return self.message;
+            return Ok(self.message);
         }
         let before = self.message.clone();
         let text = match self.finish() {
             Text::Whole(whole) => BytesMut::from(whole),
             pieces @ Text::Pieces(_) => pieces.joined(),
         };
-        Message::parse(text).expect("an edit leaves a message").keeping_as(&before)
+        Ok(Message::parse(text)?.keeping_as(&before))
     }
 }
 

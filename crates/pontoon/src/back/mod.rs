@@ -12,6 +12,7 @@ pub mod keep;
 #[cfg(test)]
 pub(crate) mod pair;
 pub mod remote;
+pub(crate) mod shown_tools;
 mod surroundings;
 
 use std::sync::Arc;

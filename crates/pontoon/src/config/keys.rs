@@ -184,8 +184,8 @@ key_table! {
     /// Text added after all others.
     // How the bridge that had it first spells it.
     "post_instruction" | "post_instraction", "\"\"" => draft.server.post_instruction = said(node, reader);
-    /// What is done when the server violates the protocol: `"repair"` puts it right, `"warn"` only counts and logs it,
-    /// `"off"` does nothing.
+    /// What is done when the server violates the protocol, or the schema of a tool is not valid: `"repair"` puts it right,
+    /// `"warn"` only counts and logs it, `"off"` does nothing.
     "heal", "\"repair\"" => {
         let words =
             [("off", HealMode::Off), ("warn", HealMode::Warn), ("repair", HealMode::Repair)];

@@ -185,7 +185,7 @@ fn server(site: &HttpSite, name: &str, entry: &Entry) -> ServerStatus {
         children: children(site, entry),
         living: entry.back.living(),
         spares: entry.back.spares(),
-        heals: heals.iter().map(|(heal, count)| (heal.code(), *count)).collect(),
+        heals,
         isolation: entry.back.isolation(),
     }
 }

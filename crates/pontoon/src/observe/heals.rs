@@ -1,5 +1,8 @@
 //! What was healed, for each server: counted, and logged once for each kind.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use pontoon_schema::{Code, Finding};
 use pontoon_wire::heal::{Heal, Heals};
 
 use crate::lock::Lock;
@@ -9,12 +12,21 @@ use crate::lock::Lock;
 pub struct HealLog {
     server: String,
     total: Lock<Heals>,
+    schemas: Lock<SchemaHeals>,
+}
+
+/// What was wrong with the schemas of a server's tools.
+#[derive(Debug, Default)]
+struct SchemaHeals {
+    repaired: BTreeMap<Code, u64>,
+    /// The faults that have several meanings, which were told.
+    left: BTreeSet<Code>,
 }
 
 impl HealLog {
     /// No heals yet.
     pub fn new(server: &str) -> Self {
-        Self { server: server.to_owned(), total: Lock::default() }
+        Self { server: server.to_owned(), total: Lock::default(), schemas: Lock::default() }
     }
 
     /// Whose heals these are.
@@ -46,10 +58,51 @@ impl HealLog {
         self.add(&mut heals);
     }
 
-    /// How often each heal was needed.
-    pub fn counts(&self) -> Vec<(Heal, u64)> {
+    /// Notes a fault in the schema of a tool.
+    pub fn note_schema(&self, tool: &str, finding: &Finding) {
+        let (server, code, place) = (&self.server, finding.code, &finding.place);
+        let mut schemas = self.schemas.lock();
+        match finding.repair {
+            Some(repair) => {
+                let count = schemas.repaired.entry(code).or_default();
+                *count += 1;
+                if *count == 1 {
+                    tracing::warn!(
+                        %server, code = code.as_str(), meaning = code.meaning(), tool, place, repair,
+                        "a tool's schema is not valid; repaired unless that is switched off, told once"
+                    );
+                }
+            }
+            None if schemas.left.insert(code) => tracing::warn!(
+                %server, code = code.as_str(), meaning = code.meaning(), tool, place,
+                "a tool's schema is not valid and may mean several things, so clients may refuse it; told once"
+            ),
+            None => {}
+        }
+    }
+
+    /// How often each heal was needed, by its code.
+    pub fn counts(&self) -> Vec<(&'static str, u64)> {
         let total = self.total.lock();
-        let counts = Heal::ALL.iter().map(|heal| (*heal, total.count(*heal)));
-        counts.filter(|(_, count)| *count > 0).collect()
+        let counts = Heal::ALL.iter().map(|heal| (heal.code(), total.count(*heal)));
+        let schemas = self.schemas.lock();
+        let repaired = schemas.repaired.iter().map(|(code, count)| (code.as_str(), *count));
+        counts.filter(|(_, count)| *count > 0).chain(repaired).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heals_of_both_kinds_are_counted_by_their_codes() {
+        let log = HealLog::new("demo");
+        log.note(Heal::H08);
+        let finding = |code, repair| Finding { code, place: "/inputSchema".to_owned(), repair };
+        log.note_schema("a", &finding(Code::S003, Some("is `{}`")));
+        log.note_schema("b", &finding(Code::S003, Some("is `{}`")));
+        log.note_schema("b", &finding(Code::S008, None));
+        assert_eq!(log.counts(), [("H08", 1), ("S003", 2)]);
     }
 }

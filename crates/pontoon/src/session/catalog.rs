@@ -3,6 +3,7 @@
 //! It is learnt by throw-away children (`learn`) and kept on disk, so that `initialize`,
 //! `server/discover` and the lists are answered at once and start nothing.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use pontoon_wire::headers::ParamRules;
@@ -10,8 +11,12 @@ use pontoon_wire::{Era, Message, Slot, json, method, string_value};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::back::shown_tools::shown;
+use crate::config::Server;
+use crate::observe::heals::HealLog;
+
 /// What a server offers, in each era it speaks.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Catalog {
     /// What it offers in the legacy era, if it speaks it.
     pub legacy: Option<Facts>,
@@ -22,7 +27,7 @@ pub struct Catalog {
     pub rules: HashMap<String, ParamRules>,
 }
 
-/// What a server offers in one era; all of it JSON text as the server wrote it.
+/// What a server offers in one era; all of it JSON text as the server wrote it, until it is shown.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Facts {
     /// Its capabilities.
@@ -127,16 +132,17 @@ impl Catalog {
         [&self.legacy, &self.modern].into_iter().flatten().map(Facts::size).sum()
     }
 
-    /// Leaves these tools out.
-    pub(super) fn hide(&mut self, tools: &[String]) {
-        if tools.is_empty() {
-            return;
-        }
+    /// Makes the tools what clients see. What is wrong with them is noted where that was not done before.
+    pub(super) fn show(&mut self, server: &Server, heals: Option<&HealLog>) {
         for facts in [&mut self.legacy, &mut self.modern].into_iter().flatten() {
             let Some(list) = facts.lists.get_mut(method::LIST_TOOLS) else { continue };
-            list.retain(|tool| {
-                let name = json::find(tool.get().as_bytes(), "name").and_then(string_value);
-                !name.is_some_and(|name| tools.iter().any(|hidden| *hidden == name))
+            list.retain_mut(|tool| match shown(tool.get(), server, heals) {
+                None => false,
+                Some(Cow::Borrowed(_)) => true,
+                Some(Cow::Owned(changed)) => {
+                    *tool = RawValue::from_string(changed).expect("a repair leaves JSON");
+                    true
+                }
             });
         }
     }
@@ -247,16 +253,18 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_is_switched_off_is_in_no_list() {
+    fn a_tool_that_is_switched_off_is_in_no_list_and_the_others_have_valid_schemas() {
         let mut catalog = catalog(Some(&["a", "b"]), Some(&["b", "c"]));
-        catalog.hide(&["b".to_owned()]);
+        let plain = Server::new("demo".parse().unwrap(), Ok("/bin/demo".into()), Vec::new());
+        let server = Server { disabled_tools: vec!["b".to_owned()], ..plain };
+        catalog.show(&server, None);
         let left = |facts: Option<&Facts>| {
             let lists = facts.unwrap().lists[method::LIST_TOOLS].iter();
             lists.map(|tool| tool.get().to_owned()).collect::<String>()
         };
         let (legacy, modern) = (left(catalog.legacy.as_ref()), left(catalog.modern.as_ref()));
-        assert_eq!(legacy, "{\"name\":\"a\",\"inputSchema\":{}}");
-        assert_eq!(modern, "{\"name\":\"c\",\"inputSchema\":{}}");
+        assert_eq!(legacy, "{\"name\":\"a\",\"inputSchema\":{\"type\":\"object\"}}");
+        assert_eq!(modern, "{\"name\":\"c\",\"inputSchema\":{\"type\":\"object\"}}");
     }
 
     #[test]

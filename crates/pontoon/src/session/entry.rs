@@ -70,9 +70,8 @@ impl Entry {
     /// An entry that begins with what is on disk, if there is anything.
     pub fn new(back: Arc<Back>, state_dir: Option<&Path>) -> Self {
         let file = state_dir.map(|dir| kept::file_of(&back.server, dir));
-        let hidden = &back.server.disabled_tools;
         let kept = file.as_deref().and_then(kept::read).map(|mut catalog| {
-            catalog.hide(hidden);
+            catalog.show(&back.server, None);
             CatalogState::Ready(Arc::new(catalog))
         });
         let unknown = || match back.app() {
@@ -169,7 +168,7 @@ impl Entry {
                 catalog.modern = catalog.modern.take().or_else(|| half.modern.clone());
             }
             catalog.read_rules();
-            catalog.hide(&self.back.server.disabled_tools);
+            catalog.show(&self.back.server, None);
             *half = Some(Arc::new(catalog));
         });
         // Those who waited for it go on, each with what was started for it or without.

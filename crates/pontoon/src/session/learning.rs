@@ -150,7 +150,7 @@ impl Entry {
         {
             tracing::warn!(file = %file.display(), error = &error as &dyn std::error::Error, "catalogue not kept");
         }
-        catalog.hide(&self.back.server.disabled_tools);
+        catalog.show(&self.back.server, Some(&self.back.heals));
         self.state.send_replace(CatalogState::Ready(Arc::new(catalog)));
         self.half.send_replace(None);
         self.back.settle_ahead();

@@ -90,14 +90,15 @@ impl Entry {
         tracing::info!(server = %self.back.server.name, ?era, tools, "application ready");
         let mut catalog = Catalog::of(era, facts);
         catalog.read_rules();
+        let learnt = self.file.is_some().then(|| catalog.clone());
+        catalog.show(&self.back.server, Some(&self.back.heals));
         let known = self.known_to(Era::Legacy).or_else(|| self.known_to(Era::Modern));
         let is_new = known.is_none_or(|known| !known.offers_the_same(&catalog));
-        if let Some(file) = self.file.as_ref().filter(|_| is_new)
-            && let Err(error) = kept::write(file, &catalog, SystemTime::now(), None)
+        if let (Some(file), Some(learnt), true) = (&self.file, &learnt, is_new)
+            && let Err(error) = kept::write(file, learnt, SystemTime::now(), None)
         {
             tracing::warn!(file = %file.display(), error = &error as &dyn std::error::Error, "catalogue not kept");
         }
-        catalog.hide(&self.back.server.disabled_tools);
         self.set_trouble(None);
         self.state.send_replace(CatalogState::Ready(Arc::new(catalog)));
         self.is_fresh.send_replace(true);

@@ -317,7 +317,7 @@ async fn learn_for(
 
 fn finished(entry: &Entry, mut catalog: Catalog) -> Catalog {
     catalog.read_rules();
-    catalog.hide(&entry.back.server.disabled_tools);
+    catalog.show(&entry.back.server, Some(&entry.back.heals));
     catalog
 }
 

@@ -5,6 +5,7 @@
 
 pub mod lines;
 pub mod messages;
+pub(crate) mod results;
 
 macro_rules! heals {
     ($($heal:ident $meaning:literal,)*) => {
@@ -43,6 +44,7 @@ heals! {
     H13 "`jsonrpc` missing or wrong",
     H14 "both or neither of `result` and `error`, or an error of the wrong form",
     H16 "explicit null for an optional member",
+    H17 "a result of a tool without a list of content",
     H19 "a protocol version that was not negotiated",
     H20 "an error in answer to `notifications/initialized`",
     H21 "a second `initialize` kept from the server",

@@ -167,6 +167,8 @@ behaviours! {
     AsksRoots = "asks-roots",
     /// Asks for the roots once, in its first call, and answers that without waiting; `roots` as above.
     AsksRootsInCall = "asks-roots-in-call",
+    /// Has tools with odd schemas: `properties: null`, `items: ["type","number"]`, and none at all.
+    OddSchemas = "odd-schemas",
     /// Lists its tools, and two more, on three pages.
     Pages = "pages",
     /// Has a third tool, `play {steps}`, which says and does what a test wrote: see `play`.
@@ -341,6 +343,12 @@ fn list(rude: &Rude, params: &Value) -> Value {
     }
     if rude.is(How::Attempts) {
         tools.push(tool("attempt", "acts", "array"));
+    }
+    if rude.is(How::OddSchemas) {
+        tools[1]["inputSchema"] = json!({ "properties": null });
+        let items = json!({ "type": "array", "items": ["type", "number"] });
+        tools.push(json!({ "name": "place", "inputSchema": { "type": "object", "properties": { "at": items } } }));
+        tools.push(json!({ "name": "bare" }));
     }
     if rude.is(How::NoStructured) {
         let properties = json!({ "text": { "type": "string" } });

@@ -10,12 +10,12 @@ use pontoon_wire::heal::Heal;
 use pontoon_wire::{Era, Message, Rewrite, Slot, era, json, method};
 use tokio_util::sync::CancellationToken;
 
-use super::disabled_tools;
 use super::record::{CallEnd, CallRecord, finish};
 use crate::back::Back;
 use crate::back::conversation::incoming::refusal;
 use crate::back::conversation::link::{PendingRequest, Purpose};
 use crate::back::keep::lease::Lease;
+use crate::back::shown_tools;
 use crate::call::{CallError, Receipt, Reply};
 use crate::client::Client;
 use crate::clock::{Clock, Stage};
@@ -97,9 +97,8 @@ impl Exchange<'_> {
 
     /// The answer goes home, in the words of the client's era; what the call made is named in it.
     pub(crate) async fn answer(mut self, reply: Reply, answer: Message) {
-        let disabled = &self.back.server.disabled_tools;
-        let answer = match self.request.method() == method::LIST_TOOLS && !disabled.is_empty() {
-            true => disabled_tools::without(answer, disabled),
+        let answer = match self.request.method() == method::LIST_TOOLS {
+            true => shown_tools::in_answer(answer, &self.back.server, &self.back.heals),
             false => answer,
         };
         match self.record.take() {

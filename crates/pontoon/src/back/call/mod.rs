@@ -5,7 +5,6 @@
 //! dropping it is cancelling the call.
 
 pub mod answer;
-pub(crate) mod disabled_tools;
 pub(crate) mod early_questions;
 pub(crate) mod exchange;
 mod keep_alive;

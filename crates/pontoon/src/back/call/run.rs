@@ -249,7 +249,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_ends_in_a_call_fails_it_and_a_kept_one_is_told_as_lost_once() {
-        let servers = InMemoryServers::new(|end| {
+        let said = |number: u32| format!("{{\"content\":[],\"said\":{number}}}");
+        let servers = InMemoryServers::new(move |end| {
             let number = end.number;
             let (over, is_over) = tokio::sync::oneshot::channel::<()>();
             let mut over = Some(over);
@@ -258,7 +259,7 @@ mod tests {
                     over.take();
                     return Vec::new();
                 }
-                vec![result(id, &format!("{{\"said\":{number}}}"))]
+                vec![result(id, &said(number))]
             });
             async move {
                 tokio::select! {
@@ -269,11 +270,11 @@ mod tests {
         });
         let pair = Pair::new(servers, |server| server.mode = STATEFUL);
         let (ada, bob) = (legacy("ada"), legacy("bob"));
-        assert_eq!(pair.call_tool(&ada, "x").await, result("7", "{\"said\":1}"));
-        assert_eq!(pair.call_tool(&bob, "x").await, result("7", "{\"said\":2}"));
+        assert_eq!(pair.call_tool(&ada, "x").await, result("7", &said(1)));
+        assert_eq!(pair.call_tool(&bob, "x").await, result("7", &said(2)));
         let told = pair.call_tool(&ada, "end").await;
         assert!(told.contains("before it answered; what it had in memory"), "{told}");
-        assert_eq!(pair.call_tool(&ada, "x").await, result("7", "{\"said\":3}"), "it was told");
-        assert_eq!(pair.call_tool(&bob, "x").await, result("7", "{\"said\":2}"), "nothing to him");
+        assert_eq!(pair.call_tool(&ada, "x").await, result("7", &said(3)), "it was told");
+        assert_eq!(pair.call_tool(&bob, "x").await, result("7", &said(2)), "nothing to him");
     }
 }

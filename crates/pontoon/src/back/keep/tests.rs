@@ -377,7 +377,8 @@ async fn a_call_that_times_out_costs_no_other_its_answer_and_new_ones_get_anothe
             }
             let hello = "\"protocolVersion\":\"2025-11-25\",\"capabilities\":{},\"serverInfo\":{}";
             if id != "null" {
-                end.say(&result(&id, &format!("{{{hello},\"said\":{number}}}"))).await;
+                end.say(&result(&id, &format!("{{{hello},\"content\":[],\"said\":{number}}}")))
+                    .await;
             }
         }
     });

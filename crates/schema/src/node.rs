@@ -1,0 +1,306 @@
+//! JSON as a tree that keeps the text of what it does not take apart: numbers, words and texts stay as they were
+//! written, members in their order.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+/// How deep a tree goes; what is nested deeper is kept as text.
+pub(crate) const MAX_DEPTH: usize = 64;
+
+/// A JSON value.
+#[derive(Debug, Clone)]
+pub(crate) enum Node<'t> {
+    /// An object.
+    Object(Vec<Member<'t>>),
+    /// A list.
+    List(Vec<Node<'t>>),
+    /// A text, a number, a word.
+    Plain(Cow<'t, str>),
+    /// What is nested too deep to be taken apart.
+    Deep(&'t str),
+}
+
+/// A member of an object.
+#[derive(Debug, Clone)]
+pub(crate) struct Member<'t> {
+    /// Its key, with the quotes.
+    key: Cow<'t, str>,
+    pub(crate) value: Node<'t>,
+}
+
+impl<'t> Member<'t> {
+    pub(crate) fn new(name: &str, value: Node<'t>) -> Self {
+        Self { key: Cow::Owned(quoted(name)), value }
+    }
+
+    /// A member of which the key is a node already.
+    pub(crate) fn from_nodes(key: Node<'t>, value: Node<'t>) -> Option<Self> {
+        match key {
+            Node::Plain(key) if key.starts_with('"') => Some(Self { key, value }),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn name(&self) -> Cow<'_, str> {
+        unquoted(&self.key).unwrap_or(Cow::Borrowed(""))
+    }
+
+    pub(crate) fn rename(&mut self, name: &str) {
+        self.key = Cow::Owned(quoted(name));
+    }
+}
+
+impl<'t> Node<'t> {
+    /// The value that `text` is; `None` if it is no JSON.
+    pub(crate) fn parse(text: &'t str) -> Option<Self> {
+        serde_json::from_str::<&RawValue>(text).ok()?;
+        let mut parser = Parser { text, at: 0 };
+        parser.space();
+        Some(parser.value(0))
+    }
+
+    pub(crate) fn word(text: &'static str) -> Self {
+        Self::Plain(Cow::Borrowed(text))
+    }
+
+    pub(crate) fn text(text: &str) -> Self {
+        Self::Plain(Cow::Owned(quoted(text)))
+    }
+
+    pub(crate) fn empty_object() -> Self {
+        Self::Object(Vec::new())
+    }
+
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(self, Self::Plain(text) if text == "null")
+    }
+
+    pub(crate) fn as_bool(&self) -> Option<bool> {
+        match self {
+            Self::Plain(text) if text == "true" => Some(true),
+            Self::Plain(text) if text == "false" => Some(false),
+            _ => None,
+        }
+    }
+
+    /// The text, if it is one.
+    pub(crate) fn as_text(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Plain(text) => unquoted(text),
+            _ => None,
+        }
+    }
+
+    /// The number as it was written, if it is one.
+    pub(crate) fn as_number(&self) -> Option<&str> {
+        match self {
+            Self::Plain(text) => Some(text.as_ref()).filter(|text| is_number(text)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn write(&self, out: &mut String) {
+        match self {
+            Self::Plain(text) => out.push_str(text),
+            Self::Deep(text) => out.push_str(text),
+            Self::List(items) => {
+                out.push('[');
+                for (at, item) in items.iter().enumerate() {
+                    out.push_str(if at == 0 { "" } else { "," });
+                    item.write(out);
+                }
+                out.push(']');
+            }
+            Self::Object(members) => {
+                out.push('{');
+                for (at, member) in members.iter().enumerate() {
+                    out.push_str(if at == 0 { "" } else { "," });
+                    out.push_str(&member.key);
+                    out.push(':');
+                    member.value.write(out);
+                }
+                out.push('}');
+            }
+        }
+    }
+}
+
+/// Where the member of this name stands: the last one, which is what most readers of JSON take.
+pub(crate) fn position(members: &[Member<'_>], name: &str) -> Option<usize> {
+    members.iter().rposition(|member| member.name() == name)
+}
+
+/// Whether a text is a JSON number.
+pub(crate) fn is_number(text: &str) -> bool {
+    let begins = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
+    begins
+        && serde_json::from_str::<&RawValue>(text).is_ok()
+        && !text.ends_with(char::is_whitespace)
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+fn unquoted(raw: &str) -> Option<Cow<'_, str>> {
+    let inside = raw.strip_prefix('"')?.strip_suffix('"')?;
+    match inside.contains('\\') {
+        false => Some(Cow::Borrowed(inside)),
+        true => serde_json::from_str(raw).ok().map(Cow::Owned),
+    }
+}
+
+/// Takes JSON apart that was checked before.
+struct Parser<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Parser<'t> {
+    fn peek(&self) -> u8 {
+        self.text.as_bytes().get(self.at).copied().unwrap_or_default()
+    }
+
+    fn space(&mut self) {
+        while matches!(self.peek(), b' ' | b'\t' | b'\n' | b'\r') {
+            self.at += 1;
+        }
+    }
+
+    fn value(&mut self, depth: usize) -> Node<'t> {
+        match self.peek() {
+            b'{' | b'[' if depth >= MAX_DEPTH => Node::Deep(self.skip()),
+            b'{' => {
+                let mut members = Vec::new();
+                while self.next_item(b'}') {
+                    let key = Cow::Borrowed(self.skip());
+                    self.space();
+                    self.at += 1;
+                    self.space();
+                    members.push(Member { key, value: self.value(depth + 1) });
+                }
+                Node::Object(members)
+            }
+            b'[' => {
+                let mut items = Vec::new();
+                while self.next_item(b']') {
+                    items.push(self.value(depth + 1));
+                }
+                Node::List(items)
+            }
+            _ => Node::Plain(Cow::Borrowed(self.skip())),
+        }
+    }
+
+    /// Goes to the next item, past the brace or comma before it; false at the closing brace, which it passes.
+    fn next_item(&mut self, close: u8) -> bool {
+        self.space();
+        if self.peek() == close || self.at >= self.text.len() {
+            self.at += 1;
+            return false;
+        }
+        self.at += 1;
+        self.space();
+        let is_end = self.peek() == close;
+        self.at += usize::from(is_end);
+        !is_end
+    }
+
+    /// Passes one value, and gives its text.
+    fn skip(&mut self) -> &'t str {
+        let (start, mut depth) = (self.at, 0_usize);
+        loop {
+            match self.peek() {
+                0 if self.at >= self.text.len() => break,
+                b'"' => self.skip_text(),
+                b'{' | b'[' => {
+                    depth += 1;
+                    self.at += 1;
+                }
+                b'}' | b']' => {
+                    depth = depth.saturating_sub(1);
+                    self.at += 1;
+                }
+                b',' | b':' | b' ' | b'\t' | b'\n' | b'\r' if depth > 0 => self.at += 1,
+                _ => {
+                    while !matches!(
+                        self.peek(),
+                        b',' | b':' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r'
+                    ) && self.at < self.text.len()
+                    {
+                        self.at += 1;
+                    }
+                }
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+        &self.text[start..self.at]
+    }
+
+    fn skip_text(&mut self) {
+        self.at += 1;
+        while self.at < self.text.len() && self.peek() != b'"' {
+            self.at += if self.peek() == b'\\' { 2 } else { 1 };
+        }
+        self.at += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let mut written = String::new();
+        Node::parse(text).unwrap().write(&mut written);
+        assert_eq!(written, expected);
+    }
+
+    #[test]
+    fn a_tree_keeps_texts_numbers_and_order() {
+        check(
+            r#" { "b" : [ 1.0 , 12345678901234567890.10e+5, "\u0041\"]" ] , "a":{ } ,"\u0061":[],"":null } "#,
+            r#"{"b":[1.0,12345678901234567890.10e+5,"\u0041\"]"],"a":{},"\u0061":[],"":null}"#,
+        );
+        check("[[],[[]],{\"a\":[{}]}]", "[[],[[]],{\"a\":[{}]}]");
+        check(" -0 ", "-0");
+    }
+
+    #[test]
+    fn what_is_no_json_is_no_tree() {
+        for text in ["", "{", "{\"a\":}", "[1,]", "nul", "{} {}"] {
+            assert!(Node::parse(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_nested_deeper_is_kept_as_it_is() {
+        let deep = format!("{}[ 1 ]{}", "[".repeat(100), "]".repeat(100));
+        check(&deep, &deep);
+        let deeper = format!("{}{}", "[".repeat(300_000), "]".repeat(300_000));
+        check(&deeper, &deeper);
+    }
+
+    #[test]
+    fn the_last_member_of_a_name_counts() {
+        let Some(Node::Object(members)) = Node::parse(r#"{"a":1,"\u0061":2,"b":3}"#) else {
+            panic!()
+        };
+        assert_eq!(position(&members, "a"), Some(1));
+        assert_eq!(position(&members, "c"), None);
+    }
+
+    #[test]
+    fn numbers_are_told_from_other_texts() {
+        for text in ["0", "-1.5e3", "12"] {
+            assert!(is_number(text), "{text}");
+        }
+        for text in ["", "01", "1 ", "one", "-", "NaN"] {
+            assert!(!is_number(text), "{text}");
+        }
+    }
+}

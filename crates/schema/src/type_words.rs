@@ -1,0 +1,137 @@
+//! The names of types: what JSON Schema calls them, and what other languages do.
+
+use crate::node::Node;
+
+/// The types that JSON Schema knows.
+const TYPES: [&str; 7] = ["object", "string", "number", "integer", "boolean", "array", "null"];
+
+/// What others call them.
+const SYNONYMS: [(&str, &str); 9] = [
+    ("int", "integer"),
+    ("float", "number"),
+    ("double", "number"),
+    ("str", "string"),
+    ("bool", "boolean"),
+    ("dict", "object"),
+    ("map", "object"),
+    ("list", "array"),
+    ("none", "null"),
+];
+
+/// What the value of `type` means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// It is as it should be.
+    Proper,
+    /// These types, in other words; one of them, or several.
+    Types(Vec<&'static str>),
+    /// Every type.
+    Anything,
+    /// This cannot be known.
+    Unknown,
+}
+
+/// What the value of `type` means.
+pub(crate) fn meaning(value: &Node<'_>) -> Meaning {
+    match value {
+        Node::List(items) => {
+            let mut types = Vec::new();
+            let mut is_proper = !items.is_empty();
+            for item in items {
+                match of_word(item) {
+                    Some(Word::Type(word)) => {
+                        is_proper &= is_spelt(item, word) && !types.contains(&word);
+                        if !types.contains(&word) {
+                            types.push(word);
+                        }
+                    }
+                    Some(Word::Any) => return Meaning::Anything,
+                    None => return Meaning::Unknown,
+                }
+            }
+            match (is_proper, types.is_empty()) {
+                (true, _) => Meaning::Proper,
+                (false, true) => Meaning::Anything,
+                (false, false) => Meaning::Types(types),
+            }
+        }
+        value if value.is_null() => Meaning::Anything,
+        value => match of_word(value) {
+            Some(Word::Type(word)) if is_spelt(value, word) => Meaning::Proper,
+            Some(Word::Type(word)) => Meaning::Types(vec![word]),
+            Some(Word::Any) => Meaning::Anything,
+            None => Meaning::Unknown,
+        },
+    }
+}
+
+/// Whether an object is of one of the types that the value of `type` means.
+pub(crate) fn allows_object(value: &Node<'_>) -> bool {
+    match meaning(value) {
+        Meaning::Anything => true,
+        Meaning::Types(types) => types.contains(&"object"),
+        Meaning::Proper => match value {
+            Node::List(items) => items.iter().any(|item| is_spelt(item, "object")),
+            value => is_spelt(value, "object"),
+        },
+        Meaning::Unknown => false,
+    }
+}
+
+/// The types as `type` holds them.
+pub(crate) fn node_of(types: &[&'static str]) -> Node<'static> {
+    match types {
+        [one] => Node::text(one),
+        several => Node::List(several.iter().map(|word| Node::text(word)).collect()),
+    }
+}
+
+enum Word {
+    Type(&'static str),
+    Any,
+}
+
+/// The type that a word means; a null in a list of types means the type of null.
+fn of_word(node: &Node<'_>) -> Option<Word> {
+    if node.is_null() {
+        return Some(Word::Type("null"));
+    }
+    let text = node.as_text()?;
+    let text = text.trim().to_ascii_lowercase();
+    if text == "any" {
+        return Some(Word::Any);
+    }
+    let synonym = SYNONYMS.iter().find(|(other, _)| *other == text).map(|(_, word)| *word);
+    synonym.or_else(|| TYPES.into_iter().find(|word| *word == text)).map(Word::Type)
+}
+
+fn is_spelt(node: &Node<'_>, word: &str) -> bool {
+    node.as_text().is_some_and(|text| text == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(value: &str, expected: &Meaning) {
+        assert_eq!(meaning(&Node::parse(value).unwrap()), *expected, "{value}");
+    }
+
+    #[test]
+    fn types_are_known_by_their_names_and_by_others() {
+        for proper in ["\"object\"", "[\"string\",\"null\"]", "[\"integer\"]"] {
+            check(proper, &Meaning::Proper);
+        }
+        check("\"int\"", &Meaning::Types(vec!["integer"]));
+        check("\"STRING\"", &Meaning::Types(vec!["string"]));
+        check("[\"str\",null]", &Meaning::Types(vec!["string", "null"]));
+        check("[\"string\",\"string\"]", &Meaning::Types(vec!["string"]));
+        for anything in ["null", "\"any\"", "[]", "[\"string\",\"any\"]"] {
+            check(anything, &Meaning::Anything);
+        }
+        for unknown in ["\"file\"", "[\"string\",\"file\"]", "1", "true", "{}", "[1]"] {
+            check(unknown, &Meaning::Unknown);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Results of tools that are not in the form of one, put right (H17).
+//!
+//! Clients show the blocks of `content` and nothing else: a bare result looks to them like none.
+
+use super::{Heal, HealMode, Heals};
+use crate::json::{elements, find};
+use crate::message::{Message, quoted};
+use crate::rewrite::Rewrite;
+use crate::slot::Slot;
+
+/// The answer to a call of a tool as it should have been.
+pub(crate) fn mend(answer: Message, mode: HealMode, heals: &mut Heals) -> Message {
+    if mode == HealMode::Off || !is_bare(&answer) {
+        return answer;
+    }
+    heals.note(Heal::H17);
+    match mode {
+        // A list around what is nested to the limit is one level too many.
+        HealMode::Repair => with_content(&answer).try_into_message().unwrap_or(answer),
+        _ => answer,
+    }
+}
+
+/// Whether what is there has no list of blocks, and is no question or task either.
+fn is_bare(answer: &Message) -> bool {
+    let Some(result) = answer.raw(Slot::Result) else { return false };
+    if result.first() != Some(&b'{') {
+        return true;
+    }
+    match answer.raw(Slot::ResultContent) {
+        // Of a list the first item tells how the server writes them.
+        Some(content) => content.first() != Some(&b'[') || first_item(content).is_some_and(is_text),
+        None => {
+            let kind = answer.string(Slot::ResultType);
+            let goes_on = kind.is_some_and(|kind| kind != "complete")
+                || answer.has(Slot::InputRequests)
+                || answer.has(Slot::ResultState);
+            !goes_on && find(result, "task").is_none_or(|task| task.first() != Some(&b'{'))
+        }
+    }
+}
+
+/// The answer with a list of blocks.
+fn with_content(answer: &Message) -> Rewrite {
+    let result = answer.raw(Slot::Result).unwrap_or(b"null");
+    let rewrite = Rewrite::new(answer.clone());
+    if result.first() != Some(&b'{') {
+        let content = format!("{{\"content\":[{}]}}", block(result));
+        return rewrite.replace(Slot::Result, content);
+    }
+    if let Some(content) = answer.raw(Slot::ResultContent) {
+        let blocks: Vec<_> = match content.first() {
+            Some(b'[') => {
+                let blocks = elements(content, 0..content.len()).map(|item| block(&content[item]));
+                blocks.filter(|block| !block.is_empty()).collect()
+            }
+            _ => vec![block(content)],
+        };
+        let content = format!("[{}]", blocks.join(","));
+        return rewrite.replace(Slot::ResultContent, content);
+    }
+    if let Some(structured) = answer.raw(Slot::StructuredContent) {
+        let content = format!("\"content\":[{}]", text_block(structured));
+        return rewrite.insert_into(Slot::Result, &content);
+    }
+    // All of it is what the tool said, but for what the protocol knows.
+    let known = [Slot::ResultType, Slot::IsError, Slot::ResultMeta];
+    let known = known.into_iter().filter_map(|slot| {
+        let value = String::from_utf8_lossy(answer.raw(slot)?);
+        Some(format!(",\"{}\":{value}", slot.name()))
+    });
+    let is_empty = elements_of_object(result) == 0;
+    let said = if is_empty { String::new() } else { text_block(result) };
+    let result = format!("{{\"content\":[{said}]{}}}", known.collect::<String>());
+    rewrite.replace(Slot::Result, result)
+}
+
+/// A block of this value: the value itself if it is one.
+fn block(value: &[u8]) -> String {
+    let as_it_is = || String::from_utf8_lossy(value).into_owned();
+    match value.first() {
+        Some(b'"') => format!("{{\"type\":\"text\",\"text\":{}}}", as_it_is()),
+        Some(b'{') if find(value, "type").is_some_and(is_text) => as_it_is(),
+        Some(b'{') if find(value, "text").is_some_and(is_text) => {
+            as_it_is().replacen('{', "{\"type\":\"text\",", 1)
+        }
+        Some(b'n') => String::new(),
+        _ => text_block(value),
+    }
+}
+
+fn text_block(json: &[u8]) -> String {
+    let text = quoted(&String::from_utf8_lossy(json));
+    format!("{{\"type\":\"text\",\"text\":{text}}}")
+}
+
+fn is_text(value: &[u8]) -> bool {
+    value.first() == Some(&b'"')
+}
+
+fn first_item(list: &[u8]) -> Option<&[u8]> {
+    let rest = list.get(1..)?;
+    let start = rest.iter().position(|byte| !matches!(byte, b' ' | b'\t'))?;
+    rest.get(start..)
+}
+
+fn elements_of_object(object: &[u8]) -> usize {
+    crate::json::entries(object, 0..object.len()).take(1).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(result: &str, expected: &str) {
+        let answer = |result: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
+        let mut heals = Heals::default();
+        let message = Message::parse(answer(result).as_bytes()).unwrap();
+        let mended = mend(message, HealMode::Repair, &mut heals);
+        assert_eq!(std::str::from_utf8(mended.text()).unwrap(), answer(expected));
+        assert_eq!(heals.count(Heal::H17), u64::from(result != expected));
+    }
+
+    const HELLO: &str = r#"{"content":[{"type":"text","text":"hello"}]}"#;
+
+    #[test]
+    fn a_proper_result_is_untouched() {
+        for proper in [
+            HELLO,
+            r#"{"content":[]}"#,
+            r#"{"isError":true,"content":[ {"type":"image"}],"x":1.0}"#,
+            r#"{"resultType":"input_required","inputRequests":{}}"#,
+            r#"{"resultType":"task","taskId":"1"}"#,
+            r#"{"task":{"taskId":"1"}}"#,
+        ] {
+            check(proper, proper);
+        }
+    }
+
+    #[test]
+    fn a_bare_result_becomes_a_text() {
+        check("\"hello\"", HELLO);
+        check("null", r#"{"content":[]}"#);
+        check("{}", r#"{"content":[]}"#);
+        check("[1.0, 2]", r#"{"content":[{"type":"text","text":"[1.0, 2]"}]}"#);
+        check(
+            r#"{"count":0,"patches":[]}"#,
+            r#"{"content":[{"type":"text","text":"{\"count\":0,\"patches\":[]}"}]}"#,
+        );
+        check(
+            r#"{"isError":true,"why":"no","_meta":{"a":1},"resultType":"complete"}"#,
+            r#"{"content":[{"type":"text","text":"{\"isError\":true,\"why\":\"no\",\"_meta\":{\"a\":1},\"resultType\":\"complete\"}"}],"resultType":"complete","isError":true,"_meta":{"a":1}}"#,
+        );
+        check(
+            r#"{"structuredContent":{"n":1.50}}"#,
+            r#"{"content":[{"type":"text","text":"{\"n\":1.50}"}],"structuredContent":{"n":1.50}}"#,
+        );
+    }
+
+    #[test]
+    fn content_becomes_a_list_of_blocks() {
+        check(r#"{"content":"hello"}"#, HELLO);
+        check(r#"{"content":{"text":"hello"}}"#, HELLO);
+        check(r#"{"content":{"type":"text","text":"hello"}}"#, HELLO);
+        check(r#"{"content":null}"#, r#"{"content":[]}"#);
+        check(
+            r#"{"content":[ "hello", null, {"type":"image"}]}"#,
+            r#"{"content":[{"type":"text","text":"hello"},{"type":"image"}]}"#,
+        );
+        check(r#"{"content":7}"#, r#"{"content":[{"type":"text","text":"7"}]}"#);
+    }
+
+    #[test]
+    fn what_is_nested_to_the_limit_stays_as_it_is() {
+        let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        for levels in 110..=125 {
+            let result = format!(r#"{{"content":{{"type":"x","d":{}}}}}"#, deep(levels));
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
+            let message = Message::parse(text.as_bytes()).unwrap();
+            let mended = mend(message.clone(), HealMode::Repair, &mut Heals::default());
+            assert_eq!(mended.text() == message.text(), levels == 125, "{levels}");
+        }
+    }
+
+    #[test]
+    fn without_repair_it_is_counted_or_not_even_that() {
+        for (mode, count) in [(HealMode::Warn, 1), (HealMode::Off, 0)] {
+            let mut heals = Heals::default();
+            let message = Message::parse(&br#"{"id":1,"result":"x"}"#[..]).unwrap();
+            let same = mend(message.clone(), mode, &mut heals);
+            assert_eq!((same.text(), heals.count(Heal::H17)), (message.text(), count));
+        }
+    }
+}
