@@ -16,7 +16,7 @@ use crate::{binaries, fixture, fixture_of, on_a_small_disk, plan, rig, rude, she
 const SOON: Duration = Duration::from_secs(20);
 
 /// Every family there is. One that is new needs a test here.
-const FAMILIES: [&str; 43] = [
+const FAMILIES: [&str; 44] = [
     "pontoon_build_info",
     "pontoon_child_exits_total",
     "pontoon_child_start_duration_seconds",
@@ -60,6 +60,7 @@ const FAMILIES: [&str; 43] = [
     "pontoon_swept_jobs_total",
     "pontoon_uptime_seconds",
     "pontoon_waiting_calls",
+    "pontoon_websockets",
 ];
 
 const FIXTURE: &[(&str, &str)] = &[("server", "fixture")];

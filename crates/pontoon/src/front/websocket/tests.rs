@@ -28,6 +28,15 @@ fn modern_call(id: u32, tool: &str, seconds: u32) -> String {
     described(id, method::CALL_TOOL, &members)
 }
 
+/// Waits until the last WebSocket is gone, and all that was done for it.
+async fn until_left(bridge: &TestBridge) {
+    while bridge.site.websockets.in_use() > 0 {
+        tokio::task::yield_now().await;
+    }
+    bridge.until_quiet().await;
+    assert_eq!(bridge.site.sessions.count(), 0);
+}
+
 /// What an answer is: its id, and whether it has a result.
 fn told(answer: &Value) -> (Option<u64>, bool) {
     (answer["id"].as_u64(), answer.get("result").is_some())
@@ -220,8 +229,7 @@ async fn a_message_that_is_too_long_is_told_before_it_is_read() {
         assert_eq!(socket.closed().await, (1009, expected.to_owned()));
         drop(socket);
     }
-    bridge.until_quiet().await;
-    assert_eq!((bridge.site.sessions.count(), bridge.site.websockets.in_use()), (0, 0));
+    until_left(&bridge).await;
     assert_eq!(bridge.metric("pontoon_refused_total{limit=\"body\"}").await, 3);
     let mut socket = TestSocket::open(&bridge).await;
     let mut longest = request(1, method::PING, "{}");
@@ -277,8 +285,7 @@ async fn frames_that_break_the_protocol_end_the_connection_with_its_code() {
     socket.send(Frame::Close(None)).await;
     assert!(matches!(socket.frame().await, Some(Frame::Close(_))));
     assert!(socket.frame().await.is_none());
-    bridge.until_quiet().await;
-    assert_eq!((bridge.site.sessions.count(), bridge.site.websockets.in_use()), (0, 0));
+    until_left(&bridge).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -296,8 +303,7 @@ async fn the_calls_of_a_client_that_leaves_are_cancelled_and_its_session_ends() 
             socket.send(Frame::Close(None)).await;
         }
         drop(socket);
-        bridge.until_quiet().await;
-        assert_eq!((bridge.site.sessions.count(), bridge.site.websockets.in_use()), (0, 0));
+        until_left(&bridge).await;
     }
 }
 
@@ -314,7 +320,7 @@ async fn a_client_that_answers_pings_and_then_none_is_given_up_after_a_minute() 
     // From now on it only takes bytes.
     while socket.read().await > 0 {}
     assert_eq!(began.elapsed().as_secs(), 75, "the last answer was heard after 15 s");
-    assert_eq!((bridge.site.sessions.count(), bridge.site.websockets.in_use()), (0, 0));
+    until_left(&bridge).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -469,7 +475,8 @@ async fn what_comes_is_counted_before_it_is_whole() {
     drop(open);
     let (code, words) = refused.closed().await;
     assert_eq!((code, words.contains("MCPO_MEMORY_BUDGET")), (1013, true), "{words}");
-    bridge.until_quiet().await;
+    drop(refused);
+    until_left(&bridge).await;
     assert_eq!(bridge.site.held.used().0, 0);
 }
 
