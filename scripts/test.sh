@@ -139,7 +139,8 @@ run_macos() {
         echo "skipped: the target aarch64-apple-darwin cannot be installed here"
         return
     fi
-    cargo check --workspace --locked --target aarch64-apple-darwin
+    CC_aarch64_apple_darwin=$PWD/scripts/no-compiler.sh AR_aarch64_apple_darwin=true \
+        cargo check --workspace --locked --target aarch64-apple-darwin
 }
 
 run_deny() {

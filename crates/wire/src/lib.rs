@@ -17,7 +17,7 @@
 //!
 //! let mut peer = Peer::new(HealMode::Repair);
 //! for client in ["ada", "bob"] {
-//!     let call = br#"{"jsonrpc":"2.0","id":"1","method":"tools/call","params":{"name":"echo"}}"#;
+//!     let call = br#"{"jsonrpc":"2.0","id":"1","method":"resources/read","params":{"uri":"a:b"}}"#;
 //!     let call = Message::parse(call.as_slice())?;
 //!     peer.request(Rewrite::new(call), None, client);
 //! }

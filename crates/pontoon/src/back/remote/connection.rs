@@ -129,6 +129,11 @@ impl AppConnection {
         !self.link.is_gone() && !self.leaving.is_cancelled()
     }
 
+    /// Whether the bridge that had it leaves, so that another has to take it.
+    pub(super) fn is_handed_over(&self) -> bool {
+        self.leaving.is_cancelled()
+    }
+
     /// Waits until it is gone, or is about to be.
     pub async fn lost(&self) {
         tokio::select! {

@@ -32,6 +32,9 @@ const OPENING_ONE_OF_MANY: Duration = Duration::from_secs(2);
 /// What to do about one that is something else, perhaps.
 pub(super) const LOOK: &str = "look whether the address is that of the application";
 
+/// What to do while bridges hand the connection over.
+pub(super) const WAIT: &str = "wait a moment";
+
 /// Why an application could not be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectError {
@@ -66,7 +69,7 @@ impl ConnectError {
             Self::Dial(DialError::Unreachable(_) | DialError::Silent) | Self::Closed(_) => START_IT,
             Self::Place(why) => why.advice(),
             Self::Entrance(_) => "end the program that uses the port, or choose another port",
-            Self::Owner { .. } => "wait a moment",
+            Self::Owner { .. } => WAIT,
         }
     }
 

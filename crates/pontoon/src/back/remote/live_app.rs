@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::backoff::chance;
 use super::connection::AppConnection;
-use super::connector::{ConnectError, Connector, LOOK};
+use super::connector::{ConnectError, Connector, LOOK, WAIT};
 use super::dial::START_IT;
 use super::pauses::Pauses;
 use super::sharing::MeetingPoint;
@@ -223,8 +223,12 @@ impl LiveApp {
     fn note_failure(&self, error: &ConnectError) -> Duration {
         let why = chain(error);
         let mut pace = self.pace.lock();
-        if pace.said.as_ref() != Some(&why) {
-            tracing::warn!(app = %self.connector.options.place, why, "no connection; it is tried again and again");
+        let app = &self.connector.options.place;
+        if let ConnectError::Owner { .. } = error {
+            // Bridges that hand the connection over miss each other for a moment.
+            tracing::debug!(%app, why, "no connection");
+        } else if pace.said.as_ref() != Some(&why) {
+            tracing::warn!(%app, why, "no connection; it is tried again and again");
             pace.said = Some(why.clone());
         }
         let pause = pace.pauses.after_failure(error.end(), error.is_unwanted(), chance());
@@ -251,12 +255,17 @@ impl LiveApp {
             let pause = pauses.after_loss(end.as_ref(), lasted, why.is_some(), chance());
             (pause, pauses.is_contested())
         };
-        let mut advice = START_IT;
+        let (app, mut advice) = (&self.connector.options.place, START_IT);
         if is_contested {
             words += "; it does so soon after each connection, as if another client took our place";
             advice = "close the other client of the application";
         }
-        tracing::warn!(app = %self.connector.options.place, why = words, "application gone");
+        if connection.is_handed_over() {
+            advice = WAIT;
+            tracing::info!(%app, why = words, "the connection is handed over");
+        } else {
+            tracing::warn!(%app, why = words, "application gone");
+        }
         self.state.send_replace(AppState::Away(Some(Absence { why: words, advice })));
         tokio::time::sleep(pause).await;
     }
