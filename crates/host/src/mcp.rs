@@ -83,7 +83,11 @@ pub(crate) struct McpClient {
 
 impl McpClient {
     pub(crate) fn new(tools: &Tools, out: Out, name: &str, stop: CancellationToken) -> Self {
-        let running = Running::new(tools.clone(), stop);
+        Self::with(tools, out, name, Running::new(tools.clone(), stop))
+    }
+
+    /// The same with these calls.
+    pub(crate) fn with(tools: &Tools, out: Out, name: &str, running: Arc<Running>) -> Self {
         let (tools, name) = (tools.clone(), name.to_owned());
         Self { tools, out, name, conversation: Mutex::default(), running }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -25,6 +26,8 @@ pub(crate) struct Running {
     open: Mutex<OpenCalls>,
     stop: CancellationToken,
     tasks: TaskTracker,
+    /// Where the calls run.
+    runtime: Handle,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +54,12 @@ pub(crate) type Outcome = Result<ToolOutput, ToolError>;
 
 impl Running {
     pub(crate) fn new(tools: Tools, stop: CancellationToken) -> Arc<Self> {
-        Arc::new(Self { tools, open: Mutex::default(), stop, tasks: TaskTracker::new() })
+        Self::on(Handle::current(), tools, stop)
+    }
+
+    /// The same for calls that run on this runtime, so that one that blocks stops nothing of ours.
+    pub(crate) fn on(runtime: Handle, tools: Tools, stop: CancellationToken) -> Arc<Self> {
+        Arc::new(Self { tools, open: Mutex::default(), stop, tasks: TaskTracker::new(), runtime })
     }
 
     /// Makes a call in a task of its own. `done` hears its outcome, unless the call is given up.
@@ -72,14 +80,15 @@ impl Running {
         let running = Arc::clone(self);
         if let Some(why) = refused {
             drop(open);
-            self.tasks.spawn(async move { done(Err(ToolError::of_kind("IPCError", why))).await });
+            let refused = async move { done(Err(ToolError::of_kind("IPCError", why))).await };
+            self.tasks.spawn_on(refused, &self.runtime);
             return;
         }
         open.last += 1;
         let number = open.last;
         open.calls.insert(wanted.id.clone(), (number, cancel.clone()));
         drop(open);
-        self.tasks.spawn(async move {
+        let call = async move {
             let id = wanted.id.clone();
             let outcome = tokio::select! {
                 biased;
@@ -92,7 +101,8 @@ impl Running {
             {
                 done(outcome).await;
             }
-        });
+        };
+        self.tasks.spawn_on(call, &self.runtime);
     }
 
     /// Forgets a call. False if it was given up.

@@ -360,15 +360,16 @@ mod tests {
 
     #[test]
     fn a_loop_that_sleeps_is_woken() {
-        let (pump, running) = rig();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (pump, running) = {
+            let _inside = runtime.enter();
+            rig()
+        };
         let mut notes = Notes::default();
         assert_eq!(pump.run_within(&mut notes, Duration::ZERO), 0);
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         pump.wake_with(move || tell.try_send(()).unwrap());
-        let calling = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            runtime.block_on(call(&running, "hello"))
-        });
+        let calling = std::thread::spawn(move || runtime.block_on(call(&running, "hello")));
         assert_eq!(pump.run_within(&mut notes, Duration::from_secs(30)), 1);
         assert_eq!(calling.join().unwrap(), "1");
         told.try_recv().unwrap();

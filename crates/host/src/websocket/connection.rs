@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::{Sink, Stream};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_tungstenite::WebSocketStream;
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::FrameQueue;
 use super::handshake::linger;
 use crate::mcp::{McpClient, Out};
+use crate::running::Running;
 use crate::tools::Tools;
 
 /// How often a connection is looked at. A client that was silent since then is asked for a sign of life.
@@ -36,6 +38,8 @@ pub(super) struct Service {
     pub(super) name: Arc<str>,
     pub(super) tools: Tools,
     pub(super) stop: CancellationToken,
+    /// Where tools run: not where clients are served, for an async function may block though it should not.
+    pub(super) runtime: Handle,
 }
 
 /// Serves a client until it leaves, breaks a rule, or the server stops. Then its calls are given up.
@@ -47,8 +51,9 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     let queue = Arc::new(FrameQueue::default());
     let given_up = CancellationToken::new();
     let _given_up = given_up.clone().drop_guard();
-    let client =
-        McpClient::new(&service.tools, Out::Frames(Arc::clone(&queue)), &service.name, given_up);
+    let running = Running::on(service.runtime, service.tools.clone(), given_up);
+    let out = Out::Frames(Arc::clone(&queue));
+    let client = McpClient::with(&service.tools, out, &service.name, running);
     let mut line = Line::new(socket, queue);
     let end = loop {
         tokio::select! {

@@ -72,19 +72,27 @@ impl WebSocketServer {
         let entrance = Entrance::new(token.clone(), &options.origins)?;
         let bind_failed = |source| WebSocketError::Bind { port: options.port, source };
         let (port, listeners) = listen(options.port).map_err(bind_failed)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            // A tool that blocks where it should not has one of them, and clients the other.
+        // A tool that blocks where it should not has one of these threads, and others the other. Clients are served by a
+        // third, which no tool can stop.
+        let for_tools = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
-            .thread_name("pontoon-host")
+            .thread_name("pontoon-tools")
             .enable_all()
             .build()
             .map_err(WebSocketError::Thread)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(WebSocketError::Thread)?;
         let stop = CancellationToken::new();
-        let service = Service { name: name.into(), tools, stop: stop.clone() };
+        let service = Service {
+            name: name.into(),
+            tools,
+            stop: stop.clone(),
+            runtime: for_tools.handle().clone(),
+        };
         let reception = Reception::new(service, entrance, options.max_clients);
         let mut server = Self { port, token, announcement: None, stop, thread: None };
         let thread = std::thread::Builder::new().name("pontoon-host".to_owned());
-        let thread = thread.spawn(move || reception.run(runtime, listeners));
+        let thread = thread.spawn(move || reception.run(&runtime, for_tools, listeners));
         server.thread = Some(thread.map_err(WebSocketError::Thread)?);
         let (url, token) = (server.url(), server.token.as_deref());
         server.announcement = Announcement::make(options.announce, name, &url, token)?;
@@ -148,11 +156,12 @@ impl Reception {
     #[cfg(test)]
     pub(super) fn for_test(tools: &Toolset) -> Arc<Self> {
         let tools = Tools::new(std::slice::from_ref(tools)).unwrap();
-        let service = Service { name: "tested".into(), tools, stop: CancellationToken::new() };
+        let (stop, runtime) = (CancellationToken::new(), tokio::runtime::Handle::current());
+        let service = Service { name: "tested".into(), tools, stop, runtime };
         Self::new(service, Entrance::new(None, &[]).unwrap(), 1)
     }
 
-    fn run(self: Arc<Self>, runtime: Runtime, listeners: Vec<StdListener>) {
+    fn run(self: Arc<Self>, runtime: &Runtime, for_tools: Runtime, listeners: Vec<StdListener>) {
         runtime.block_on(async {
             for listener in listeners {
                 match TcpListener::from_std(listener) {
@@ -165,7 +174,7 @@ impl Reception {
             let _ = tokio::time::timeout(STOPPING, self.tasks.wait()).await;
         });
         // A blocking tool may still run: it is not waited for.
-        runtime.shutdown_background();
+        for_tools.shutdown_background();
     }
 
     async fn accept(self: Arc<Self>, listener: TcpListener) {

@@ -17,7 +17,8 @@ async fn rig(tools: &Toolset, bytes: usize) -> (DuplexStream, tokio::task::JoinH
     let (near, far) = duplex(bytes);
     let far = WebSocketStream::from_raw_socket(far, Role::Server, None).await;
     let tools = Tools::new(std::slice::from_ref(tools)).unwrap();
-    let service = Service { name: "tested".into(), tools, stop: CancellationToken::new() };
+    let (stop, runtime) = (CancellationToken::new(), tokio::runtime::Handle::current());
+    let service = Service { name: "tested".into(), tools, stop, runtime };
     let (_, changes) = watch::channel(0);
     (near, tokio::spawn(serve(far, service, changes)))
 }
