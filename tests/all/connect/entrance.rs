@@ -11,7 +11,7 @@ use tungstenite::Error;
 use super::{Home, SOON, text, tools, tools_changed};
 
 /// A port that was free just now.
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
@@ -25,7 +25,7 @@ fn waiting(home: &Home, port: u16, options: &[&str]) -> (StdioServer, String) {
 }
 
 /// Comes as soon as the bridge listens.
-fn come(port: u16, headers: &[(&str, &str)], deeds: &Deeds) -> Result<ComingApp, Error> {
+pub(super) fn come(port: u16, headers: &[(&str, &str)], deeds: &Deeds) -> Result<ComingApp, Error> {
     let mut came = None;
     wait_until("the bridge listens", SOON, || {
         came = Some(ComingApp::come(port, headers, deeds));

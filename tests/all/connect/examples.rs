@@ -5,10 +5,12 @@ use std::path::Path;
 use std::process::Command;
 
 use pontoon_tests::certificates::Authority;
-use pontoon_tests::live_app::{Deeds, LiveApp, Manner, Place, socket_in};
+use pontoon_tests::live_app::{ComingApp, Deeds, LiveApp, Manner, Place, socket_in};
 use pontoon_tests::stdio::StdioServer;
 use serde_json::json;
 
+use super::entrance::{come, free_port};
+use super::finding::leave;
 use super::{Home, text};
 use crate::binaries;
 
@@ -91,6 +93,8 @@ fn every_example_of_connect_and_of_ws_runs() {
     authority.write(home.0.path(), "studio.pem");
     let place = Place::WebSocketTls(0, authority.sign(&["localhost"]).server(None));
     let secure = LiveApp::start(&place, Manner::default(), &deeds);
+    leave(&home, "max", &open, "");
+    let entrance = free_port();
     for command in ["connect", "ws"] {
         let examples = examples(&home, command);
         assert!(examples.len() >= 4, "{examples:?}");
@@ -101,6 +105,8 @@ fn every_example_of_connect_and_of_ws_runs() {
                 .replace("7400", &port(app).to_string())
                 .replace("8090", &port(app).to_string())
                 .replace("9876", &port(&lines).to_string())
+                .replace("9223-9232", &format!("{0}-{0}", port(app)))
+                .replace("9009", &entrance.to_string())
                 .replace("studio.example:7443", &format!("localhost:{}", port(&secure)))
                 .replace("/run/user/1000/editor.sock", socket.to_str().unwrap());
             let mut shell = typed(&home, &line);
@@ -110,9 +116,17 @@ fn every_example_of_connect_and_of_ws_runs() {
             }
             let mut client = StdioServer::start(&mut shell);
             client.initialize();
+            let coming = line.contains("--listen").then(|| {
+                let kept =
+                    fs::read_to_string(home.0.path().join(".local/state/pontoon/listen-token"));
+                let shown = format!("Bearer {}", kept.unwrap());
+                let headers = [("authorization", &*shown), ("origin", "https://app.example")];
+                come(entrance, &headers, &deeds).unwrap()
+            });
             let said = client.call(1, "echo", json!({"text": example}));
             assert_eq!(text(&said), example, "{line}");
             assert!(client.finish().success(), "{line}");
+            coming.map(ComingApp::go);
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Home, app, text};
 
 /// Leaves the file of an application, as one does that wants to be found.
-fn leave(home: &Home, name: &str, app: &LiveApp, token: &str) -> PathBuf {
+pub(super) fn leave(home: &Home, name: &str, app: &LiveApp, token: &str) -> PathBuf {
     let folder = home.0.path().join(".local/state/pontoon/apps");
     std::fs::create_dir_all(&folder).unwrap();
     let (pid, url) = (std::process::id(), app.url());

@@ -9,6 +9,7 @@
 mod big;
 mod bridge;
 mod client;
+mod connect;
 mod load;
 mod memory;
 mod native;
@@ -37,7 +38,7 @@ struct Options {
     /// Shorter: about a minute, with more noise.
     #[arg(long)]
     quick: bool,
-    /// Only this: pooled or pooled-1, -16, -64, shared or shared-16, -64, websocket or websocket-16, -shared, stateless or stateless-1, -8, spares,
+    /// Only this: pooled or pooled-1, -16, -64, shared or shared-16, -64, websocket or websocket-16, -shared, connect, stateless or stateless-1, -8, spares,
     /// memory, big, peers.
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
@@ -89,7 +90,7 @@ impl Plan {
 
 type Section = (&'static str, fn(&Plan, &mut Table));
 
-const SECTIONS: [Section; 13] = [
+const SECTIONS: [Section; 14] = [
     ("pooled-1", |plan, table| pooled::measure(plan, &pooled::KEPT, 1, table)),
     ("pooled-16", |plan, table| pooled::measure(plan, &pooled::KEPT, 16, table)),
     ("pooled-64", |plan, table| pooled::measure(plan, &pooled::KEPT, 64, table)),
@@ -97,6 +98,7 @@ const SECTIONS: [Section; 13] = [
     ("shared-64", |plan, table| pooled::measure(plan, &pooled::SHARED, 64, table)),
     ("websocket-16", |plan, table| websocket::measure(plan, &pooled::KEPT, 16, table)),
     ("websocket-shared", |plan, table| websocket::measure(plan, &pooled::SHARED, 16, table)),
+    ("connect", connect::measure),
     ("stateless-1", |plan, table| stateless::measure(plan, 1, table)),
     ("stateless-8", |plan, table| stateless::measure(plan, 8, table)),
     ("spares", spares::measure),

@@ -81,7 +81,7 @@ fn measure_with(plan: &Plan, kept: &Kept, server: &Server, clients: usize, table
 
 /// Calls over a WebSocket.
 #[derive(Debug)]
-struct SocketCaller {
+pub(crate) struct SocketCaller {
     stream: TcpStream,
     request: Vec<u8>,
     buffer: Vec<u8>,
@@ -89,7 +89,7 @@ struct SocketCaller {
 
 impl SocketCaller {
     /// Connects, opens a session, and makes this call from then on.
-    fn open(address: SocketAddr, path: &str, call: &str) -> Self {
+    pub(crate) fn open(address: SocketAddr, path: &str, call: &str) -> Self {
         let stream = TcpStream::connect(address).expect("the other side listens");
         stream.set_nodelay(true).expect("a TCP socket");
         stream.set_read_timeout(Some(Duration::from_secs(30))).expect("not zero");
@@ -187,6 +187,25 @@ pub(crate) fn serve() -> ExitCode {
     runtime.block_on(async { tokio::spawn(serving).await.expect("it serves until it is killed") })
 }
 
+/// A call is answered as by the servers behind the bridge; a bridge that connects here wants to know more.
+fn answer(text: &str) -> Vec<u8> {
+    if text.contains("\"tools/call\"") {
+        return native::answer_natively(text.as_bytes()).to_vec();
+    }
+    let message: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+    let echo = serde_json::json!({"name": "echo", "inputSchema": {"type": "object"}});
+    let result = match message["method"].as_str() {
+        Some("tools/list") => serde_json::json!({"tools": [echo]}),
+        _ => serde_json::json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "native", "version": "1"},
+        }),
+    };
+    let answer = serde_json::json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+    answer.to_string().into_bytes()
+}
+
 async fn serve_connection(stream: tokio::net::TcpStream) {
     let config = WebSocketConfig::default().read_buffer_size(8 * 1024);
     let accepted = tokio_tungstenite::accept_async_with_config(stream, Some(config)).await;
@@ -195,8 +214,7 @@ async fn serve_connection(stream: tokio::net::TcpStream) {
         let Frame::Text(text) = frame else { continue };
         // Of a notification nothing is said.
         if text.contains("\"id\"") {
-            let answer = native::answer_natively(text.as_bytes());
-            let answer = Frame::text(String::from_utf8(answer.to_vec()).expect("JSON"));
+            let answer = Frame::text(String::from_utf8(answer(&text)).expect("JSON"));
             if socket.send(answer).await.is_err() {
                 return;
             }

@@ -78,10 +78,13 @@ Examples:
   pontoon connect ws://localhost:8090 --close-code 4001=3s --max-in-flight 4
   pontoon connect unix:/run/user/1000/editor.sock --connect-wait 30s
   pontoon connect tcp://localhost:9876 --timeout 2m --tool-timeout render=20m
+  pontoon connect ws://localhost:9223-9232
+  pontoon connect --app max
+  pontoon connect --listen 9009 --allow-origin https://app.example
 
-It never ends by itself but with its standard input: while the application is away its tools are those it had
-last, and calls wait a while for it. Nothing but MCP is written to standard output; DEBUG=1 tells more on
-standard error.")]
+It never ends by itself but with its standard input: while the application is away its tools are
+those it had last, and calls wait a while for it. Nothing but MCP is written to standard output;
+DEBUG=1 tells more on standard error.")]
     Connect(Box<connect::ConnectArgs>),
     /// The same in the words of the Node bridge that came before it.
     #[command(after_help = "\
