@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use pontoon_tests::live_app::{ComingApp, Deeds};
+use pontoon_tests::live_app::{ComingApp, Deeds, Manner};
 use pontoon_tests::rig::wait_until;
 use pontoon_tests::stdio::StdioServer;
 use serde_json::json;
@@ -26,9 +26,18 @@ fn waiting(home: &Home, port: u16, options: &[&str]) -> (StdioServer, String) {
 
 /// Comes as soon as the bridge listens.
 pub(super) fn come(port: u16, headers: &[(&str, &str)], deeds: &Deeds) -> Result<ComingApp, Error> {
+    come_as(&Manner::default(), port, headers, deeds)
+}
+
+fn come_as(
+    manner: &Manner,
+    port: u16,
+    headers: &[(&str, &str)],
+    deeds: &Deeds,
+) -> Result<ComingApp, Error> {
     let mut came = None;
     wait_until("the bridge listens", SOON, || {
-        came = Some(ComingApp::come(port, headers, deeds));
+        came = Some(ComingApp::come(port, headers, manner.clone(), deeds));
         !matches!(came, Some(Err(Error::Io(_))))
     });
     came.unwrap()
@@ -60,6 +69,19 @@ fn an_application_that_comes_with_the_token_is_used_and_may_come_again() {
     assert_eq!(text(&client.answer(2)["result"]), "again");
     home.finish(client);
     assert_eq!(again.sent_away(), Some(1005), "it hears that this was on purpose");
+}
+
+#[test]
+fn an_application_of_the_other_era_is_understood_on_the_connection_that_it_made() {
+    let (home, deeds, port) = (Home::new(), Deeds::default(), free_port());
+    let (mut client, token) = waiting(&home, port, &[]);
+    let bearer = format!("Bearer {token}");
+    let manner = Manner { is_modern: true, ..Manner::default() };
+    let app = come_as(&manner, port, &[("authorization", &bearer)], &deeds).unwrap();
+    tools_changed(&mut client);
+    assert_eq!(text(&client.call(1, "echo", json!({"text": "modern"}))), "modern");
+    app.go();
+    home.finish(client);
 }
 
 #[test]
@@ -99,7 +121,7 @@ fn those_who_knock_and_say_nothing_do_not_keep_the_application_out() {
     let (home, deeds, port) = (Home::new(), Deeds::default(), free_port());
     let (mut client, token) = waiting(&home, port, &["--connect-wait", "60s"]);
     let bearer = format!("Bearer {token}");
-    let silent: Vec<_> = (0..9)
+    let silent: Vec<_> = (0..80)
         .map(|_| {
             let mut stream = None;
             wait_until("the bridge listens", SOON, || {

@@ -126,7 +126,7 @@ fn every_example_of_connect_and_of_ws_runs() {
             let said = client.call(1, "echo", json!({"text": example}));
             assert_eq!(text(&said), example, "{line}");
             assert!(client.finish().success(), "{line}");
-            coming.map(ComingApp::go);
+            coming.into_iter().for_each(ComingApp::go);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Several bridges of one user share the connection to an application.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use pontoon_tests::live_app::{Deeds, LiveApp, Manner, Place};
@@ -111,10 +112,82 @@ fn an_owner_whose_client_leaves_answers_the_others_and_hands_over() {
     assert_eq!(owner.wait().code(), Some(143));
     for client in [&mut second, &mut third] {
         assert_eq!(text(&client.call(8, "echo", json!({"text": "after"}))), "after");
+        let heard = client.unheard();
+        assert!(heard.is_empty(), "what bridges say to each other is not for clients: {heard:?}");
     }
     assert_eq!((deeds.count("slow"), deeds.count("queued"), app.accepted()), (1, 1, 2));
     finish(&home, [third, second]);
     home.is_tidy();
+}
+
+/// Calls again and again, three at a time, until it is told to stop, and counts the answers.
+fn call_on(client: &mut StdioServer, name: &str, is_over: &AtomicBool, answers: &AtomicUsize) {
+    let said = |number: usize| format!("{name}: {number}");
+    let (mut sent, mut heard) = (0, 0);
+    while heard < sent || !is_over.load(Ordering::SeqCst) {
+        while sent < heard + 3 && !is_over.load(Ordering::SeqCst) {
+            client.send_call(sent, "echo", json!({"text": said(sent)}));
+            sent += 1;
+        }
+        if heard < sent {
+            let answer = client.answer(heard);
+            assert!(answer["result"]["isError"].is_null(), "{answer}");
+            assert_eq!(text(&answer["result"]), said(heard));
+            heard += 1;
+            answers.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+#[test]
+fn calls_go_on_while_the_owner_leaves() {
+    for round in 0..4 {
+        let (home, deeds) = (Home::new(), Deeds::default());
+        let app = narrow_app(&deeds);
+        let options = ["--connect-wait", "60s"];
+        let [owner, mut second, mut third] = three_clients(&home, &app, &options);
+        let (is_over, answers) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let more = |count: usize| {
+            let before = answers.load(Ordering::SeqCst);
+            wait_until("calls are answered", SOON, || {
+                answers.load(Ordering::SeqCst) >= before + count
+            });
+        };
+        std::thread::scope(|scope| {
+            for (client, name) in [(&mut second, "second"), (&mut third, "third")] {
+                let (is_over, answers) = (&is_over, &answers);
+                scope.spawn(move || call_on(client, name, is_over, answers));
+            }
+            more(20 + 10 * round);
+            assert!(owner.finish().success());
+            more(20);
+            is_over.store(true, Ordering::SeqCst);
+        });
+        assert_eq!((deeds.repeated(), app.accepted()), (Vec::<String>::new(), 2));
+        finish(&home, [second, third]);
+    }
+}
+
+#[test]
+fn an_owner_that_is_stopped_is_named_and_its_calls_are_given_up() {
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let app = narrow_app(&deeds);
+    let mut owner = home.client(&app.url(), &[]);
+    let mut second = home.client(&app.url(), &["--connect-wait", "12s"]);
+    for client in [&mut owner, &mut second] {
+        assert_eq!(text(&client.call(0, "echo", json!({"text": "hello"}))), "hello");
+    }
+    let pid = Pid::from_raw(i32::try_from(owner.pid()).unwrap()).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    let lost = second.call(1, "echo", json!({"text": "lost"}));
+    assert_eq!(lost["_meta"]["pontoon/outcome"], "unknown", "{lost}");
+    let away = second.call(2, "echo", json!({"text": "not made"}));
+    assert_eq!(away["_meta"]["pontoon/outcome"], "not made", "{away}");
+    let named = format!("another `pontoon connect` (process {})", owner.pid());
+    assert!(text(&away).contains(&named) && text(&away).contains("--no-share"), "{away}");
+    kill_process(pid, Signal::CONT).unwrap();
+    assert_eq!(text(&second.call(3, "echo", json!({"text": "again"}))), "again");
+    finish(&home, [second, owner]);
 }
 
 #[test]

@@ -26,7 +26,12 @@ impl ComingApp {
     /// # Panics
     ///
     /// When a header is none.
-    pub fn come(port: u16, headers: &[(&str, &str)], deeds: &Deeds) -> tungstenite::Result<Self> {
+    pub fn come(
+        port: u16,
+        headers: &[(&str, &str)],
+        manner: Manner,
+        deeds: &Deeds,
+    ) -> tungstenite::Result<Self> {
         let mut request = format!("ws://127.0.0.1:{port}/").into_client_request()?;
         for (name, value) in headers {
             let name: HeaderName = name.parse().expect("a name");
@@ -39,8 +44,8 @@ impl ComingApp {
             HandshakeError::Failure(error) => error,
             HandshakeError::Interrupted(_) => unreachable!("the socket blocks"),
         })?;
-        let shared = Shared::new(Manner::default(), deeds);
-        let serving = thread::spawn(move || serve_frames(&shared, &mut socket, &Manner::default()));
+        let shared = Shared::new(manner.clone(), deeds);
+        let serving = thread::spawn(move || serve_frames(&shared, &mut socket, &manner));
         Ok(Self { stream, serving })
     }
 

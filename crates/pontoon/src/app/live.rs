@@ -86,7 +86,7 @@ impl LiveBridge {
         let keeping = Arc::clone(&self.entry).keep_live();
         self.sessions.tasks.spawn(until(self.stop.clone(), keeping));
         if let Some((point, bridges)) = self.others.clone() {
-            let serving = async move { bridges.serve(point.listener().await).await };
+            let serving = async move { bridges.serve(&point).await };
             self.sessions.tasks.spawn(until(self.stop.clone(), serving));
         }
     }

@@ -1,6 +1,6 @@
 //! `pontoon connect`: a client on standard input and output, joined to an application that comes and goes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -246,7 +246,7 @@ fn server(
         return Err(format!("{place} has no place for a token: only WebSockets have"));
     }
     let token = match (arguments.token_file, arguments.token_command, arguments.token_env) {
-        (Some(file), ..) => Some(TokenSource::File(file)),
+        (Some(file), ..) => Some(TokenSource::File(absolute(&file)?)),
         (None, Some(command), _) => Some(TokenSource::Command(command)),
         (None, None, Some(name)) => Some(TokenSource::variable(&name, environment)?),
         (None, None, None) => TokenSource::variable(TOKEN, environment).ok(),
@@ -258,8 +258,9 @@ fn server(
         }
         _ => token,
     };
-    let own = arguments.client_cert.zip(arguments.client_key);
-    let tls = TlsFiles { authorities: arguments.ca_file, own };
+    let file = |file: Option<PathBuf>| file.as_deref().map(absolute).transpose();
+    let own = file(arguments.client_cert)?.zip(file(arguments.client_key)?);
+    let tls = TlsFiles { authorities: file(arguments.ca_file)?, own };
     if tls != TlsFiles::default() {
         if !place.is_secure() {
             return Err(format!("{place} has no use for certificates: only wss:// has"));
@@ -283,6 +284,11 @@ fn server(
     })
 }
 
+/// The path from the root on: bridges that were started elsewhere may use the same one, or not.
+fn absolute(path: &Path) -> Result<PathBuf, String> {
+    std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
 /// Where the application is looked for.
 fn place(arguments: &ConnectArgs, folders: &UserFolders) -> Result<AppPlace, String> {
     if let Some(port) = arguments.listen {
@@ -291,7 +297,7 @@ fn place(arguments: &ConnectArgs, folders: &UserFolders) -> Result<AppPlace, Str
     }
     if let Some(name) = &arguments.app {
         let folder = arguments.app_dir.clone().or_else(|| folders.apps());
-        let folder = folder.ok_or("there is no home to look in: use --app-dir")?;
+        let folder = absolute(&folder.ok_or("there is no home to look in: use --app-dir")?)?;
         return Ok(AppPlace::Named { name: name.clone(), folder });
     }
     let url = arguments.url.as_deref().unwrap_or_default();

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
 use uuid::Uuid;
@@ -46,7 +46,10 @@ fn keep(file: &Path) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("/"));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     if TokenSource::first_line(file).is_ok() {
-        return Ok(());
+        return match std::fs::metadata(file)?.mode() & 0o077 {
+            0 => Ok(()),
+            _ => Err(io::Error::other("others can read it: remove it, so that a new one is made")),
+        };
     }
     let token = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
     let folder = OwnedFd::from(File::open(folder)?);

@@ -37,15 +37,17 @@ pub struct AppOptions {
 }
 
 impl AppOptions {
-    /// What bridges are called by that may share a connection: the same for one application and one token.
+    /// What bridges are called by that may share a connection: the same for one application that is reached in the same
+    /// way, with the same token and certificates. Paths are absolute here.
     pub fn meeting_name(&self) -> String {
-        let token = match &self.token {
-            Some(TokenSource::Value(secret)) => secret.expose().to_vec(),
-            other => format!("{other:?}").into_bytes(),
+        let secret = match &self.token {
+            Some(TokenSource::Value(secret)) => secret.expose(),
+            Some(TokenSource::File(_) | TokenSource::Command(_)) | None => &[],
         };
-        let hash = Sha256::new().chain_update(self.place.to_string()).chain_update([0]);
-        let hash = hash.chain_update(token).finalize();
-        hex(&hash[..8])
+        let Self { place, token, tls, .. } = self;
+        let written = format!("{place:?} {token:?} {tls:?}");
+        let hash = Sha256::new().chain_update(written).chain_update([0]).chain_update(secret);
+        hex(&hash.finalize()[..8])
     }
 
     /// The application at this address, which wants to see this token.
@@ -121,5 +123,56 @@ impl TokenSource {
             Self::File(path) => Self::first_line(path).ok(),
             Self::Command(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::app_place::AppEntrance;
+    use super::*;
+
+    #[test]
+    fn only_bridges_that_reach_an_application_in_the_same_way_meet() {
+        let options = |place: &str, token, authorities: Option<&str>| AppOptions {
+            place: place.parse().unwrap(),
+            token,
+            tls: TlsFiles { authorities: authorities.map(PathBuf::from), own: None },
+            connect_wait: CONNECT_WAIT,
+            busy_grace: BUSY_GRACE,
+            close_codes: Vec::new(),
+        };
+        let value = |token: &str| Some(TokenSource::Value(Secret::new(token)));
+        let file = |path: &str| Some(TokenSource::File(PathBuf::from(path)));
+        let named = |folder: &str| AppOptions {
+            place: AppPlace::Named { name: "a".to_owned(), folder: folder.into() },
+            ..options("ws://a", None, None)
+        };
+        let comes = |origins: &[&str]| {
+            let origins = origins.iter().map(|&origin| origin.to_owned()).collect();
+            let place = AppPlace::Comes(AppEntrance { port: 80, origins });
+            AppOptions { place, ..options("ws://a", None, None) }
+        };
+        let mut names = [
+            options("ws://127.0.0.1:80", None, None),
+            options("ws://127.0.0.1:80/x", None, None),
+            options("ws://127.0.0.1:80", value("1"), None),
+            options("ws://127.0.0.1:80", value("2"), None),
+            options("ws://127.0.0.1:80", file("/1"), None),
+            options("ws://127.0.0.1:80", file("/2"), None),
+            options("wss://127.0.0.1:80", None, None),
+            options("wss://127.0.0.1:80", None, Some("/ca")),
+            named("/1"),
+            named("/2"),
+            comes(&[]),
+            comes(&["https://a"]),
+        ]
+        .map(|options| options.meeting_name())
+        .to_vec();
+        names.sort();
+        let all = names.len();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        let patient = AppOptions { busy_grace: Duration::ZERO, ..options("ws://a", None, None) };
+        assert_eq!(patient.meeting_name(), options("ws://a", None, None).meeting_name());
     }
 }

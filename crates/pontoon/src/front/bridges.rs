@@ -6,10 +6,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rustix::process::geteuid;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixStream;
 use tokio_util::task::TaskTracker;
 
 use super::stdio::StdioFront;
+use crate::back::remote::sharing::MeetingPoint;
 use crate::lock::Lock;
 use crate::session::Sessions;
 use crate::session::entry::Entry;
@@ -32,21 +33,31 @@ pub struct Bridges {
     sessions: Arc<Sessions>,
     entry: Arc<Entry>,
     max_message: usize,
-    fronts: Lock<Vec<Weak<StdioFront>>>,
+    /// Those that are here; `None` once they were sent away, and no other may come.
+    fronts: Lock<Option<Vec<Weak<StdioFront>>>>,
     tasks: TaskTracker,
 }
 
 impl Bridges {
     /// None is here yet. Their messages may be this long.
     pub fn new(sessions: Arc<Sessions>, entry: Arc<Entry>, max_message: usize) -> Self {
-        let (fronts, tasks) = (Lock::default(), TaskTracker::new());
+        let (fronts, tasks) = (Lock::new(Some(Vec::new())), TaskTracker::new());
         Self { sessions, entry, max_message, fronts, tasks }
     }
 
     /// Takes the bridges that come, as long as it is polled.
-    pub async fn serve(&self, listener: UnixListener) {
+    pub async fn serve(&self, point: &MeetingPoint) {
+        let mut listener = point.listener().await;
         loop {
-            match listener.accept().await {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                // The files of the first were removed.
+                new = point.listener() => {
+                    listener = new;
+                    continue;
+                }
+            };
+            match accepted {
                 Ok((stream, _)) => {
                     if let Err(why) = self.take(stream) {
                         tracing::warn!(%why, "another bridge was sent away");
@@ -66,6 +77,7 @@ impl Bridges {
             return Err(io::Error::other("it is not this user's"));
         }
         let mut fronts = self.fronts.lock();
+        let fronts = fronts.as_mut().ok_or_else(|| io::Error::other("this bridge leaves"))?;
         fronts.retain(|front| front.strong_count() > 0);
         if fronts.len() >= MAX_BRIDGES {
             return Err(io::Error::other(format!("{MAX_BRIDGES} bridges are here already")));
@@ -83,7 +95,8 @@ impl Bridges {
     /// Sends the bridges away: they make no more calls here, and those that are open are answered.
     pub async fn leave(&self) {
         self.tasks.close();
-        let fronts: Vec<_> = self.fronts.lock().iter().filter_map(Weak::upgrade).collect();
+        let fronts = self.fronts.lock().take().unwrap_or_default();
+        let fronts: Vec<_> = fronts.iter().filter_map(Weak::upgrade).collect();
         fronts.iter().for_each(|front| front.say_leaving());
         if tokio::time::timeout(GOING, self.tasks.wait()).await.is_ok() {
             return;

@@ -6,6 +6,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use pontoon_wire::{Era, Kind, Message, Slot, method};
@@ -16,7 +17,7 @@ use super::answer_stream::AnswerStream;
 use super::mcp::post;
 use super::refusal::Refusal;
 use super::who::caller::{Caller, described_client};
-use crate::back::remote::sharing::LEAVING;
+use crate::back::conversation::feeding::LEAVING;
 use crate::call::{Call, CallError, Reply, plain_notification};
 use crate::client::{Client, Key, Person};
 use crate::held_bytes::Hold;
@@ -49,13 +50,16 @@ pub struct StreamClient {
     pub answers: AnswerStream,
     /// Fires when the client says nothing more: subscriptions end then, calls do not.
     heard_all: CancellationToken,
+    /// The client, which is another bridge, is to make no more calls here.
+    is_leaving: AtomicBool,
 }
 
 impl StreamClient {
     /// A client that has said nothing yet.
     pub fn new(sessions: Arc<Sessions>, entry: Arc<Entry>, peer: StreamPeer) -> Self {
         let (answers, heard_all) = (AnswerStream::default(), CancellationToken::new());
-        Self { sessions, first_entry: entry, peer, answers, heard_all }
+        let is_leaving = AtomicBool::new(false);
+        Self { sessions, first_entry: entry, peer, answers, heard_all, is_leaving }
     }
 
     /// The name of its server.
@@ -124,6 +128,7 @@ impl StreamClient {
 
     /// Tells the client, which is another bridge, that no more calls are welcome.
     pub fn say_leaving(&self) {
+        self.is_leaving.store(true, Ordering::Release);
         if let Some(session) = self.answers.session() {
             session.feed.outbox.push(Item::Note(plain_notification(LEAVING).into()));
         }
@@ -196,6 +201,9 @@ impl StreamClient {
             Ok((session, result)) if self.answers.welcome(&session) => {
                 entry.back.meet(&self.client_of(entry, &session));
                 reply.result(&result);
+                if self.is_leaving.load(Ordering::Acquire) {
+                    self.say_leaving();
+                }
                 if entry.back.app().is_some() {
                     self.announce(entry, session);
                 }

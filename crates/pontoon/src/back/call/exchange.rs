@@ -45,6 +45,13 @@ pub(crate) enum NextStep {
 }
 
 impl Exchange<'_> {
+    /// Whether another bridge, which has the connection to the application, did not make the call, for it leaves.
+    pub(crate) fn was_sent_on(&self, answer: &Message) -> bool {
+        let is_bridge = matches!(&self.lease, Lease::App(connection) if connection.is_bridge);
+        let why = || answer.string(Slot::ErrorMessage);
+        is_bridge && why().is_some_and(|why| why == CallError::Stopping.to_string())
+    }
+
     /// Sends a request of this call to the server.
     pub(crate) fn ask(&self, request: Rewrite) -> PendingRequest {
         self.clock.enter(Stage::Answering);

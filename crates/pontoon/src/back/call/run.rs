@@ -103,6 +103,10 @@ impl<'b> Exchange<'b> {
                     Box::pin(self.ask_legacy_client(&request, answer, cancel, reply)).await;
                     return None;
                 }
+                ServerEvent::Answer(answer) if retry.if_unsent && self.was_sent_on(&answer) => {
+                    self.record.iter_mut().for_each(|record| record.take_back());
+                    return Some((cancel, self.clock, self.record, reply));
+                }
                 ServerEvent::Answer(answer) => {
                     self.lease.note_answer();
                     self.note_length_taken();

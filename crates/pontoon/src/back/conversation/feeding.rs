@@ -27,6 +27,10 @@ pub(super) struct FedSessions {
     pub(super) is_app: bool,
 }
 
+/// By this notification a bridge that owns the connection to an application says to the others that it leaves, so that
+/// they give no new calls to it. It is for bridges alone.
+pub(crate) const LEAVING: &str = "notifications/pontoon/leaving";
+
 /// A session that hears what belongs to no call, until this is dropped.
 #[derive(Debug)]
 struct FedSession {
@@ -122,10 +126,15 @@ impl FedSessions {
             let method = message.method();
             let is_shared = weak.upgrade().is_none_or(|link| !link.is_of_one_client());
             match method.as_ref() {
+                LEAVING => {}
                 method if is_app && method.ends_with("/list_changed") => {}
                 method::LOG if is_shared => {}
                 method::LOG => outbox.push(Item::Log(message.clone().into())),
-                method::RESOURCE_UPDATED if is_app && is_shared && !names_one(message, &uris) => {}
+                // It could be about a call of another client.
+                method
+                    if is_app
+                        && is_shared
+                        && !(method == method::RESOURCE_UPDATED && names_one(message, &uris)) => {}
                 _ => outbox.push(Item::Note(message.clone().into())),
             }
         };

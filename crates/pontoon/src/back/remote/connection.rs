@@ -6,15 +6,17 @@ use std::time::{Duration, Instant};
 use pontoon_wire::{Era, Message, Revision, method};
 use tokio_util::sync::CancellationToken;
 
-use super::sharing::LEAVING;
 use crate::back::conversation::carrier::Carrier;
-use crate::back::conversation::feeding::Feeding;
+use crate::back::conversation::feeding::{Feeding, LEAVING};
 use crate::back::conversation::handshake::{HandshakeError, Opening, shake_hands, speaks_newest};
 use crate::back::conversation::link::{Link, LinkOptions, Listening};
 use crate::back::conversation::list_changes::ListChanges;
 use crate::back::conversation::{Conversation, NoResult};
 use crate::client::Client;
 use crate::clock::now;
+
+/// How often another bridge is asked for a sign of life, and how long it may take: it answers by itself.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 
 /// From when on it is said that it takes long.
 const SLOW: Duration = Duration::from_secs(3);
@@ -26,10 +28,29 @@ pub struct AppConnection {
     pub(super) opened: Instant,
     /// Hears from a modern application that its lists changed.
     lists: Option<Feeding>,
-    /// Fires when the other side has said that it leaves: open calls go on, new ones are not made here.
+    /// Whether the other side is another bridge, which has the connection to the application.
+    pub(crate) is_bridge: bool,
+    /// Fires when that has said that it leaves: open calls go on, new ones are not made here.
     leaving: CancellationToken,
     /// Hears that.
-    _hearing: Listening,
+    _hearing: Option<Listening>,
+}
+
+/// How a conversation is opened.
+#[derive(Clone, Copy)]
+pub(super) struct Terms<'t> {
+    /// For this client.
+    pub(super) client: &'t Client,
+    /// In this era.
+    pub(super) era: Era,
+    /// Or in the other, where no second connection can be had to try it on.
+    pub(super) may_change_era: bool,
+    /// With another bridge.
+    pub(super) is_bridge: bool,
+    /// It takes no longer than this.
+    pub(super) patience: Duration,
+    /// Hears why it takes long, if it does.
+    pub(super) delayed: &'t (dyn Fn(String) + Sync),
 }
 
 impl std::ops::Deref for AppConnection {
@@ -47,41 +68,60 @@ impl Drop for AppConnection {
 }
 
 impl AppConnection {
-    /// Opens a conversation in this era for this client, which takes no longer than `patience`.
+    /// Opens a conversation on these terms.
     pub(super) async fn open(
         carrier: Carrier,
         options: &LinkOptions,
         changes: &Arc<ListChanges>,
-        client: &Client,
-        era: Era,
-        patience: Duration,
-        delayed: &(dyn Fn(String) + Sync),
+        terms: &Terms<'_>,
     ) -> (Self, Result<(), HandshakeError>) {
         let conversation = Conversation::new(Link::start(carrier, options), changes).with_app();
         let leaving = CancellationToken::new();
         let heard = leaving.clone();
-        let hearing = conversation.link.listen(Arc::new(move |note| {
-            if note.method() == LEAVING {
-                heard.cancel();
-            }
-        }));
+        let hearing = terms.is_bridge.then(|| {
+            conversation.link.listen(Arc::new(move |note| {
+                if note.method() == LEAVING {
+                    heard.cancel();
+                }
+            }))
+        });
         // From here on it is closed if it comes to nothing.
-        let mut connection =
-            Self { conversation, opened: now(), lists: None, leaving, _hearing: hearing };
-        connection.conversation.era = era;
-        let opening = Opening::for_client(client, era);
-        let opened = tokio::select! {
-            opened = connection.greet(opening, client.era(), options, patience) => opened,
-            never = connection.tell_delay(delayed) => match never {},
+        let mut connection = Self {
+            conversation,
+            opened: now(),
+            lists: None,
+            is_bridge: terms.is_bridge,
+            leaving,
+            _hearing: hearing,
+        };
+        let opened = match connection.greet_in(terms.era, options, terms).await {
+            Err(HandshakeError::Refused(_)) if terms.may_change_era => {
+                connection.greet_in(terms.era.other(), options, terms).await
+            }
+            opened => opened,
         };
         match opened {
             Ok(hello) => connection.conversation.hello = Some(hello),
             Err(why) => return (connection, Err(why)),
         }
-        if era == Era::Modern {
+        if connection.era == Era::Modern {
             connection.lists = Some(connection.hear_of_lists(changes));
         }
         (connection, Ok(()))
+    }
+
+    async fn greet_in(
+        &mut self,
+        era: Era,
+        options: &LinkOptions,
+        terms: &Terms<'_>,
+    ) -> Result<Message, HandshakeError> {
+        self.conversation.era = era;
+        let opening = Opening::for_client(terms.client, era);
+        tokio::select! {
+            opened = self.greet(opening, terms.client.era(), options, terms.patience) => opened,
+            never = self.tell_delay(terms.delayed) => match never {},
+        }
     }
 
     /// Says why calls have to wait, if the application is slow to open a conversation: it may be something else.
@@ -139,6 +179,18 @@ impl AppConnection {
         tokio::select! {
             () = self.link.gone() => {}
             () = self.leaving.cancelled() => {}
+            () = self.owner_silence(), if self.is_bridge => {}
+        }
+    }
+
+    /// Waits until the bridge that has the connection gives no sign of life: it may be stopped. Then its calls are
+    /// given up.
+    async fn owner_silence(&self) {
+        loop {
+            tokio::time::sleep(SIGN_OF_LIFE).await;
+            if !self.is_responsive_within(SIGN_OF_LIFE).await {
+                return self.link.close_input();
+            }
         }
     }
 
@@ -147,6 +199,7 @@ impl AppConnection {
         let end = self.link.end().map(|end| end.words);
         end.unwrap_or_else(|| match self.leaving.is_cancelled() {
             true => "the bridge that had the connection leaves".to_owned(),
+            false if self.is_bridge => "the bridge that had the connection is gone".to_owned(),
             false => "the connection was closed".to_owned(),
         })
     }

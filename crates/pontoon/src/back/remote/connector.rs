@@ -1,6 +1,7 @@
 //! One try to have a connection to an application, in the way that it can be had: dialled at one of the addresses where it may
 //! be, through another bridge that has it, or when it comes by itself.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use pontoon_wire::Era;
 use tokio::net::UnixStream;
 
-use super::connection::AppConnection;
+use super::connection::{AppConnection, Terms};
 use super::dial::{DialError, Dialer, START_IT};
 use super::entrance::{EntranceError, OpenEntrance};
 use super::sharing::{MeetingPoint, Owner};
@@ -21,19 +22,24 @@ use crate::back::conversation::list_changes::ListChanges;
 use crate::back::conversation::websocket::SocketEnd;
 use crate::client::Client;
 use crate::config::{AppEntrance, AppOptions, AppPlace, AppTarget};
+use crate::errors::chain;
 use crate::lock::Lock;
 
 /// How long an application may take to open a conversation: it may be loading a document.
 const OPENING: Duration = Duration::from_secs(30);
 
-/// The same where there are more places to look at.
+/// The same at first where there are more places to look at.
 const OPENING_ONE_OF_MANY: Duration = Duration::from_secs(2);
+
+/// The same of another bridge, which answers by itself.
+const OWNER: Duration = Duration::from_secs(10);
 
 /// What to do about one that is something else, perhaps.
 pub(super) const LOOK: &str = "look whether the address is that of the application";
 
 /// What to do while bridges hand the connection over.
-pub(super) const WAIT: &str = "wait a moment";
+pub(super) const WAIT: &str =
+    "wait a moment, or, if that does not help, end that process or use --no-share,";
 
 /// Why an application could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -112,8 +118,8 @@ pub(super) struct Connector {
     link: LinkOptions,
     changes: Arc<ListChanges>,
     reach: tokio::sync::Mutex<Reach>,
-    /// The era that it was last opened in.
-    era: Lock<Era>,
+    /// How it was found to be at each address.
+    known: Lock<HashMap<String, TargetManner>>,
     /// Where the bridges of this user meet, if they share the connection.
     pub(super) sharing: OnceLock<Arc<MeetingPoint>>,
 }
@@ -123,6 +129,28 @@ pub(super) struct Connector {
 struct Reach {
     dialer: Dialer,
     entrance: Option<OpenEntrance>,
+}
+
+/// How an application was found to be at an address.
+#[derive(Debug, Clone, Copy)]
+struct TargetManner {
+    /// The era to speak to it.
+    era: Era,
+    /// How often in a row it took a connection and said nothing.
+    silences: u32,
+}
+
+impl Default for TargetManner {
+    fn default() -> Self {
+        Self { era: Era::Legacy, silences: 0 }
+    }
+}
+
+impl TargetManner {
+    /// How long it may take where there are more places to look at: longer each time that both eras were tried.
+    fn patience(self) -> Duration {
+        OPENING_ONE_OF_MANY.saturating_mul(1 << (self.silences / 2).min(8)).min(OPENING)
+    }
 }
 
 /// A way to an application.
@@ -149,7 +177,7 @@ impl Connector {
             link,
             changes,
             reach: tokio::sync::Mutex::new(reach),
-            era: Lock::new(Era::Legacy),
+            known: Lock::default(),
             sharing: OnceLock::new(),
         }
     }
@@ -162,10 +190,9 @@ impl Connector {
         delayed: &(dyn Fn(String) + Sync),
     ) -> Result<AppConnection, ConnectError> {
         let ways = self.ways()?;
-        let patience = if ways.len() > 1 { OPENING_ONE_OF_MANY } else { OPENING };
         let mut failure = None;
         for way in &ways {
-            match self.try_way(client, way, patience, delayed).await {
+            match self.try_way(client, way, ways.len() > 1, delayed).await {
                 Ok(connection) => return Ok(connection),
                 // What answers says more than what does not.
                 Err(ConnectError::Dial(DialError::Unreachable(_))) if failure.is_some() => {}
@@ -198,49 +225,73 @@ impl Connector {
         &self,
         client: &Client,
         way: &Way,
-        patience: Duration,
+        is_one_of_many: bool,
         delayed: &(dyn Fn(String) + Sync),
     ) -> Result<AppConnection, ConnectError> {
-        let first = *self.era.lock();
-        let opened = match self.open(client, way, first, patience, delayed).await {
+        let (era, patience) = (Era::Legacy, OPENING);
+        let may_change_era = matches!(way, Way::Wait(_));
+        let terms = Terms { client, era, may_change_era, is_bridge: false, patience, delayed };
+        match way {
+            Way::Wait(_) => self.open(way, &terms).await,
+            Way::Bridge { pid, .. } => {
+                let delayed = &|_| {};
+                let terms = Terms { is_bridge: true, patience: OWNER, delayed, ..terms };
+                self.open(way, &terms).await.map_err(|error| match error {
+                    ConnectError::Owner { .. } => error,
+                    error => {
+                        let source = io::Error::other(chain(&error));
+                        ConnectError::Owner { pid: *pid, source }
+                    }
+                })
+            }
+            Way::Dial(target) => self.dial(way, target, terms, is_one_of_many).await,
+        }
+    }
+
+    /// Dials an application in the era that it was last known to speak, and then in the other.
+    async fn dial(
+        &self,
+        way: &Way,
+        target: &AppTarget,
+        terms: Terms<'_>,
+        is_one_of_many: bool,
+    ) -> Result<AppConnection, ConnectError> {
+        let place = target.endpoint.to_string();
+        let known = self.known.lock().get(&place).copied().unwrap_or_default();
+        let patience = if is_one_of_many { known.patience() } else { OPENING };
+        let terms = Terms { era: known.era, patience, ..terms };
+        let opened = match self.open(way, &terms).await {
             // It may speak the other era; a connection may be held to the first it heard of.
             Err(ConnectError::Handshake(refused @ HandshakeError::Refused(_))) => {
-                if let Way::Wait(_) = way {
-                    // The next one that comes is spoken to in the other.
-                    *self.era.lock() = first.other();
-                    return Err(refused.into());
-                }
-                match self.open(client, way, first.other(), patience, delayed).await {
+                let other = Terms { era: known.era.other(), ..terms };
+                match self.open(way, &other).await {
                     Err(ConnectError::Handshake(second)) => {
                         Err(ConnectError::NoEra { first: refused, second })
                     }
                     opened => opened,
                 }
             }
-            Err(silent @ ConnectError::Handshake(HandshakeError::Silent)) => {
-                // One that knows the other era alone may say nothing at all to this one.
-                *self.era.lock() = first.other();
-                Err(silent)
-            }
             opened => opened,
         };
-        let connection = opened?;
-        *self.era.lock() = connection.era;
-        Ok(connection)
+        let manner = match &opened {
+            Ok(connection) => Some(TargetManner { era: connection.era, silences: 0 }),
+            // One that knows the other era alone may say nothing at all to this one.
+            Err(ConnectError::Handshake(HandshakeError::Silent)) => {
+                let silences = known.silences.saturating_add(1);
+                Some(TargetManner { era: known.era.other(), silences })
+            }
+            Err(_) => None,
+        };
+        if let Some(manner) = manner {
+            self.known.lock().insert(place, manner);
+        }
+        opened
     }
 
-    async fn open(
-        &self,
-        client: &Client,
-        way: &Way,
-        era: Era,
-        patience: Duration,
-        delayed: &(dyn Fn(String) + Sync),
-    ) -> Result<AppConnection, ConnectError> {
+    async fn open(&self, way: &Way, terms: &Terms<'_>) -> Result<AppConnection, ConnectError> {
         let carrier = self.reach(way).await?;
-        let opening =
-            AppConnection::open(carrier, &self.link, &self.changes, client, era, patience, delayed);
-        let (connection, opened) = opening.await;
+        let (connection, opened) =
+            AppConnection::open(carrier, &self.link, &self.changes, terms).await;
         let Err(error) = opened else { return Ok(connection) };
         Err(match (error, connection.link.noise(), connection.link.end()) {
             (HandshakeError::Gone | HandshakeError::Silent, Some(said), _) => {

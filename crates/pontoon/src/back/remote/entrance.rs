@@ -3,18 +3,19 @@
 //! Any page in a browser can knock here, so a page has to be named beforehand, and whoever comes has to show the token: as a
 //! header, or beside the sub-protocol, for pages cannot set headers.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use subtle::ConstantTimeEq;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tokio_tungstenite::tungstenite::http::header::{
     AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL,
@@ -25,6 +26,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 
 use crate::back::conversation::websocket::{Duplex, WebSocket};
+use crate::clock::{now, since};
 use crate::config::{AppEntrance, Host, TokenSource};
 use crate::lock::Lock;
 
@@ -35,7 +37,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const REFUSED: Duration = Duration::from_millis(200);
 
 /// As many may knock at once.
-const KNOCKING: usize = 8;
+const KNOCKING: usize = 64;
+
+/// How often the log tells loudly of those who are sent away.
+const LOUD: Duration = Duration::from_secs(60);
 
 /// What a token is written behind that stands beside the sub-protocol.
 const BEARER: &str = "bearer.";
@@ -65,6 +70,8 @@ struct Doorkeeper {
     /// There is room for one application.
     room: Arc<Semaphore>,
     comers: mpsc::Sender<WebSocketStream<Box<dyn Duplex>>>,
+    /// When the log last told of one that was sent away.
+    told: Lock<Option<Instant>>,
 }
 
 impl OpenEntrance {
@@ -95,11 +102,11 @@ impl OpenEntrance {
             config,
             room: Arc::new(Semaphore::new(1)),
             comers,
+            told: Lock::default(),
         });
-        let knocking = Arc::new(Semaphore::new(KNOCKING));
         let mut listening = JoinSet::new();
         for listener in [Some(first), second].into_iter().flatten() {
-            listening.spawn(listen(listener, Arc::clone(&keeper), Arc::clone(&knocking)));
+            listening.spawn(listen(listener, Arc::clone(&keeper)));
         }
         Ok(Self { comers: receiver, _listening: listening })
     }
@@ -113,17 +120,21 @@ impl OpenEntrance {
     }
 }
 
-async fn listen(listener: TcpListener, keeper: Arc<Doorkeeper>, knocking: Arc<Semaphore>) {
-    let mut visits = JoinSet::new();
-    while let Ok(place) = Arc::clone(&knocking).acquire_owned().await {
+async fn listen(listener: TcpListener, keeper: Arc<Doorkeeper>) {
+    let (mut visits, mut oldest) = (JoinSet::new(), VecDeque::new());
+    loop {
         while visits.try_join_next().is_some() {}
+        oldest.retain(|visit: &AbortHandle| !visit.is_finished());
         match listener.accept().await {
             Ok((stream, _)) => {
+                // Those who only stand there must not keep an application out.
+                if oldest.len() >= KNOCKING {
+                    oldest.pop_front().into_iter().for_each(|visit| visit.abort());
+                }
                 let keeper = Arc::clone(&keeper);
-                visits.spawn(async move {
-                    let _place = place;
+                oldest.push_back(visits.spawn(async move {
                     drop(tokio::time::timeout(PATIENCE, keeper.receive(stream)).await);
-                });
+                }));
             }
             Err(error) => {
                 tracing::warn!(%error, "an application could not come");
@@ -166,7 +177,7 @@ impl Doorkeeper {
     fn look(&self, request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
         let headers = request.headers();
         if let Err((status, why)) = self.check(headers) {
-            tracing::warn!(why, "one that knocked was sent away");
+            self.tell(why);
             let mut refusal = ErrorResponse::new(Some(format!("{why}\n")));
             *refusal.status_mut() = status;
             return Err(refusal);
@@ -176,6 +187,18 @@ impl Doorkeeper {
             response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, chosen);
         }
         Ok(response)
+    }
+
+    /// Logs why one was sent away: loudly now and then, for pages can knock without an end.
+    fn tell(&self, why: &str) {
+        let mut told = self.told.lock();
+        match told.is_some_and(|told| since(told) < LOUD) {
+            true => tracing::debug!(why, "one that knocked was sent away"),
+            false => {
+                *told = Some(now());
+                tracing::warn!(why, "one that knocked was sent away");
+            }
+        }
     }
 
     fn check(&self, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {

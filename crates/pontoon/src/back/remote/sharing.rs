@@ -3,7 +3,7 @@
 //! The bridge that holds the lock owns the connection. The others go through a socket of that bridge, where it looks like
 //! the application. The lock ends with its process, however that ends, and another bridge takes it.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -18,12 +18,10 @@ use tokio::sync::Notify;
 /// The longest path of a socket, of the systems that have the least.
 const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 
-/// By this notification the bridge that owns the connection says that it leaves, so that no new calls are given to it.
-pub(crate) const LEAVING: &str = "notifications/pontoon/leaving";
-
 /// Where the bridges of a user meet that are for one application.
 #[derive(Debug)]
 pub struct MeetingPoint {
+    folder: PathBuf,
     lock: PathBuf,
     socket: PathBuf,
     ownership: Mutex<Ownership>,
@@ -36,7 +34,12 @@ enum Ownership {
     /// Another bridge has the connection, as far as is known.
     None,
     /// This bridge has it, and listens for the others as soon as it is asked to.
-    Ours { _lock: File, listener: Option<UnixListener> },
+    Ours {
+        lock: File,
+        /// Which file the socket is.
+        socket: (u64, u64),
+        listener: Option<UnixListener>,
+    },
 }
 
 /// Who has the connection to the application.
@@ -60,18 +63,15 @@ impl MeetingPoint {
     ///
     /// When the folder cannot be made or is open to others, or the path is too long for a socket.
     pub fn new(folder: &Path, name: &str) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let status = fs::metadata(folder)?;
-        if status.uid() != geteuid().as_raw() || status.mode() & 0o077 != 0 {
-            return Err(io::Error::other("the folder is not its owner's alone"));
-        }
+        make_folder(folder)?;
         let (lock, socket) =
             (folder.join(format!("{name}.lock")), folder.join(format!("{name}.sock")));
         if socket.as_os_str().len() > MAX_SOCKET_PATH {
             return Err(io::Error::other("its path is too long for a socket"));
         }
         let ownership = Mutex::new(Ownership::None);
-        Ok(Self { lock, socket, ownership, owned: Notify::new() })
+        let folder = folder.to_owned();
+        Ok(Self { folder, lock, socket, ownership, owned: Notify::new() })
     }
 
     /// Who has the connection now: this bridge, if no other has.
@@ -81,9 +81,15 @@ impl MeetingPoint {
     /// When the files cannot be used.
     pub(crate) fn owner(&self) -> io::Result<Owner> {
         let mut ownership = self.lock();
-        if let Ownership::Ours { .. } = *ownership {
-            return Ok(Owner::Us);
+        match &*ownership {
+            Ownership::Ours { lock, .. } if is_at(&self.lock, identity(&lock.metadata()?)) => {
+                return Ok(Owner::Us);
+            }
+            // The folder was emptied: what others find there now counts.
+            Ownership::Ours { .. } => *ownership = Ownership::None,
+            Ownership::None => {}
         }
+        make_folder(&self.folder)?;
         let mut file = match claim(&self.lock)? {
             LockTry::Ours(file) => file,
             LockTry::Other(pid) => return Ok(Owner::Other { socket: self.socket.clone(), pid }),
@@ -97,7 +103,8 @@ impl MeetingPoint {
         }
         let listener = UnixListener::bind(&self.socket)?;
         fs::set_permissions(&self.socket, Permissions::from_mode(0o600))?;
-        *ownership = Ownership::Ours { _lock: file, listener: Some(listener) };
+        let socket = identity(&fs::symlink_metadata(&self.socket)?);
+        *ownership = Ownership::Ours { lock: file, socket, listener: Some(listener) };
         self.owned.notify_one();
         Ok(Owner::Us)
     }
@@ -116,7 +123,9 @@ impl MeetingPoint {
 
     /// Lets no other bridge come any more.
     pub(crate) fn close(&self) {
-        if let Ownership::Ours { .. } = *self.lock() {
+        if let Ownership::Ours { socket, .. } = *self.lock()
+            && is_at(&self.socket, socket)
+        {
             drop(fs::remove_file(&self.socket));
         }
     }
@@ -130,10 +139,32 @@ impl Drop for MeetingPoint {
     fn drop(&mut self) {
         self.close();
         // While it is locked: another bridge that opened it before sees that it is gone, and makes a new one.
-        if let Ownership::Ours { .. } = *self.lock() {
+        if let Ownership::Ours { lock, .. } = &*self.lock()
+            && lock.metadata().is_ok_and(|lock| is_at(&self.lock, identity(&lock)))
+        {
             drop(fs::remove_file(&self.lock));
         }
     }
+}
+
+/// Makes the folder for its owner only, unless it is there and so.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let status = fs::metadata(folder)?;
+    if status.uid() != geteuid().as_raw() || status.mode() & 0o077 != 0 {
+        return Err(io::Error::other("the folder is not its owner's alone (chmod 700)"));
+    }
+    Ok(())
+}
+
+/// What tells a file from every other one.
+fn identity(status: &Metadata) -> (u64, u64) {
+    (status.dev(), status.ino())
+}
+
+/// Whether that very file is at this path.
+fn is_at(path: &Path, file: (u64, u64)) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|there| identity(&there) == file)
 }
 
 enum LockTry {
@@ -163,8 +194,7 @@ fn claim(path: &Path) -> io::Result<LockTry> {
             locked => locked?,
         }
         // Its last owner may have removed it between the two.
-        let (held, there) = (file.metadata()?, fs::symlink_metadata(path));
-        if there.is_ok_and(|there| (there.dev(), there.ino()) == (held.dev(), held.ino())) {
+        if is_at(path, identity(&file.metadata()?)) {
             return Ok(LockTry::Ours(file));
         }
     }
@@ -207,6 +237,20 @@ mod tests {
         assert_eq!(next.owner().unwrap(), Owner::Us);
         let status = fs::metadata(folder.path().join("run/app.sock")).unwrap();
         assert_eq!(status.mode() & 0o777, 0o600);
+    }
+
+    #[tokio::test]
+    async fn an_owner_whose_files_were_removed_takes_no_other_s_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, second) = (point(folder.path()), point(folder.path()));
+        assert_eq!(first.owner().unwrap(), Owner::Us);
+        fs::remove_dir_all(folder.path().join("run")).unwrap();
+        assert_eq!(second.owner().unwrap(), Owner::Us, "nobody else is to be found there");
+        assert!(matches!(first.owner().unwrap(), Owner::Other { .. }), "what is there now counts");
+        drop(first);
+        assert_eq!(fs::read_dir(folder.path().join("run")).unwrap().count(), 2);
+        let third = point(folder.path());
+        assert!(matches!(third.owner().unwrap(), Owner::Other { .. }));
     }
 
     #[test]
