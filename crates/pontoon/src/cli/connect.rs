@@ -52,7 +52,7 @@ pub struct ConnectArgs {
     /// Wait for an application that connects to us, on this port of this machine.
     #[arg(long, value_name = "PORT", conflicts_with_all = ["url", "app"], value_parser = clap::value_parser!(u16).range(1..))]
     listen: Option<u16>,
-    /// A page that may do so, such as https://app.example; may be given several times.
+    /// A page that may do so, as its browser names it (`--allow-origin https://...`); may be given several times.
     #[arg(long, value_name = "ORIGIN", requires = "listen", conflicts_with_all = ["url", "app"])]
     allow_origin: Vec<String>,
     /// Let it come without a token: every program of every user of this machine may then be the application.
