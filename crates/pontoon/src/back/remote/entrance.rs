@@ -1,6 +1,6 @@
 //! The entrance for applications that come by themselves: a WebSocket on this machine, for one application at a time.
 //!
-//! Any page in a browser can knock here, so a page has to be named beforehand, and whoever comes has to show the token: as a
+//! Any page in a browser can knock here, so a page has to be named beforehand, and every application has to show the token: as a
 //! header, or beside the sub-protocol, for pages cannot set headers.
 
 use std::collections::VecDeque;

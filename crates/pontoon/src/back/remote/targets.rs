@@ -107,7 +107,7 @@ fn read(path: &Path) -> Option<(String, AppFile)> {
     endpoint.is_local().then_some((name, app))
 }
 
-/// The bytes of a file that nobody else can have written or read.
+/// The bytes of a file that only its owner can have written or read.
 fn read_own(path: &Path) -> std::io::Result<Vec<u8>> {
     let status = fs::symlink_metadata(path)?;
     if status.uid() != geteuid().as_raw() || status.mode() & 0o077 != 0 {
