@@ -174,7 +174,7 @@ impl<C: 'static> WaitingCalls<C> {
         let _turn = Turn { calls: &self, number };
         match answered.await {
             Ok(Ok(outcome)) => outcome,
-            // What it says is told by those who called it.
+            // The clients that called it hear what it says.
             Ok(Err(panic)) => resume_unwind(panic),
             Err(_) => Err(closing()),
         }
@@ -276,7 +276,7 @@ mod tests {
         }
     }
 
-    /// Lets the tasks go on until so many calls wait.
+    /// Lets the tasks go on until this number of calls waits.
     async fn until_waiting(pump: &Pump<Notes>, calls: usize) {
         while pump.waiting() != calls {
             tokio::task::yield_now().await;

@@ -26,7 +26,7 @@ use crate::tools::Tools;
 /// How often a connection is looked at. A client that was silent since then is asked for a sign of life.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// A client that was silent for so many looks is gone.
+/// A client that was silent for this number of looks is gone.
 const SILENT_LOOKS: u32 = 4;
 
 /// How long a client may take to hear the last words.

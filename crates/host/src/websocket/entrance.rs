@@ -1,6 +1,6 @@
 //! Who may come in: the Host, the Origin and the token of a request, looked at before anything is answered.
 //!
-//! A web page that somebody opens can reach every port of this machine. It cannot hide its origin; a name of its own that
+//! A web page that the user opens can reach every port of this machine. It cannot hide its origin; a name of its own that
 //! suddenly means 127.0.0.1 shows in `Host`; and it does not know the token.
 
 use subtle::ConstantTimeEq;

@@ -18,7 +18,7 @@ use crate::session::entry::Entry;
 /// As many bridges may share a connection.
 const MAX_BRIDGES: usize = 64;
 
-/// How long a bridge without a call may take to go when it is told to.
+/// How long a bridge without a call may take to go after the word to leave.
 const GOING: Duration = Duration::from_millis(300);
 
 /// How long those with calls may.

@@ -12,7 +12,7 @@ use super::super::connection::{Service, serve};
 use super::*;
 use crate::tools::Tools;
 
-/// A client with a line of so many bytes, and the task that serves it.
+/// A client with a line of this length, and the task that serves it.
 async fn rig(tools: &Toolset, bytes: usize) -> (DuplexStream, tokio::task::JoinHandle<()>) {
     let (near, far) = duplex(bytes);
     let far = WebSocketStream::from_raw_socket(far, Role::Server, None).await;

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -33,6 +34,9 @@ const OPENING_ONE_OF_MANY: Duration = Duration::from_secs(2);
 
 /// The same of another bridge, which answers by itself.
 const OWNER: Duration = Duration::from_secs(10);
+
+/// Of as many addresses it is known how the application was there.
+const MAX_KNOWN: usize = 256;
 
 /// What to do about one that is something else, perhaps.
 pub(super) const LOOK: &str = "look whether the address is that of the application";
@@ -122,6 +126,8 @@ pub(super) struct Connector {
     known: Lock<HashMap<String, TargetManner>>,
     /// Where the bridges of this user meet, if they share the connection.
     pub(super) sharing: OnceLock<Arc<MeetingPoint>>,
+    /// The log has told that they cannot.
+    is_unshared: AtomicBool,
 }
 
 /// What connections are made with.
@@ -179,6 +185,7 @@ impl Connector {
             reach: tokio::sync::Mutex::new(reach),
             known: Lock::default(),
             sharing: OnceLock::new(),
+            is_unshared: AtomicBool::new(false),
         }
     }
 
@@ -216,7 +223,10 @@ impl Connector {
     fn owner(&self) -> Owner {
         let Some(point) = self.sharing.get() else { return Owner::Us };
         point.owner().unwrap_or_else(|error| {
-            tracing::warn!(%error, "the connection cannot be shared with other bridges");
+            // It is tried again with each look at the application, and told once.
+            if !self.is_unshared.swap(true, Ordering::Relaxed) {
+                tracing::warn!(%error, "the connection cannot be shared with other bridges");
+            }
             Owner::Us
         })
     }
@@ -283,7 +293,12 @@ impl Connector {
             Err(_) => None,
         };
         if let Some(manner) = manner {
-            self.known.lock().insert(place, manner);
+            let mut known = self.known.lock();
+            // An application that is found by its file may have another port each time.
+            if known.len() >= MAX_KNOWN {
+                known.clear();
+            }
+            known.insert(place, manner);
         }
         opened
     }

@@ -1,6 +1,6 @@
 //! The token that an application is shown: a value, the first line of a file, or what a command writes.
 //!
-//! It is read for each connection, once there is somebody to show it to. Nothing of it is ever logged.
+//! It is read for each connection, once an application has taken that. Nothing of it is ever logged.
 
 use std::ffi::OsString;
 use std::io;
