@@ -214,7 +214,12 @@ impl App {
         // Answers that are ready may still be on their way out.
         drop(tokio::time::timeout(LAST, fronts.wait()).await);
         drop(tokio::time::timeout(LAST, self.keepers.wait()).await);
-        sessions.entries().values().for_each(|entry| entry.back.drain());
+        for entry in sessions.entries().values() {
+            entry.back.drain();
+            if let Some(app) = entry.back.app() {
+                app.close().await;
+            }
+        }
         // It gives up after its whole ladder. A spawner that was stopped does nothing before it goes on.
         self.site.starter.stop_all(&Ladder::default()).await;
         let living = self.site.starter.living();
@@ -240,9 +245,13 @@ impl App {
         drop(tokio::time::timeout(LINGER, proxied.wait()).await);
     }
 
-    /// Keeps the catalogue of a server, and processes ready for its calls, for as long as it is served.
+    /// Keeps the catalogue of a server, and processes or a connection ready for its calls, for as long as it is served.
     fn keep(&self, entry: &Arc<Entry>) {
         let stop = entry.back.stop.clone();
+        if entry.back.app().is_some() {
+            self.keepers.spawn(until(stop, Arc::clone(entry).keep_live()));
+            return;
+        }
         let learning = Arc::clone(entry).keep(Arc::clone(&self.turns));
         self.keepers.spawn(until(stop.clone(), learning));
         let entry = Arc::clone(entry);

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use pontoon_supervise::{Ladder, Spawner};
 use tokio_util::sync::CancellationToken;
 
-use super::{BridgeStartError, entry, settle};
+use super::{BridgeStartError, entry, settle, until};
 use crate::back::child::process::Starter;
 use crate::back::child::told::Hearers;
 use crate::back::{Surroundings, open_store};
@@ -54,6 +54,9 @@ impl Single {
         around.machine.hearers = Hearers::Operator;
         let stop = CancellationToken::new();
         let entry = entry(&server, &around, config.settings.state_dir.as_deref(), &stop);
+        if entry.back.app().is_some() {
+            tokio::spawn(until(stop, Arc::clone(&entry).keep_live()));
+        }
         Ok(Some(Self { entry, around, spawner: spawner.clone(), scratch }))
     }
 
@@ -64,7 +67,11 @@ impl Single {
 
     /// Stops the server's children, and leaves nothing behind.
     pub async fn close(self) {
+        self.entry.back.stop.cancel();
         self.entry.back.drain();
+        if let Some(app) = self.entry.back.app() {
+            app.close().await;
+        }
         self.spawner.stop_all(&Ladder::default()).await;
         settle(&self.around).await;
     }

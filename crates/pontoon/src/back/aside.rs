@@ -29,9 +29,10 @@ impl std::ops::Deref for Kept {
 }
 
 impl Back {
-    /// The conversation that is kept for this client, if there is one.
+    /// The conversation that is kept for this client, if there is one. What is everybody's is not.
     fn kept_for(&self, client: &Client, child_era: Era) -> Option<Kept> {
         match self.app() {
+            Some(_) if self.server.mode.is_shared() => None,
             Some(app) => app.connection().map(Kept::App),
             None => self.kept(client, child_era).map(Kept::Child),
         }

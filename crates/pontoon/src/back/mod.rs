@@ -111,9 +111,12 @@ impl Back {
         self.launcher.check_isolation()
     }
 
-    /// The isolation of its children, in a word.
+    /// The isolation of its children, in a word. An application is no child.
     pub fn isolation(&self) -> &'static str {
-        self.launcher.isolation()
+        match self.app() {
+            Some(_) => "none",
+            None => self.launcher.isolation(),
+        }
     }
 
     /// What its children say of their lists.
@@ -201,9 +204,9 @@ impl Back {
         self.keep.app.as_ref()
     }
 
-    /// Says which client the server is used by: an application is opened for that one.
+    /// Says which client the server is used by: an application is opened for that one, unless it is everybody's.
     pub fn meet(&self, client: &Arc<Client>) {
-        if let Some(app) = self.app() {
+        if let Some(app) = self.app().filter(|_| !self.server.mode.is_shared()) {
             app.meet(client);
         }
     }

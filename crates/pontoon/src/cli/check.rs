@@ -28,12 +28,20 @@ fn describe(config: &Config) {
             Mode::Stateful { idle, .. } => format!("stateful, idle {} s", idle.as_secs()),
             Mode::Shared { idle } => format!("shared by all clients, idle {} s", idle.as_secs()),
         };
+        let seconds = server.timeout.as_secs();
+        if let Some(app) = &server.app {
+            let place = &app.place;
+            say(&format!(
+                "  {}: {place} (reached when it is there, time-out {seconds} s)",
+                server.name
+            ));
+            continue;
+        }
         let program = match &server.program {
             Ok(program) => program.display().to_string(),
             Err(error) => format!("cannot start: {error}"),
         };
         let learnt = learnt_with(server);
-        let seconds = server.timeout.as_secs();
         say(&format!("  {}: {program} ({mode}, time-out {seconds} s{learnt})", server.name));
     }
     if let Some(note) = config.note() {

@@ -86,6 +86,7 @@ fn greet(config: &Config, app: &App) {
         let mode = match server.mode {
             Mode::Stateless => "a process for each request",
             Mode::Stateful { .. } => "a process for each session",
+            Mode::Shared { .. } if server.app.is_some() => "reached when it is there",
             Mode::Shared { .. } => "one process for everybody",
         };
         tell(&format!(

@@ -19,7 +19,10 @@ pub fn run(server: &str, options: &Options, as_json: bool) -> ExitCode {
 /// What the server offers.
 pub async fn learn(entry: &Entry) -> Result<Arc<Catalog>, String> {
     let name = &entry.back.server.name;
-    entry.learnt().await.map_err(|why| format!("the server `{name}` does not start: {why}"))
+    entry.learnt().await.map_err(|why| match entry.back.app() {
+        Some(_) => why,
+        None => format!("the server `{name}` does not start: {why}"),
+    })
 }
 
 /// The tools in a catalogue.

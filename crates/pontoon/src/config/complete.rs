@@ -9,7 +9,7 @@ use std::path::Path;
 use super::document::{DocumentReader, Member};
 use super::draft::{Draft, FileContext, WrittenMode};
 use super::isolation::{self, Isolation};
-use super::keys::KEYS;
+use super::keys;
 use super::lifetime::{FileLinks, SessionKey, WorkspaceScope};
 use super::program::Search;
 use super::remarks::Weight;
@@ -25,9 +25,8 @@ pub(super) struct WrittenKeys<'a> {
 
 impl WrittenKeys<'_> {
     /// The key of that name, in whichever spelling.
-    fn key(&self, name: &str) -> Option<&Member<'_>> {
-        let key = KEYS.iter().find(|key| key.name == name);
-        let key = key.expect("only keys of the table are asked for");
+    pub(super) fn key(&self, name: &str) -> Option<&Member<'_>> {
+        let key = keys::find(name).expect("only keys of the tables are asked for");
         self.keys.iter().find(|member| key.is_called(&member.name))
     }
 }
@@ -40,6 +39,10 @@ impl Draft {
         reader: &mut DocumentReader<'_>,
         around: &FileContext<'_>,
     ) -> Option<Server> {
+        if self.is_reached() {
+            return self.finish_reached(written, reader);
+        }
+        self.refuse_keys_of_reached(written, reader);
         self.compare_with_mode(written, reader);
         if self.mode == WrittenMode::Shared {
             self.compare_with_shared(written, reader);
@@ -215,10 +218,10 @@ impl Draft {
         written: &WrittenKeys<'_>,
         reader: &mut DocumentReader<'_>,
     ) -> Option<&str> {
-        // A wrong command has been told, and so has the key that makes a server a remote one: that
-        // there is no command besides is no news.
+        // A wrong one has been told: that there is none besides is no news.
         if !written.keys.iter().any(|key| matches!(&*key.name, "command" | "url" | "socket")) {
-            reader.about_name(Weight::Mistake, written.server, "there is no `command` to start");
+            let message = "there is no `command` to start, and no `url` or `socket` to reach";
+            reader.about_name(Weight::Mistake, written.server, message);
         }
         self.command.as_deref()
     }

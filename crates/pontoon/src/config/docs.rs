@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::keys::{ISOLATION_KEYS, KEYS, REFUSED_KEYS, ServerKey};
+use super::keys::{ISOLATION_KEYS, KEYS, REACHED_KEYS, REFUSED_KEYS, ServerKey};
 use super::network::{CERTIFICATE_VARIABLES, DEFAULT_VARIABLES, PROXY_VARIABLES, USUAL_VARIABLES};
 use super::remarks::Weight;
 use super::secret::SECRETS;
@@ -66,10 +66,39 @@ tasks, or that works with a person's account: people would meet in it. Such a se
   or a job are mistakes beside it.
 ";
 
+const REACHED: &str = "
+## A server that runs already
+
+An application with an MCP server of its own, a program with `pontoon-host`, or a WebSocket server elsewhere: it is reached at its `url` or `socket`, and
+not started.
+
+```json
+{
+  \"mcpServers\": {
+    \"max\": { \"url\": \"ws://localhost:7400\", \"max_in_flight\": 1 },
+    \"tools\": { \"socket\": \"/run/user/1000/my-program/tools.sock\" }
+  }
+}
+```
+
+One connection serves all clients, as one process of a `\"shared\"` server does, and what is said there of people holds here, too: whoever may use the
+bridge uses the same application. It may come and go. While it is away its tools stay listed (the last that were seen, also after a restart of the bridge), a call waits for
+it for `connect_wait`, and then says that it was not made. A call that was under way when the connection was lost says that its outcome is unknown, and
+is never made twice unless the tool is marked as read-only or idempotent. It is looked for all the time, and clients hear when its tools are others than
+before. `/health` names it `away` and says why; the bridge is `degraded` then, and never down for this.
+
+Calls beyond `max_in_flight` wait for their turn as long as their own time (`timeout`) lasts. `mode`, if it is written, is `\"shared\"`; keys of a process, such as
+`args`, `env`, `workspace`, `files` and `isolation`, are mistakes beside `url` and `socket`. What else `pontoon connect` knows, such as several bridges
+with one connection, is in [live-app.md](live-app.md).
+
+| key | default | meaning |
+|---|---|---|
+";
+
 const PLACEHOLDERS: &str = "
 ## Placeholders
 
-In `args` and in the values of `env`:
+In `args` and in the values of `env`, and, of them, `${env:NAME}` in those of `headers`:
 
 | placeholder | becomes |
 |---|---|
@@ -118,6 +147,8 @@ fn page() -> String {
         .to_owned());
     add(format!("{}.\n", listed(REFUSED_KEYS)));
     add(SHARED.to_owned());
+    add(REACHED.to_owned());
+    REACHED_KEYS.iter().for_each(|key| add(row(key)));
     add(PLACEHOLDERS.to_owned());
     add("\n## Isolation\n\nThe keys of the object `isolation`; an unknown one is a mistake.\n\n\
          | key | default | meaning |\n|---|---|---|\n"
@@ -209,7 +240,7 @@ fn the_example_is_read_without_a_remark_but_for_missing_programs() {
 #[test]
 fn the_example_shows_every_key_with_its_default() {
     let text = fs::read_to_string(in_package("mcp-servers.example.json")).unwrap();
-    for key in KEYS {
+    for key in KEYS.iter().chain(REACHED_KEYS) {
         assert!(text.contains(&format!("\"{}\":", key.name)), "`{}` is not shown", key.name);
         let default = format!("Default: {}.", key.default);
         assert!(text.contains(&default), "`{}` is shown without \"{default}\"", key.name);

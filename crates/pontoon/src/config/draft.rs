@@ -7,6 +7,7 @@ use super::environment::Environment;
 use super::lifetime::Mode;
 use super::name::ServerName;
 use super::program::ProgramError;
+use super::remote::WrittenApp;
 use super::server::Server;
 use super::settings::BridgeSettings;
 
@@ -35,6 +36,8 @@ pub(super) struct Draft {
     /// The server, but for its program, its mode and its fingerprint.
     pub(super) server: Server,
     pub(super) command: Option<String>,
+    /// What was written of a server that is reached, and not started.
+    pub(super) app: WrittenApp,
     pub(super) mode: WrittenMode,
     pub(super) idle: Option<Duration>,
     pub(super) per_address: Option<usize>,
@@ -50,6 +53,7 @@ impl Draft {
         Self {
             server: Server { timeout: settings.timeout, ..server },
             command: None,
+            app: WrittenApp::default(),
             mode: WrittenMode::Stateless,
             idle: None,
             per_address: None,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::complete::WrittenKeys;
 use super::document::{DocumentNode, DocumentReader, Member, parse};
 use super::draft::{Draft, FileContext};
-use super::keys::{KEYS, REFUSED_KEYS, UNNEEDED_KEYS};
+use super::keys::{self, KEYS, REACHED_KEYS, REFUSED_KEYS, UNNEEDED_KEYS};
 use super::name::BadServerName;
 use super::nearest::unknown;
 use super::remarks::{Remarks, Weight};
@@ -78,7 +78,7 @@ fn read_keys(
 ) -> Draft {
     for (index, written) in keys.iter().enumerate() {
         let name = written.name.as_str();
-        if let Some(key) = KEYS.iter().find(|key| key.is_called(name)) {
+        if let Some(key) = keys::find(name) {
             match keys[..index].iter().find(|other| key.is_called(&other.name)) {
                 Some(first) => {
                     let message = format!("means the same as `{}`, leave one out", first.name);
@@ -92,7 +92,7 @@ fn read_keys(
         } else if let Some((_, served_by)) = UNNEEDED_KEYS.iter().find(|(key, _)| *key == name) {
             reader.about_name(Weight::Warning, written, format!("is not needed: {served_by}"));
         } else {
-            let message = unknown("key", name, KEYS.iter().map(|key| key.name));
+            let message = unknown("key", name, KEYS.iter().chain(REACHED_KEYS).map(|key| key.name));
             reader.about_name(Weight::Warning, written, message);
         }
     }
@@ -218,7 +218,7 @@ mod tests {
   }
 }"#,
             "mcp-servers.json: 9 mistakes, 1 warning
-  line 3, column 5: mcpServers.excel: there is no `command` to start
+  line 3, column 5: mcpServers.excel: there is no `command` to start, and no `url` or `socket` to reach
   warning: line 4, column 7: mcpServers.excel.comand: unknown key `comand`, did you mean `command`?
   line 5, column 15: mcpServers.excel.args: expected a list of texts, found text
   line 6, column 18: mcpServers.excel.timeout: expected seconds such as 300 or \"5m\", found \"soon\"
@@ -242,7 +242,10 @@ mod tests {
             "\"heal\": \"\"",
             &[&format!("{at}heal: expected \"off\" or \"warn\" or \"repair\", found \"\"")],
         );
-        check_keys("\"type\": \"sse\"", &[&format!("{at}type: expected \"stdio\", found \"sse\"")]);
+        check_keys(
+            "\"type\": \"sse\"",
+            &[&format!("{at}type: expected \"stdio\" or \"ws\", found \"sse\"")],
+        );
         check_keys(
             "\"timeout\": {}",
             &[
@@ -407,16 +410,11 @@ mod tests {
             let told = format!("2:1: mcpServers.a.{key}: `{key}` is not supported by this version");
             check_keys(&format!("\"{key}\": 1"), &[&told]);
         }
-        check(
-            r#"{"mcpServers": {"a": {"url": "https://example.org"}}}"#,
-            "mcp-servers.json: 1 mistake\n  \
-             line 1, column 23: mcpServers.a.url: `url` is not supported by this version",
-        );
     }
 
     #[test]
     fn no_known_key_is_refused() {
-        assert!(!REFUSED_KEYS.iter().any(|name| KEYS.iter().any(|key| key.is_called(name))));
+        assert!(!REFUSED_KEYS.iter().any(|name| keys::find(name).is_some()));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::isolation::{Level, Network};
 use super::lifetime::{FileLinks, SessionKey, Warm, WorkspaceScope};
 use super::nearest::unknown;
 use super::remarks::Weight;
+use super::remote::{self, WrittenKind};
 use super::secret::is_own_secret;
 use super::server::InheritEnv;
 use super::template::{self, Template};
@@ -62,7 +63,8 @@ key_table! {
     /// Every key of a server that this version knows.
     KEYS(draft, node, reader, around):
     /// The program to start, without a shell. A name is looked up in `PATH` (the one in `env`, else Pontoon's own); a
-    /// path with a slash is relative to the folder of this file. A program that is missing breaks only its own server.
+    /// path with a slash is relative to the folder of this file. A program that is missing breaks only its own server. A
+    /// server that runs already has a `url` or a `socket` in its place (below).
     "command", "none, it is required" => draft.command = reader.filled_text(node);
     /// The arguments of the program, with placeholders (below).
     "args", "[]" => {
@@ -95,8 +97,11 @@ key_table! {
         }
         draft.server.cwd = Some(cwd);
     };
-    /// How the server is reached: `"stdio"`, the only way of this version.
-    "type", "\"stdio\"" => reader.word(node, &[("stdio", ())]);
+    /// How the server is spoken to: `"stdio"` if it is started by `command`, `"ws"` if it is at a `url`. It may be left out.
+    "type", "\"stdio\", and \"ws\" at a `url`" => {
+        let words = [("stdio", WrittenKind::Stdio), ("ws", WrittenKind::WebSocket)];
+        draft.app.kind = reader.word(node, &words);
+    };
     /// `"stateless"`: one process for each request. `"stateful"`: one process for each session, for servers that keep
     /// their state in memory. `"shared"`: one process for everybody, for servers that keep nothing (below).
     "mode", "\"stateless\"" => {
@@ -119,7 +124,8 @@ key_table! {
     /// How many processes of a `"stateful"` server one user has over all chats, or one address where no user is known.
     /// Over it, the one idle for longest goes.
     "max_processes_per_client", "32" => draft.per_client = reader.measure(node, units::count);
-    /// How many calls one process of a `"stateful"` server, or a `"shared"` server in all, works on at the same time.
+    /// How many calls one process of a `"stateful"` server works on at the same time, or a `"shared"` server or one at a `url` or
+    /// `socket` in all. An application that does one thing at a time wants 1.
     "max_in_flight", "64" => set(&mut draft.server.max_in_flight, reader.measure(node, units::count));
     /// By what sessions are told apart. `"auto"`: user and chat, else the MCP session, else `X-Session-Id`, else the
     /// named API key, else the address; a request that shows only the key without a name (`MCPO_API_KEY`) is refused,
@@ -196,6 +202,36 @@ key_table! {
     "disabled", "false" => {};
 }
 
+key_table! {
+    /// The keys of a server that is reached, and not started.
+    REACHED_KEYS(draft, node, reader, around):
+    /// Where a server is that is not started from here, such as an application with an MCP server of its own:
+    /// `ws://HOST:PORT/PATH`, `wss://...`, `ws+unix:/PATH`, `tcp://HOST:PORT` or `unix:/PATH`. For PORT,
+    /// FIRST-LAST looks at several ports.
+    "url", "none" => draft.app.url = remote::url(node, reader);
+    /// The Unix socket of such a server, relative to the folder of this file: that of a program with `pontoon-host`, for one.
+    "socket", "none" => draft.app.socket = reader.filled_text(node).map(|path| around.folder.join(path));
+    /// What is shown to the server at a `ws` or `wss` URL when a connection is opened, such as
+    /// `{"Authorization": "Bearer ${env:NAME}"}`.
+    "headers", "{}" => {
+        for member in reader.members(node).unwrap_or_default() {
+            let value = template(&member.node, reader, around);
+            draft.app.token = value.and_then(|value| remote::token(&member, &value, reader));
+        }
+    };
+    /// Certificates of authorities to trust beside those of this machine, in PEM form, for a `wss` URL; relative to the
+    /// folder of this file.
+    "ca_file", "none" => draft.app.authorities = remote::file(node, reader, around);
+    /// The certificate that is shown to the server at a `wss` URL, in PEM form.
+    "client_cert", "none" => draft.app.certificate = remote::file(node, reader, around);
+    /// The key of that certificate.
+    "client_key", "none" => draft.app.key = remote::file(node, reader, around);
+    /// How long a call waits for a server at a `url` or `socket` that is away.
+    "connect_wait", "10" => draft.app.connect_wait = reader.measure(node, units::duration);
+    /// How long such a server may give no sign of life while it works on a call.
+    "busy_grace", "120" => draft.app.busy_grace = reader.measure(node, units::duration);
+}
+
 const LEVELS: [(&str, Level); 3] =
     [("basic", Level::Basic), ("confined", Level::Confined), ("user", Level::User)];
 
@@ -232,10 +268,14 @@ key_table! {
     "write", "[]" => draft.server.isolation.write = paths(node, reader, around.folder);
 }
 
+/// The key of a server that is called so, of either kind.
+pub(super) fn find(name: &str) -> Option<&'static ServerKey> {
+    KEYS.iter().chain(REACHED_KEYS).find(|key| key.is_called(name))
+}
+
 /// Keys that mean something to other versions or bridges: ignoring one would change what its
 /// author relies on, so it is refused by name.
-pub(super) const REFUSED_KEYS: &[&str] =
-    &["client_header_forwarding", "headers", "oauth", "profile", "socket", "url"];
+pub(super) const REFUSED_KEYS: &[&str] = &["client_header_forwarding", "oauth", "profile"];
 
 /// Keys of another bridge whose purpose is served without them, and by what.
 pub(super) const UNNEEDED_KEYS: &[(&str, &str)] = &[

@@ -30,6 +30,7 @@ mod options;
 mod program;
 mod reach;
 mod remarks;
+mod remote;
 mod review;
 mod secret;
 mod server;
@@ -159,7 +160,9 @@ impl Config {
 
     /// What to know of servers with no more than `basic` isolation when the bridge runs as root.
     pub fn warning_for_root(&self) -> Option<String> {
-        let is_basic = |server: &&Arc<Server>| server.isolation.level == isolation::Level::Basic;
+        let is_basic = |server: &&Arc<Server>| {
+            server.app.is_none() && server.isolation.level == isolation::Level::Basic
+        };
         let names = self.servers.iter().filter(is_basic).map(|server| format!("`{}`", server.name));
         let names: Vec<_> = names.collect();
         (!names.is_empty()).then(|| {

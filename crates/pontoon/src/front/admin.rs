@@ -164,7 +164,9 @@ fn children(site: &HttpSite, entry: &Entry) -> Vec<ChildStatus> {
 }
 
 fn server(site: &HttpSite, name: &str, entry: &Entry) -> ServerStatus {
+    let away = entry.back.app().and_then(|app| app.absence());
     let state = match (entry.state(), entry.trouble()) {
+        _ if away.is_some() => ServerState::Away(away.unwrap_or_default()),
         (CatalogState::Failed(why), _) => ServerState::Failed(why),
         // What it offers is known from earlier, but it did not start when it was last tried.
         (CatalogState::Ready(_), Some(why)) => ServerState::Failed(why),

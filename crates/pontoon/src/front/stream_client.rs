@@ -204,9 +204,6 @@ impl StreamClient {
                 if self.is_leaving.load(Ordering::Acquire) {
                     self.say_leaving();
                 }
-                if entry.back.app().is_some() {
-                    self.announce(entry, session);
-                }
             }
             // The client has left meanwhile.
             Ok((session, _)) => {
@@ -214,17 +211,6 @@ impl StreamClient {
                 reply.forget();
             }
         }
-    }
-
-    /// Tells the client when an application offers something else.
-    fn announce(self: &Arc<Self>, entry: &Arc<Entry>, session: Arc<Session>) {
-        let (client, entry) = (Arc::clone(self), Arc::clone(entry));
-        self.sessions.tasks.spawn(async move {
-            tokio::select! {
-                () = entry.announce(&session) => {}
-                () = client.heard_all.cancelled() => {}
-            }
-        });
     }
 
     fn submit(

@@ -76,6 +76,8 @@ fn reasons(bridge: &BridgeStatus) -> Vec<String> {
     let mut reasons = Vec::new();
     let failed = bridge.servers.iter().filter(|it| has_failed(it));
     reasons.extend(failed.map(|server| format!("the server `{}` does not work", server.name)));
+    let away = bridge.servers.iter().filter(|it| matches!(it.state, ServerState::Away(_)));
+    reasons.extend(away.map(|server| format!("the application `{}` is away", server.name)));
     let mut watch = |usage: LimitUse, what: &str| {
         if usage.is_high() {
             reasons.push(format!("{} of {} {what} are in use", usage.used, usage.limit));
@@ -127,7 +129,7 @@ fn whole(health: &mut Value, bridge: &BridgeStatus, reasons: &[String]) {
 
 fn server(server: &ServerStatus) -> Value {
     let error = match &server.state {
-        ServerState::Failed(why) => Some(why),
+        ServerState::Failed(why) | ServerState::Away(why) => Some(why),
         _ => None,
     };
     let note = match &server.state {

@@ -59,7 +59,7 @@ pub struct ServerStatus {
     pub spares: usize,
     /// How often each heal was needed, by code.
     pub heals: Vec<(&'static str, u64)>,
-    /// The isolation that was reached: `basic`, `confined` or `user`.
+    /// The isolation that was reached: `basic`, `confined` or `user`; `none` of what is no process of ours.
     pub isolation: &'static str,
 }
 
@@ -75,11 +75,13 @@ pub enum ServerState {
     /// It can, as far as is known: it is learnt with the values of the first person who asks, for
     /// without any it does not start, for this reason.
     Waiting(String),
+    /// It is an application that is not there now, for this reason. It is looked for.
+    Away(String),
 }
 
 impl ServerState {
     /// Every name a state can have.
-    pub const NAMES: [&str; 4] = ["learning", "ready", "failed", "waiting"];
+    pub const NAMES: [&str; 5] = ["learning", "ready", "failed", "waiting", "away"];
 
     /// Its name.
     pub fn name(&self) -> &'static str {
@@ -88,6 +90,7 @@ impl ServerState {
             Self::Ready => "ready",
             Self::Failed(_) => "failed",
             Self::Waiting(_) => "waiting",
+            Self::Away(_) => "away",
         }
     }
 }

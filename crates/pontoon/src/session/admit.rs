@@ -56,7 +56,7 @@ impl Admission {
         let who = &client.person.principal;
         match permits.try_take(who, now()) {
             Some(permit) => Ok(Some(permit)),
-            None if self.queue_wait.is_zero() => Err(self.busy(permits)),
+            None if self.queue_wait(back).is_zero() => Err(self.busy(permits)),
             None => Ok(None),
         }
     }
@@ -85,8 +85,17 @@ impl Admission {
     pub async fn wait(&self, back: &Back, client: &Client) -> Result<Permit, CallError> {
         let permits = self.permits(back, client);
         let who = &client.person.principal;
-        let permit = tokio::time::timeout(self.queue_wait, permits.take(who)).await;
+        let permit = tokio::time::timeout(self.queue_wait(back), permits.take(who)).await;
         permit.ok().flatten().ok_or_else(|| self.busy(permits))
+    }
+
+    /// How long a call waits for its turn. An application may do one thing at a time: its calls wait as long as
+    /// their own time lasts.
+    fn queue_wait(&self, back: &Back) -> Duration {
+        match back.app() {
+            Some(_) => Duration::MAX,
+            None => self.queue_wait,
+        }
     }
 
     /// A permit to start processes that learn what a server offers one person.

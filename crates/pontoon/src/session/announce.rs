@@ -7,6 +7,7 @@ use pontoon_wire::{Era, method};
 use super::catalog::{Catalog, Facts};
 use super::entry::{CatalogState, Entry};
 use super::legacy::Session;
+use super::sessions::Sessions;
 use crate::call::plain_notification;
 use crate::outbox::Item;
 
@@ -18,9 +19,25 @@ const LISTS: [(&str, &str); 4] = [
     (method::LIST_TEMPLATES, method::RESOURCES_CHANGED),
 ];
 
+impl Sessions {
+    /// Tells a session of changes until it ends, if its server is an application.
+    pub(super) fn announce_to(&self, session: &Arc<Session>) {
+        let entry = self.entries().get(session.server.as_str()).cloned();
+        let Some(entry) = entry.filter(|entry| entry.back.app().is_some()) else { return };
+        let session = Arc::clone(session);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = session.over.cancelled() => {}
+                () = entry.back.stop.cancelled() => {}
+                () = entry.announce(&session) => {}
+            }
+        });
+    }
+}
+
 impl Entry {
     /// Tells a session of changes, for as long as it is polled.
-    pub async fn announce(&self, session: &Session) {
+    async fn announce(&self, session: &Session) {
         let mut changes = self.changes();
         let mut known = catalog(&changes.borrow_and_update());
         while changes.changed().await.is_ok() {

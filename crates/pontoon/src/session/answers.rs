@@ -69,6 +69,10 @@ pub(super) fn capabilities(facts: &Facts, server: &Server, broken: &[&str]) -> S
         let is_list = matches!(key.as_str(), "\"tools\"" | "\"prompts\"" | "\"resources\"");
         match is_list && value.first() == Some(&b'{') {
             // Whether it tells so or not: what it offers is looked at whenever it comes back.
+            true if is_app && server.mode.is_shared() => {
+                let rest = without(value, &["subscribe"]);
+                format!("{key}:{}", with_list_changed(rest.as_bytes()))
+            }
             true if is_app => format!("{key}:{}", with_list_changed(value)),
             true => format!("{key}:{}", without(value, broken)),
             false => format!("{key}:{}", raw(value)),

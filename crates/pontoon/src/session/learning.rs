@@ -54,6 +54,11 @@ impl Entry {
     ///
     /// Why the server could not be learnt, for people.
     pub async fn learnt(&self) -> Result<Arc<Catalog>, String> {
+        if self.back.app().is_some() {
+            // As a call does, it waits for an application that is away.
+            let known = self.catalog_of_app(method::CALL_TOOL).await;
+            return known.map_err(|why| why.to_string());
+        }
         if let CatalogState::Learning = self.state() {
             self.set(learn(&self.back, &Person::local()).await?);
         }

@@ -77,6 +77,8 @@ pub struct Session {
     pub principal: Principal,
     /// The ids of its events.
     pub events: EventIds,
+    /// Fires when it ends.
+    pub(super) over: CancellationToken,
     capabilities: Bytes,
     info: Bytes,
     next_stream: AtomicU64,
@@ -118,6 +120,7 @@ impl Session {
             questions: Arc::default(),
             feed: Stream::new(0, Bytes::new(), memories.to_vec()),
             is_fed: AtomicBool::new(false),
+            over: CancellationToken::new(),
             capabilities: hello.capabilities,
             info: hello.info.unwrap_or_else(own_info),
             next_stream: AtomicU64::new(1),
@@ -241,6 +244,7 @@ impl Session {
             state.open.values().cloned().collect()
         };
         open.iter().for_each(|(_, cancel)| cancel.cancel());
+        self.over.cancel();
         self.feed.outbox.finish(None);
     }
 

@@ -119,6 +119,7 @@ impl Sessions {
         evicted.iter().for_each(|session| self.let_go(session));
         drop(table);
         evicted.iter().for_each(|session| self.end(session));
+        self.announce_to(&session);
         Ok(session)
     }
 

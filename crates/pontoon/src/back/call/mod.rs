@@ -49,8 +49,7 @@ impl Back {
         let Some((call, suspended)) = self.find_suspended(call, child_era) else { return };
         let Call { request, client, cancel, clock, may_repeat, reply } = call;
         let mut record = None;
-        // What an application does is its own record.
-        if request.method() == method::CALL_TOOL && self.server.app.is_none() {
+        if request.method() == method::CALL_TOOL && self.has_records() {
             match self.open_record(&request, &client, reply.id()) {
                 Ok(opened) => record = Some(opened),
                 Err(error) => return reply.fail(error),
@@ -74,6 +73,11 @@ impl Back {
         if let Some(unsent) = exchange.run(cancel, reply, retry).await {
             Box::pin(self.take_again(unsent, request, client, child_era)).await;
         }
+    }
+
+    /// Whether its calls are in the journal. What the one client of an application does is its own record.
+    fn has_records(&self) -> bool {
+        self.server.app.is_none() || self.server.mode.is_shared()
     }
 
     /// Takes a call to its end that a child never read: it is given to a new one.

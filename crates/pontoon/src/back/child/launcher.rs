@@ -31,7 +31,9 @@ use crate::back::remote::token::TokenReader;
 use crate::call::CallError;
 use crate::client::{Client, Key, Person};
 use crate::clock::{Clock, now};
-use crate::config::{Environment, FileLinks, Mode, ProgramError, Server, proxy_secrets};
+use crate::config::{
+    Environment, FileLinks, Mode, ProgramError, Server, TokenSource, proxy_secrets,
+};
 use crate::errors::chain;
 use crate::hex::hex;
 use crate::jobs::{JobError, SessionWorkspace};
@@ -141,9 +143,14 @@ impl Launcher {
         let app = self.server.app.clone()?;
         let (starter, environment) =
             (self.machine.starter.clone(), self.machine.environment.clone());
+        let is_shared = self.server.mode.is_shared();
         let (link, tokens) =
-            (self.link_options(true, Span::none()), TokenReader { starter, environment });
-        Some(LiveApp::new(app, link, Arc::clone(&self.changed), tokens))
+            (self.link_options(!is_shared, Span::none()), TokenReader { starter, environment });
+        let app = LiveApp::new(app, link, Arc::clone(&self.changed), tokens);
+        if is_shared {
+            app.meet(&Arc::new(Client::everyone()));
+        }
+        Some(app)
     }
 
     fn link_options(&self, one_client: bool, span: Span) -> LinkOptions {
@@ -466,7 +473,11 @@ pub fn secrets_of(server: &Server) -> impl Iterator<Item = &[u8]> {
     let named = named.flat_map(|(_, value)| value.texts());
     let values = server.env.iter().map(|(_, value)| value);
     let taken = server.args.iter().chain(values).flat_map(|template| template.variables());
-    named.chain(taken).map(str::as_bytes)
+    let shown = server.app.iter().filter_map(|app| match &app.token {
+        Some(TokenSource::Value(token)) => Some(token.expose()),
+        Some(TokenSource::File(_) | TokenSource::Command(_)) | None => None,
+    });
+    named.chain(taken).map(str::as_bytes).chain(shown)
 }
 
 #[cfg(test)]

@@ -174,6 +174,15 @@ impl LiveApp {
         }
     }
 
+    /// Why there is no connection, if there is none now.
+    pub fn absence(&self) -> Option<String> {
+        match &*self.state.borrow() {
+            AppState::Up(connection) if connection.is_usable() => None,
+            AppState::Away(Some(absence)) => Some(absence.why.clone()),
+            AppState::Away(None) | AppState::Up(_) => Some("it is being looked for".to_owned()),
+        }
+    }
+
     /// What a model hears whose call could not be made.
     pub fn not_there(&self) -> CallError {
         let (why, advice) = match &*self.state.borrow() {

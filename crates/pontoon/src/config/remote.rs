@@ -1,0 +1,339 @@
+//! A server that is reached and not started: the keys `url` and `socket`, and what goes with them.
+//!
+//! It is one application for everybody, as a process of `"mode": "shared"` is, and comes and goes as it likes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::app_options::{AppOptions, BUSY_GRACE, CONNECT_WAIT, TlsFiles, TokenSource};
+use super::app_place::{AppPlace, BadPlace};
+use super::complete::WrittenKeys;
+use super::document::{DocumentNode, DocumentReader, Member};
+use super::draft::{Draft, FileContext, WrittenMode};
+use super::endpoint::{BadEndpoint, Endpoint};
+use super::lifetime::{FileLinks, Mode};
+use super::program::ProgramError;
+use super::remarks::Weight;
+use super::secret::Secret;
+use super::server::Server;
+use super::template::{Start, Template};
+
+/// How a server is spoken to, as its `type` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WrittenKind {
+    Stdio,
+    WebSocket,
+}
+
+/// What was written of a server that is reached.
+#[derive(Default)]
+pub(super) struct WrittenApp {
+    pub(super) kind: Option<WrittenKind>,
+    pub(super) url: Option<AppPlace>,
+    pub(super) socket: Option<PathBuf>,
+    pub(super) token: Option<Secret>,
+    pub(super) authorities: Option<PathBuf>,
+    pub(super) certificate: Option<PathBuf>,
+    pub(super) key: Option<PathBuf>,
+    pub(super) connect_wait: Option<Duration>,
+    pub(super) busy_grace: Option<Duration>,
+}
+
+/// The keys that only such a server has, and those that it cannot have.
+const OF_REACHED: [&str; 6] =
+    ["headers", "ca_file", "client_cert", "client_key", "connect_wait", "busy_grace"];
+const OF_STARTED: [&str; 13] = [
+    "args",
+    "env",
+    "inherit_env",
+    "cwd",
+    "idle_timeout",
+    "max_processes_per_ip",
+    "max_processes_per_client",
+    "session_key",
+    "workspace",
+    "warm",
+    "files",
+    "file_path_fields",
+    "isolation",
+];
+
+/// An address, or `None` after telling why it is none.
+pub(super) fn url(node: &DocumentNode<'_>, reader: &mut DocumentReader<'_>) -> Option<AppPlace> {
+    let place = reader.filled_text(node)?.parse();
+    let message = match place {
+        Ok(place) => return Some(place),
+        Err(BadPlace::Endpoint(BadEndpoint::Secret)) => {
+            "an address must hold no user name or password: write \
+             \"headers\": {\"Authorization\": \"Bearer ${env:NAME}\"}"
+                .to_owned()
+        }
+        Err(bad) => bad.to_string(),
+    };
+    reader.about(Weight::Mistake, node, message);
+    None
+}
+
+/// The path of a file, which should be there.
+pub(super) fn file(
+    node: &DocumentNode<'_>,
+    reader: &mut DocumentReader<'_>,
+    around: &FileContext<'_>,
+) -> Option<PathBuf> {
+    let file = around.folder.join(reader.filled_text(node)?);
+    if !file.is_file() {
+        let message = format!("there is no file `{}`", file.display());
+        reader.about(Weight::BrokenServer, node, message);
+    }
+    Some(file)
+}
+
+/// The token in the value of `Authorization`, or `None` after telling why there is none. One connection is everybody's, so
+/// nothing of it may be a person's.
+pub(super) fn token(
+    member: &Member<'_>,
+    value: &Template,
+    reader: &mut DocumentReader<'_>,
+) -> Option<Secret> {
+    if !member.name.eq_ignore_ascii_case("authorization") {
+        reader.about_name(
+            Weight::Mistake,
+            member,
+            "the only header of this version is `Authorization`",
+        );
+        return None;
+    }
+    if value.needs_person() || value.needs_workspace() {
+        let message = "all clients share one connection, so there is nothing for ${user:..}, ${header:..}, \
+                       ${MCPO_WORKDIR} and ${MCPO_JOB_ID}";
+        reader.about(Weight::Mistake, &member.node, message);
+        return None;
+    }
+    let value = value.fill(&Start::unknown());
+    let token = value.strip_prefix("Bearer ").map(str::trim).filter(|token| !token.is_empty());
+    if token.is_none() {
+        reader.about(
+            Weight::Mistake,
+            &member.node,
+            "expected \"Bearer TOKEN\", such as \"Bearer ${env:NAME}\"",
+        );
+    }
+    token.map(Secret::new)
+}
+
+impl Draft {
+    /// Whether the server is reached, and not started.
+    pub(super) fn is_reached(&self) -> bool {
+        self.app.url.is_some() || self.app.socket.is_some()
+    }
+
+    /// Says what has no meaning for a server that is started.
+    pub(super) fn refuse_keys_of_reached(
+        &self,
+        written: &WrittenKeys<'_>,
+        reader: &mut DocumentReader<'_>,
+    ) {
+        // A wrong address has been told.
+        if ["url", "socket"].iter().any(|name| written.key(name).is_some()) {
+            return;
+        }
+        for key in OF_REACHED.iter().filter_map(|name| written.key(name)) {
+            let message = "has a meaning only for a server at a `url` or `socket`";
+            reader.about_name(Weight::Mistake, key, message);
+        }
+        if let (Some(WrittenKind::WebSocket), Some(key)) = (self.app.kind, written.key("type")) {
+            reader.about_name(Weight::Mistake, key, "a server over \"ws\" is at a `url`");
+        }
+    }
+
+    /// The server this makes, which is reached. What does not go together is told.
+    pub(super) fn finish_reached(
+        self,
+        written: &WrittenKeys<'_>,
+        reader: &mut DocumentReader<'_>,
+    ) -> Option<Server> {
+        let mut refuse = |name: &str, message: &str| {
+            if let Some(key) = written.key(name) {
+                reader.about_name(Weight::Mistake, key, message);
+            }
+        };
+        let one = "a server has one of `command`, `url` and `socket`: leave the others out";
+        refuse("command", one);
+        let place = match (self.app.url, self.app.socket) {
+            (Some(_), Some(_)) => {
+                refuse("socket", one);
+                return None;
+            }
+            (Some(url), None) => url,
+            (None, socket) => AppPlace::At(Endpoint::Unix(socket?)),
+        };
+        for name in OF_STARTED {
+            refuse(name, "has a meaning only for a server that is started by `command`");
+        }
+        if matches!(self.mode, WrittenMode::Stateful | WrittenMode::Stateless) {
+            let message = "all clients share the connection to a server that is not started from here: leave it out, or \
+                           write \"shared\"";
+            refuse("mode", message);
+        }
+        if self.app.kind == Some(WrittenKind::Stdio) {
+            refuse("type", "\"stdio\" is for a server that is started by `command`: leave it out");
+        }
+        if !place.takes_token() {
+            refuse("headers", "only WebSockets have headers: `ws`, `wss` or `ws+unix`");
+        }
+        if !place.is_secure() {
+            for name in ["ca_file", "client_cert", "client_key"] {
+                refuse(name, "only a `wss` URL has a use for certificates");
+            }
+        }
+        for (name, own, other) in [
+            ("client_cert", &self.app.certificate, &self.app.key),
+            ("client_key", &self.app.key, &self.app.certificate),
+        ] {
+            if own.is_some() && other.is_none() {
+                refuse(
+                    name,
+                    "a certificate and its key are used together: `client_cert` and `client_key`",
+                );
+            }
+        }
+        let token = self.app.token.map(TokenSource::Value);
+        let tls = TlsFiles {
+            authorities: self.app.authorities,
+            own: self.app.certificate.zip(self.app.key),
+        };
+        let written = place.to_string();
+        let app = AppOptions {
+            place,
+            token,
+            tls,
+            connect_wait: self.app.connect_wait.unwrap_or(CONNECT_WAIT),
+            busy_grace: self.app.busy_grace.unwrap_or(BUSY_GRACE),
+            close_codes: Vec::new(),
+        };
+        let mut server = Server {
+            app: Some(app),
+            program: Err(ProgramError::Application),
+            mode: Mode::Shared { idle: Duration::MAX },
+            files: FileLinks::Off,
+            ..self.server
+        };
+        server.fingerprint = server.fingerprint_of(written.as_bytes());
+        Some(server)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::tests::servers;
+    use super::*;
+
+    /// Reads a server with these keys, and compares what is told of them.
+    fn check(keys: &str, told: &[(&str, &str)]) -> Option<Arc<Server>> {
+        let (servers, remarks) = servers(&format!(r#"{{"mcpServers": {{"a": {{{keys}}}}}}}"#));
+        let found: Vec<_> = remarks
+            .iter()
+            .map(|it| (it.key.trim_start_matches("mcpServers.a."), &*it.message))
+            .collect();
+        assert_eq!(found, told, "{keys}");
+        servers.first().cloned()
+    }
+
+    fn app(keys: &str) -> AppOptions {
+        check(keys, &[]).unwrap().app.clone().unwrap()
+    }
+
+    #[test]
+    fn a_server_that_runs_already_is_one_for_everybody() {
+        let server = check(r#""url": "ws://localhost:7400/mcp", "type": "ws""#, &[]).unwrap();
+        assert_eq!(server.mode, Mode::Shared { idle: Duration::MAX });
+        assert_eq!((server.files, server.max_in_flight), (FileLinks::Off, 64));
+        assert!(!server.has_sessions() && server.program.is_err());
+        let options = server.app.clone().unwrap();
+        assert_eq!(options.place.to_string(), "ws://localhost:7400/mcp");
+        assert_eq!((options.connect_wait, options.busy_grace), (CONNECT_WAIT, BUSY_GRACE));
+        let other = check(r#""url": "ws://localhost:7401/mcp", "mode": "shared""#, &[]).unwrap();
+        assert_ne!(server.fingerprint, other.fingerprint);
+        let patient =
+            app(r#""url": "tcp://a:1", "connect_wait": "1m", "busy_grace": 5, "timeout": 9"#);
+        assert_eq!(patient.connect_wait, Duration::from_secs(60));
+        assert_eq!(patient.busy_grace, Duration::from_secs(5));
+    }
+
+    #[test]
+    fn a_socket_is_found_from_the_folder_of_the_file() {
+        let place = app(r#""socket": "run/tools.sock""#).place;
+        let AppPlace::At(Endpoint::Unix(path)) = place else { panic!("{place:?}") };
+        assert!(path.is_absolute() && path.ends_with("run/tools.sock"), "{path:?}");
+    }
+
+    #[test]
+    fn the_token_comes_from_a_variable_and_is_everybody_s() {
+        let url = r#""url": "ws://localhost:1""#;
+        let token = |value: &str| format!(r#"{url}, "headers": {{"authorization": "{value}"}}"#);
+        let shown = app(&token("Bearer ${env:TOKEN}")).token;
+        assert_eq!(shown, Some(TokenSource::Value(Secret::new("secret"))));
+        let form = "expected \"Bearer TOKEN\", such as \"Bearer ${env:NAME}\"";
+        for wrong in ["Basic x", "Bearer ", "${env:TOKEN}"] {
+            check(&token(wrong), &[("headers.authorization", form)]);
+        }
+        let one = "all clients share one connection, so there is nothing for ${user:..}, ${header:..}, \
+                   ${MCPO_WORKDIR} and ${MCPO_JOB_ID}";
+        check(&token("Bearer ${user:id}"), &[("headers.authorization", one)]);
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_told() {
+        let one = "a server has one of `command`, `url` and `socket`: leave the others out";
+        let url = r#""url": "ws://localhost:1""#;
+        check(&format!(r#""command": "sh", {url}"#), &[("command", one)]);
+        check(&format!(r#"{url}, "socket": "/s""#), &[("socket", one)]);
+        for name in OF_STARTED {
+            let value = match name {
+                "args" | "inherit_env" | "file_path_fields" => "[]",
+                "env" => "{}",
+                "cwd" => "\".\"",
+                "session_key" => "\"auto\"",
+                "workspace" => "\"job\"",
+                "files" => "\"off\"",
+                "isolation" => "\"basic\"",
+                _ => "1",
+            };
+            let told = "has a meaning only for a server that is started by `command`";
+            check(&format!(r#"{url}, "{name}": {value}"#), &[(name, told)]);
+        }
+        let shared = "all clients share the connection to a server that is not started from here: leave it \
+                      out, or write \"shared\"";
+        for mode in ["stateful", "stateless"] {
+            check(&format!(r#"{url}, "mode": "{mode}""#), &[("mode", shared)]);
+        }
+        let stdio = "\"stdio\" is for a server that is started by `command`: leave it out";
+        check(&format!(r#"{url}, "type": "stdio""#), &[("type", stdio)]);
+        let only = "has a meaning only for a server at a `url` or `socket`";
+        check(r#""command": "sh", "connect_wait": 1"#, &[("connect_wait", only)]);
+        let at = "a server over \"ws\" is at a `url`";
+        check(r#""command": "sh", "type": "ws""#, &[("type", at)]);
+        let headers = "only WebSockets have headers: `ws`, `wss` or `ws+unix`";
+        let token = r#""headers": {"Authorization": "Bearer x"}"#;
+        check(&format!(r#""socket": "/s", {token}"#), &[("headers", headers)]);
+    }
+
+    #[test]
+    fn a_wrong_address_and_missing_files_say_what_to_write() {
+        let (_, remarks) = servers(r#"{"mcpServers": {"a": {"url": "https://example.org"}}}"#);
+        let told = remarks.to_string();
+        assert!(told.contains("https:// is not spoken here: write ws://HOST:PORT"), "{told}");
+        let (_, remarks) = servers(r#"{"mcpServers": {"a": {"url": "ws://me:x@localhost:1"}}}"#);
+        assert!(remarks.to_string().contains("Bearer ${env:NAME}"), "{remarks}");
+        let certificates = "only a `wss` URL has a use for certificates";
+        let cargo = r#""ca_file": "/etc/passwd""#;
+        check(&format!(r#""url": "ws://localhost:1", {cargo}"#), &[("ca_file", certificates)]);
+        let missing = r#""url": "wss://localhost:1", "ca_file": "/gone-7""#;
+        check(missing, &[("ca_file", "there is no file `/gone-7`")]);
+        let both = "a certificate and its key are used together: `client_cert` and `client_key`";
+        let one = r#""url": "wss://localhost:1", "client_key": "/etc/passwd""#;
+        check(one, &[("client_key", both)]);
+    }
+}
