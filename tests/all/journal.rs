@@ -18,7 +18,7 @@ fn jobs(rig: &Rig) -> PathBuf {
 }
 
 /// The calls in the journal, once there are this many.
-fn calls(rig: &Rig, count: usize) -> Vec<JournalLine<'static>> {
+pub(crate) fn calls(rig: &Rig, count: usize) -> Vec<JournalLine<'static>> {
     let store = Store::visit(&jobs(rig), StoreOptions::default()).unwrap();
     let mut calls = Vec::new();
     wait_until(&format!("{count} calls are in the journal"), SOON, || {

@@ -34,6 +34,7 @@ mod metrics;
 mod model;
 mod odd_files;
 mod questions;
+mod reached;
 mod receipts;
 mod refusals;
 mod reload;

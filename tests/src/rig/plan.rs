@@ -49,7 +49,7 @@ impl Binaries {
 pub struct Server {
     /// Its name in the URL.
     pub name: String,
-    /// The program.
+    /// The program; empty if it runs already.
     pub command: PathBuf,
     /// Its arguments.
     pub args: Vec<String>,
@@ -71,6 +71,12 @@ impl Server {
         }
     }
 
+    /// A server that runs already, at this `url` or `socket`. It need not be there.
+    pub fn reached(name: &str, key: &str, place: &str) -> Self {
+        let settings = json!({ key: place });
+        Self { settings, comes_up: false, ..Self::new(name, Path::new(""), &[]) }
+    }
+
     /// The same with one more member: `.with("mode", "stateful")`.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
@@ -87,6 +93,9 @@ impl Server {
 
     pub(super) fn entry(&self, tag: &str) -> Value {
         let mut entry = self.settings.clone();
+        if self.command.as_os_str().is_empty() {
+            return entry;
+        }
         entry["command"] = json!(self.command);
         entry["args"] = json!(self.args);
         entry["env"][TAG] = json!(tag);

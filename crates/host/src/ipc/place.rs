@@ -23,6 +23,11 @@ use crate::protocol::{
 /// The longest path of a socket, of the systems that have the least.
 const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 
+/// The names in a directory that the program chose.
+const SOCKET_NAME: &str = "tools.sock";
+const SCHEMA_NAME: &str = "tools.json";
+const NEW_SCHEMA_NAME: &str = "tools.new";
+
 /// The directories of this process, for a signal that ends it.
 static LIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
@@ -53,6 +58,32 @@ impl Place {
             }
         }
         Err(last)
+    }
+
+    /// Makes a place at this very path, which is no other's: then the socket is at a path that is known ahead. What an
+    /// earlier session left there is removed.
+    pub(crate) fn make_at(directory: &Path) -> io::Result<Self> {
+        let directory = std::path::absolute(directory)?;
+        let (socket, schema) = (directory.join(SOCKET_NAME), directory.join(SCHEMA_NAME));
+        if socket.as_os_str().len() > MAX_SOCKET_PATH {
+            return Err(io::Error::other("its path is too long for a socket"));
+        }
+        let lock = {
+            let mut live = live();
+            match DirBuilder::new().mode(0o700).create(&directory) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+            let lock = lock(&directory)?.ok_or_else(|| {
+                io::Error::other("another program offers its tools there, or it is another user's")
+            })?;
+            check_own(&directory)?;
+            live.push(directory.clone());
+            lock
+        };
+        let place = Self { directory, socket, schema, _lock: lock };
+        remove_files(&place.directory)?;
+        Ok(place)
     }
 
     fn make_in(base: &Path) -> io::Result<Self> {
@@ -192,15 +223,35 @@ fn lock(directory: &Path) -> io::Result<Option<File>> {
     Ok((is_there && of_lock.uid() == geteuid().as_raw()).then_some(opened))
 }
 
+/// Refuses a directory that others can enter, or in which more lies than a session leaves.
+fn check_own(directory: &Path) -> io::Result<()> {
+    if fs::metadata(directory)?.mode() & 0o077 != 0 {
+        return Err(io::Error::other("the folder is open to others (chmod 700)"));
+    }
+    for entry in fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        if ![SOCKET_NAME, SCHEMA_NAME, NEW_SCHEMA_NAME].iter().any(|own| name == *own) {
+            let text = format!("the folder is not for a session alone: it has {name:?}");
+            return Err(io::Error::other(text));
+        }
+    }
+    Ok(())
+}
+
 /// Removes the directory of a session. It has no folders in it.
 fn remove(directory: &Path) -> io::Result<()> {
+    remove_files(directory)?;
+    fs::remove_dir(directory)
+}
+
+fn remove_files(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)?.flatten() {
         match fs::remove_file(entry.path()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
-    fs::remove_dir(directory)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -265,6 +316,44 @@ mod tests {
         let directory = place.directory.clone();
         drop(place);
         assert!(!directory.exists());
+    }
+
+    #[test]
+    fn a_place_that_was_chosen_is_one_session_s_and_has_known_names() {
+        let base = tempfile::tempdir().unwrap();
+        let chosen = base.path().join("my-program");
+        let place = Place::make_at(&chosen).unwrap();
+        assert_eq!(place.socket, chosen.join("tools.sock"));
+        assert_eq!(mode(&chosen), 0o700);
+        let second = Place::make_at(&chosen).unwrap_err().to_string();
+        assert!(second.contains("another program offers its tools there"), "{second}");
+        drop(place);
+        assert!(!chosen.exists());
+        // What a killed one left.
+        DirBuilder::new().mode(0o700).create(&chosen).unwrap();
+        for name in ["tools.sock", "tools.json", "tools.new"] {
+            fs::write(chosen.join(name), "").unwrap();
+        }
+        let place = Place::make_at(&chosen).unwrap();
+        assert_eq!(fs::read_dir(&chosen).unwrap().count(), 0);
+        drop(place);
+    }
+
+    #[test]
+    fn a_folder_with_something_else_in_it_or_open_to_others_is_not_taken() {
+        let base = tempfile::tempdir().unwrap();
+        let chosen = base.path().join("home");
+        DirBuilder::new().mode(0o700).create(&chosen).unwrap();
+        fs::write(chosen.join("letter.txt"), "dear").unwrap();
+        let refused = Place::make_at(&chosen).unwrap_err().to_string();
+        assert!(refused.contains("letter.txt"), "{refused}");
+        assert_eq!(fs::read(chosen.join("letter.txt")).unwrap(), b"dear");
+        let open = base.path().join("open");
+        DirBuilder::new().mode(0o755).create(&open).unwrap();
+        assert!(Place::make_at(&open).unwrap_err().to_string().contains("chmod 700"));
+        let long = base.path().join("x".repeat(100));
+        assert!(Place::make_at(&long).unwrap_err().to_string().contains("too long"));
+        assert!(!long.exists());
     }
 
     #[test]

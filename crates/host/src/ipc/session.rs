@@ -56,11 +56,24 @@ impl Session {
         let tools = Tools::new(toolsets)?;
         let place =
             Place::make(directories).map_err(failed("no directory for the socket can be made"))?;
-        Ok(Self::start_at(place, tools)?)
+        Ok(Self::start_with(place, tools)?)
+    }
+
+    /// The same in this very folder, which is made for it and goes with it: the socket is always at `tools.sock` there, so that
+    /// the configuration of `pontoon serve` can name it (`"socket"`).
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::start`]; also when another session has the folder, others can enter it, or something else lies in it.
+    pub fn start_at(folder: &Path, toolsets: &[Toolset]) -> Result<Self, SessionError> {
+        let tools = Tools::new(toolsets)?;
+        let what = format!("the folder {} cannot be used for the socket", folder.display());
+        let place = Place::make_at(folder).map_err(failed(&what))?;
+        Ok(Self::start_with(place, tools)?)
     }
 
     /// The same at this place.
-    pub(crate) fn start_at(place: Place, tools: Tools) -> Result<Self, IpcError> {
+    pub(crate) fn start_with(place: Place, tools: Tools) -> Result<Self, IpcError> {
         // Counted before they are written, so that no change is missed.
         let changes = tools.changes();
         write_schema(&place.schema, &tools).map_err(failed("the schema file cannot be written"))?;

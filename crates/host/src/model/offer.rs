@@ -43,7 +43,7 @@ impl Offer {
                 (Files::Place(place), Some(sdk))
             }
             Transport::Auto | Transport::Stdio => {
-                (Files::Session(Session::start_at(place, tools.clone())?), None)
+                (Files::Session(Session::start_with(place, tools.clone())?), None)
             }
         };
         let offered = Offered {

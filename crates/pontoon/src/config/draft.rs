@@ -1,13 +1,14 @@
 //! A server while its keys are read: the server as far as it is known, and what else was written.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::app_place::AppPlace;
 use super::environment::Environment;
 use super::lifetime::Mode;
 use super::name::ServerName;
 use super::program::ProgramError;
-use super::remote::WrittenApp;
+use super::secret::Secret;
 use super::server::Server;
 use super::settings::BridgeSettings;
 
@@ -29,6 +30,27 @@ pub(super) enum WrittenMode {
     Shared,
     /// A slip, which was told: keys beside it may well be right.
     Unknown,
+}
+
+/// How a server is spoken to, as its `type` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WrittenKind {
+    Stdio,
+    WebSocket,
+}
+
+/// What was written of a server that is reached.
+#[derive(Default)]
+pub(super) struct WrittenApp {
+    pub(super) kind: Option<WrittenKind>,
+    pub(super) url: Option<AppPlace>,
+    pub(super) socket: Option<PathBuf>,
+    pub(super) token: Option<Secret>,
+    pub(super) authorities: Option<PathBuf>,
+    pub(super) certificate: Option<PathBuf>,
+    pub(super) key: Option<PathBuf>,
+    pub(super) connect_wait: Option<Duration>,
+    pub(super) busy_grace: Option<Duration>,
 }
 
 /// What was written for one server and could be understood.

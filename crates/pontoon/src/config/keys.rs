@@ -8,16 +8,17 @@ use std::path::{Path, PathBuf};
 
 use pontoon_wire::heal::HealMode;
 
-use super::document::{DocumentNode, DocumentReader};
-use super::draft::{Draft, FileContext, WrittenMode};
+use super::app_place::{AppPlace, BadPlace};
+use super::document::{DocumentNode, DocumentReader, Member};
+use super::draft::{Draft, FileContext, WrittenKind, WrittenMode};
+use super::endpoint::BadEndpoint;
 use super::isolation::{Level, Network};
 use super::lifetime::{FileLinks, SessionKey, Warm, WorkspaceScope};
 use super::nearest::unknown;
 use super::remarks::Weight;
-use super::remote::{self, WrittenKind};
-use super::secret::is_own_secret;
+use super::secret::{Secret, is_own_secret};
 use super::server::InheritEnv;
-use super::template::{self, Template};
+use super::template::{self, Start, Template};
 use super::units;
 
 /// A key of a server in the file, or of its `isolation`.
@@ -208,7 +209,7 @@ key_table! {
     /// Where a server is that is not started from here, such as an application with an MCP server of its own:
     /// `ws://HOST:PORT/PATH`, `wss://...`, `ws+unix:/PATH`, `tcp://HOST:PORT` or `unix:/PATH`. For PORT,
     /// FIRST-LAST looks at several ports.
-    "url", "none" => draft.app.url = remote::url(node, reader);
+    "url", "none" => draft.app.url = url(node, reader);
     /// The Unix socket of such a server, relative to the folder of this file: that of a program with `pontoon-host`, for one.
     "socket", "none" => draft.app.socket = reader.filled_text(node).map(|path| around.folder.join(path));
     /// What is shown to the server at a `ws` or `wss` URL when a connection is opened, such as
@@ -216,16 +217,16 @@ key_table! {
     "headers", "{}" => {
         for member in reader.members(node).unwrap_or_default() {
             let value = template(&member.node, reader, around);
-            draft.app.token = value.and_then(|value| remote::token(&member, &value, reader));
+            draft.app.token = value.and_then(|value| token(&member, &value, reader));
         }
     };
     /// Certificates of authorities to trust beside those of this machine, in PEM form, for a `wss` URL; relative to the
     /// folder of this file.
-    "ca_file", "none" => draft.app.authorities = remote::file(node, reader, around);
+    "ca_file", "none" => draft.app.authorities = file(node, reader, around);
     /// The certificate that is shown to the server at a `wss` URL, in PEM form.
-    "client_cert", "none" => draft.app.certificate = remote::file(node, reader, around);
+    "client_cert", "none" => draft.app.certificate = file(node, reader, around);
     /// The key of that certificate.
-    "client_key", "none" => draft.app.key = remote::file(node, reader, around);
+    "client_key", "none" => draft.app.key = file(node, reader, around);
     /// How long a call waits for a server at a `url` or `socket` that is away.
     "connect_wait", "10" => draft.app.connect_wait = reader.measure(node, units::duration);
     /// How long such a server may give no sign of life while it works on a call.
@@ -290,6 +291,65 @@ fn set<T>(field: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *field = value;
     }
+}
+
+/// An address, or `None` after telling why it is none.
+fn url(node: &DocumentNode<'_>, reader: &mut DocumentReader<'_>) -> Option<AppPlace> {
+    let place = reader.filled_text(node)?.parse();
+    let message = match place {
+        Ok(place) => return Some(place),
+        Err(BadPlace::Endpoint(BadEndpoint::Secret)) => {
+            "an address must hold no user name or password: write \
+             \"headers\": {\"Authorization\": \"Bearer ${env:NAME}\"}"
+                .to_owned()
+        }
+        Err(bad) => bad.to_string(),
+    };
+    reader.about(Weight::Mistake, node, message);
+    None
+}
+
+/// The path of a file, which should be there.
+fn file(
+    node: &DocumentNode<'_>,
+    reader: &mut DocumentReader<'_>,
+    around: &FileContext<'_>,
+) -> Option<PathBuf> {
+    let file = around.folder.join(reader.filled_text(node)?);
+    if !file.is_file() {
+        let message = format!("there is no file `{}`", file.display());
+        reader.about(Weight::BrokenServer, node, message);
+    }
+    Some(file)
+}
+
+/// The token in the value of `Authorization`, or `None` after telling why there is none. One connection is everybody's, so
+/// nothing of it may be a person's.
+fn token(member: &Member<'_>, value: &Template, reader: &mut DocumentReader<'_>) -> Option<Secret> {
+    if !member.name.eq_ignore_ascii_case("authorization") {
+        reader.about_name(
+            Weight::Mistake,
+            member,
+            "the only header of this version is `Authorization`",
+        );
+        return None;
+    }
+    if value.needs_person() || value.needs_workspace() {
+        let message = "all clients share one connection, so there is nothing for ${user:..}, ${header:..}, \
+                       ${MCPO_WORKDIR} and ${MCPO_JOB_ID}";
+        reader.about(Weight::Mistake, &member.node, message);
+        return None;
+    }
+    let value = value.fill(&Start::unknown());
+    let token = value.strip_prefix("Bearer ").map(str::trim).filter(|token| !token.is_empty());
+    if token.is_none() {
+        reader.about(
+            Weight::Mistake,
+            &member.node,
+            "expected \"Bearer TOKEN\", such as \"Bearer ${env:NAME}\"",
+        );
+    }
+    token.map(Secret::new)
 }
 
 /// A text with placeholders.

@@ -2,42 +2,18 @@
 //!
 //! It is one application for everybody, as a process of `"mode": "shared"` is, and comes and goes as it likes.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use super::app_options::{AppOptions, BUSY_GRACE, CONNECT_WAIT, TlsFiles, TokenSource};
-use super::app_place::{AppPlace, BadPlace};
+use super::app_place::AppPlace;
 use super::complete::WrittenKeys;
-use super::document::{DocumentNode, DocumentReader, Member};
-use super::draft::{Draft, FileContext, WrittenMode};
-use super::endpoint::{BadEndpoint, Endpoint};
+use super::document::DocumentReader;
+use super::draft::{Draft, WrittenKind, WrittenMode};
+use super::endpoint::Endpoint;
 use super::lifetime::{FileLinks, Mode};
 use super::program::ProgramError;
 use super::remarks::Weight;
-use super::secret::Secret;
 use super::server::Server;
-use super::template::{Start, Template};
-
-/// How a server is spoken to, as its `type` says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WrittenKind {
-    Stdio,
-    WebSocket,
-}
-
-/// What was written of a server that is reached.
-#[derive(Default)]
-pub(super) struct WrittenApp {
-    pub(super) kind: Option<WrittenKind>,
-    pub(super) url: Option<AppPlace>,
-    pub(super) socket: Option<PathBuf>,
-    pub(super) token: Option<Secret>,
-    pub(super) authorities: Option<PathBuf>,
-    pub(super) certificate: Option<PathBuf>,
-    pub(super) key: Option<PathBuf>,
-    pub(super) connect_wait: Option<Duration>,
-    pub(super) busy_grace: Option<Duration>,
-}
 
 /// The keys that only such a server has, and those that it cannot have.
 const OF_REACHED: [&str; 6] =
@@ -57,69 +33,6 @@ const OF_STARTED: [&str; 13] = [
     "file_path_fields",
     "isolation",
 ];
-
-/// An address, or `None` after telling why it is none.
-pub(super) fn url(node: &DocumentNode<'_>, reader: &mut DocumentReader<'_>) -> Option<AppPlace> {
-    let place = reader.filled_text(node)?.parse();
-    let message = match place {
-        Ok(place) => return Some(place),
-        Err(BadPlace::Endpoint(BadEndpoint::Secret)) => {
-            "an address must hold no user name or password: write \
-             \"headers\": {\"Authorization\": \"Bearer ${env:NAME}\"}"
-                .to_owned()
-        }
-        Err(bad) => bad.to_string(),
-    };
-    reader.about(Weight::Mistake, node, message);
-    None
-}
-
-/// The path of a file, which should be there.
-pub(super) fn file(
-    node: &DocumentNode<'_>,
-    reader: &mut DocumentReader<'_>,
-    around: &FileContext<'_>,
-) -> Option<PathBuf> {
-    let file = around.folder.join(reader.filled_text(node)?);
-    if !file.is_file() {
-        let message = format!("there is no file `{}`", file.display());
-        reader.about(Weight::BrokenServer, node, message);
-    }
-    Some(file)
-}
-
-/// The token in the value of `Authorization`, or `None` after telling why there is none. One connection is everybody's, so
-/// nothing of it may be a person's.
-pub(super) fn token(
-    member: &Member<'_>,
-    value: &Template,
-    reader: &mut DocumentReader<'_>,
-) -> Option<Secret> {
-    if !member.name.eq_ignore_ascii_case("authorization") {
-        reader.about_name(
-            Weight::Mistake,
-            member,
-            "the only header of this version is `Authorization`",
-        );
-        return None;
-    }
-    if value.needs_person() || value.needs_workspace() {
-        let message = "all clients share one connection, so there is nothing for ${user:..}, ${header:..}, \
-                       ${MCPO_WORKDIR} and ${MCPO_JOB_ID}";
-        reader.about(Weight::Mistake, &member.node, message);
-        return None;
-    }
-    let value = value.fill(&Start::unknown());
-    let token = value.strip_prefix("Bearer ").map(str::trim).filter(|token| !token.is_empty());
-    if token.is_none() {
-        reader.about(
-            Weight::Mistake,
-            &member.node,
-            "expected \"Bearer TOKEN\", such as \"Bearer ${env:NAME}\"",
-        );
-    }
-    token.map(Secret::new)
-}
 
 impl Draft {
     /// Whether the server is reached, and not started.
@@ -227,6 +140,7 @@ impl Draft {
 mod tests {
     use std::sync::Arc;
 
+    use super::super::secret::Secret;
     use super::super::tests::servers;
     use super::*;
 
