@@ -83,7 +83,7 @@ fn an_application_that_is_away_keeps_its_tools_and_a_call_waits_for_it_or_was_no
     rig.wait_for_state("max", "away");
     let health = rig.health();
     assert_eq!(health["status"], "degraded", "{health}");
-    assert_eq!(health["reasons"], json!(["the application `max` is away"]));
+    assert_eq!(health["reasons"][0], "the application `max` is away");
     assert_eq!(health["servers"]["max"]["isolation"], "none");
     assert_eq!(rig.get("/ready").status(), 200);
     for era in ERAS {
@@ -132,6 +132,24 @@ fn a_call_under_way_when_it_is_lost_says_that_its_outcome_is_unknown_and_is_made
     assert_eq!(in_journal, ["die", "die_once", "die", "die_once"]);
     rig.stop();
     app.close();
+}
+
+#[test]
+fn one_that_leaves_the_configuration_is_let_go_and_one_that_comes_is_reached() {
+    let deeds = Deeds::default();
+    let (first, rig) = served(Manner::default(), &deeds);
+    let second = LiveApp::start(&Place::WebSocket(0), Manner::default(), &deeds);
+    let mut before = client(&rig, Era::Legacy);
+    assert_eq!(echo(&mut before, 1, "first").tool_text().as_deref(), Some("first"));
+    rig.write_config(&[at(&second)]);
+    rig.signal(rustix::process::Signal::HUP);
+    wait_until("the first is let go", SOON, || first.closed() == 1);
+    first.close();
+    let answer = echo(&mut before, 2, "second");
+    assert_eq!(answer.tool_text().as_deref(), Some("second"), "{}", answer.text());
+    before.end();
+    rig.stop();
+    second.close();
 }
 
 #[test]
