@@ -39,7 +39,7 @@ fn connect(build: &Path, url: &str, home: &TempDir) -> Command {
 
 fn measure_calls(plan: &Plan, table: &mut Table) {
     let server = Server::cheap(&plan.cheap, &[]);
-    let (_native, address) = native::start("--be-websocket-server");
+    let (_native, address) = native::start(&["--be-websocket-server"]);
     let (home, url) = (process::directory(), format!("ws://{address}"));
     let bridge =
         |build: &PathBuf| vec![PipeCaller::start(&mut connect(build, &url, &home), &server.call)];

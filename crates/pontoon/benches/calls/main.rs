@@ -17,6 +17,7 @@ mod peer;
 mod peers;
 mod pooled;
 mod process;
+mod relay;
 mod server;
 mod spares;
 mod stateless;
@@ -61,6 +62,9 @@ struct Options {
     /// Be the WebSocket server of the floor.
     #[arg(long, hide = true)]
     be_websocket_server: bool,
+    /// Be a relay between WebSockets and children of this command.
+    #[arg(long, hide = true, num_args = 1.., value_name = "COMMAND", allow_hyphen_values = true)]
+    be_websocket_relay: Vec<String>,
 }
 
 /// What every section needs to know.
@@ -114,6 +118,9 @@ fn main() -> ExitCode {
     }
     if options.be_websocket_server {
         return websocket::serve();
+    }
+    if !options.be_websocket_relay.is_empty() {
+        return relay::serve(&options.be_websocket_relay);
     }
     if !options.bench {
         return ExitCode::SUCCESS;
