@@ -33,16 +33,15 @@ pub(crate) fn measure(plan: &Plan, kept: &Kept, clients: usize, table: &mut Tabl
 fn measure_with(plan: &Plan, kept: &Kept, server: &Server, clients: usize, table: &mut Table) {
     let start = |build| Bridge::start(build, kept.mode, server);
     let bridges: Vec<_> = plan.builds.iter().map(|build| start(build)).collect();
-    let caller = |address, path: &str| SocketCaller::open(address, path, &server.call);
     let all_of = |bridge: &Bridge| {
-        let path = bridge.path().replace("/mcp/", "/ws/");
-        (0..clients).map(|_| caller(bridge.address(), &path)).collect()
+        (0..clients).map(|_| SocketCaller::to_bridge(bridge, &server.call)).collect()
     };
     let mut ours: Vec<Vec<_>> = bridges.iter().map(all_of).collect();
     let answers: Vec<_> = ours.iter_mut().flatten().map(SocketCaller::answer).collect();
     assert!(answers.iter().all(|answer| answer.contains(server.answer)), "{answers:?}");
     let (native_server, address) = native::start(&["--be-websocket-server"]);
-    let mut native: Vec<_> = (0..clients).map(|_| caller(address, "/")).collect();
+    let mut native: Vec<_> =
+        (0..clients).map(|_| SocketCaller::open(address, "/", &server.call)).collect();
     assert_eq!(native[0].answer(), answers[0], "the native server answers the same");
     let pipe = |_| PipeCaller::start(&mut server.command(), &server.call);
     let mut pipes: Vec<_> = (0..clients).map(pipe).collect();
@@ -138,6 +137,11 @@ pub(crate) struct SocketCaller {
 }
 
 impl SocketCaller {
+    /// The same to the server of a bridge of ours.
+    pub(crate) fn to_bridge(bridge: &Bridge, call: &str) -> Self {
+        Self::open(bridge.address(), &bridge.path().replace("/mcp/", "/ws/"), call)
+    }
+
     /// Connects, opens a session, and makes this call from then on.
     pub(crate) fn open(address: SocketAddr, path: &str, call: &str) -> Self {
         let stream = TcpStream::connect(address).expect("the other side listens");
@@ -163,7 +167,8 @@ impl SocketCaller {
         caller
     }
 
-    fn answer(&mut self) -> String {
+    /// Calls once, and gives the answer.
+    pub(crate) fn answer(&mut self) -> String {
         let (start, end) = self.exchange();
         String::from_utf8_lossy(&self.buffer[start..end]).into_owned()
     }
