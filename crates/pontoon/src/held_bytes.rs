@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use pontoon_wire::{Message, Text};
@@ -25,10 +25,35 @@ const CONNECTIONS: (usize, usize) = (128, 10_000);
 /// With a small budget one client may have more than a quarter: one body and one answer are worth having.
 const LEAST_SHARE: usize = 16 * 1024 * 1024;
 
-/// The budget.
+/// How many bytes may be held.
+#[derive(Debug, Clone, Copy)]
+pub enum Budget {
+    /// So many.
+    Bytes(usize),
+    /// What this finds out when it first matters: a bridge with one client mostly ends before it does.
+    Later(&'static LazyLock<usize>),
+}
+
+impl Budget {
+    /// The number of bytes.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Later(bytes) => **bytes,
+        }
+    }
+}
+
+impl From<usize> for Budget {
+    fn from(bytes: usize) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+/// The budget, and what is used of it.
 #[derive(Debug)]
 pub struct HeldBytes {
-    limit: usize,
+    budget: Budget,
     used: AtomicUsize,
     clients: Mutex<HashMap<Principal, OfClient>>,
 }
@@ -70,20 +95,26 @@ impl Full {
 }
 
 impl HeldBytes {
-    /// A budget of this many bytes.
-    pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, used: AtomicUsize::new(0), clients: Mutex::default() })
+    /// Nothing yet, of this budget.
+    pub fn new(budget: impl Into<Budget>) -> Arc<Self> {
+        let budget = budget.into();
+        Arc::new(Self { budget, used: AtomicUsize::new(0), clients: Mutex::default() })
     }
 
     /// How many bytes are held, and how many may be.
     pub fn used(&self) -> (usize, usize) {
-        (self.used.load(Ordering::Relaxed), self.limit)
+        (self.used.load(Ordering::Relaxed), self.limit())
+    }
+
+    /// How many bytes may be held.
+    pub fn budget(&self) -> Budget {
+        self.budget
     }
 
     /// How many connections the budget is good for.
     pub fn max_connections(&self) -> usize {
         let (fewest, most) = CONNECTIONS;
-        (self.limit / OF_CONNECTION).clamp(fewest, most)
+        (self.limit() / OF_CONNECTION).clamp(fewest, most)
     }
 
     /// Nothing yet, for this client; `None` for what a server says, which is no client's yet.
@@ -96,7 +127,7 @@ impl HeldBytes {
     /// of the budget is free, they need not.
     pub fn has_its_share(&self, client: &Principal) -> bool {
         let is_address = matches!(client, Principal::Address(_));
-        if is_address && self.used.load(Ordering::Relaxed) <= self.limit / 2 {
+        if is_address && self.used.load(Ordering::Relaxed) <= self.limit() / 2 {
             return false;
         }
         let is_above = |held: &OfClient| held.bodies + held.answers > self.share();
@@ -122,11 +153,15 @@ impl HeldBytes {
 
     /// What one client may have.
     fn share(&self) -> usize {
-        (self.limit / 4).max(LEAST_SHARE).min(self.limit)
+        (self.limit() / 4).max(LEAST_SHARE).min(self.limit())
+    }
+
+    fn limit(&self) -> usize {
+        self.budget.bytes()
     }
 
     fn take(&self, more: usize) -> Result<(), Full> {
-        let room = |used: usize| used.checked_add(more).filter(|sum| *sum <= self.limit);
+        let room = |used: usize| used.checked_add(more).filter(|sum| *sum <= self.limit());
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room);
         taken.map(drop).map_err(|_| Full::All)
     }

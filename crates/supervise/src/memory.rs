@@ -6,6 +6,8 @@ use std::fs;
 use libc::c_int;
 
 use crate::cgroup;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use crate::processors::processors;
 
 /// How many bytes this program may use before the system ends it: the least of what the machine has, what
 /// its cgroup and those above it allow, and its own limit. `None` where nothing tells.
@@ -41,8 +43,10 @@ pub fn give_memory_back() {
     unsafe {
         const LARGE: c_int = 256 * 1024;
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
-        let processors = std::thread::available_parallelism().map_or(2, usize::from);
-        libc::mallopt(libc::M_ARENA_MAX, c_int::try_from(processors.max(2)).unwrap_or(c_int::MAX));
+        libc::mallopt(
+            libc::M_ARENA_MAX,
+            c_int::try_from(processors().max(2)).unwrap_or(c_int::MAX),
+        );
     }
 }
 

@@ -1,10 +1,14 @@
-//! `pontoon connect`: a call to an application through it, its start while the application is away, and its memory.
+//! `pontoon connect`: a call to an application through it, its start while the application is away, its memory, and how
+//! soon it notices that the application is back.
 //!
 //! The floor of a call is the same call over a WebSocket to the same application, and one over a pipe to a server that
 //! costs nothing. The floor of a start is that of an empty program.
 
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -24,10 +28,14 @@ const AWAY: &str = "ws://127.0.0.1:1";
 /// How many starts make a turn.
 const STARTS: usize = 8;
 
-/// Measures calls, starts and memory.
+/// How often the application comes back.
+const RECONNECTS: usize = 40;
+
+/// Measures calls, starts, memory and reconnects.
 pub(crate) fn measure(plan: &Plan, table: &mut Table) {
     measure_calls(plan, table);
     measure_starts(plan, table);
+    measure_reconnects(plan, table);
 }
 
 /// A bridge to this address, with a home of its own.
@@ -39,7 +47,7 @@ fn connect(build: &Path, url: &str, home: &TempDir) -> Command {
 
 fn measure_calls(plan: &Plan, table: &mut Table) {
     let server = Server::cheap(&plan.cheap, &[]);
-    let (_native, address) = native::start("--be-websocket-server");
+    let (_native, address) = native::start(&["--be-websocket-server"]);
     let (home, url) = (process::directory(), format!("ws://{address}"));
     let bridge =
         |build: &PathBuf| vec![PipeCaller::start(&mut connect(build, &url, &home), &server.call)];
@@ -102,6 +110,36 @@ fn measure_starts(plan: &Plan, table: &mut Table) {
     }
     let what = "connect, from its start to `initialize` answered, the application away";
     table.compare(what, &ours, &floor, millis, Goal::AtMost(3.0));
+}
+
+/// From when the port is open until the first bytes of the dial are there. The application has just gone, or never came;
+/// what it answers is not measured.
+fn measure_reconnects(plan: &Plan, table: &mut Table) {
+    for build in &plan.builds {
+        let home = process::directory();
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let address = free.expect("a free port");
+        let mut command = connect(build, &format!("ws://{address}"), &home);
+        // It looks for the application once it has a client.
+        let _bridge = PipeCaller::start(&mut command, "");
+        let mut times: Vec<_> = (0..RECONNECTS).map(|round| reconnect(address, round)).collect();
+        times.sort_by(f64::total_cmp);
+        let (median, most) = (times[RECONNECTS / 2], times[RECONNECTS - 1]);
+        let what = "connect, from the port opened to the first bytes of the dial: median, longest";
+        table.note(what, format!("{}, {}", millis(median), millis(most)));
+    }
+}
+
+/// Opens the port at a moment that is another each time, and closes it once the bridge has come.
+fn reconnect(address: SocketAddr, round: usize) -> f64 {
+    // Away for 0.3 s to 1.3 s, spread evenly, so that the port opens anywhere between two tries.
+    thread::sleep(Duration::from_millis(300 + (round as u64 * 617) % 1000));
+    let listener = TcpListener::bind(address).expect("the port was ours");
+    let opened = Instant::now();
+    let (mut stream, _) = listener.accept().expect("the bridge dials");
+    let mut first = [0];
+    stream.read_exact(&mut first).expect("it speaks first");
+    opened.elapsed().as_secs_f64()
 }
 
 /// A program that does nothing, linked statically.

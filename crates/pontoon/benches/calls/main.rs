@@ -17,6 +17,7 @@ mod peer;
 mod peers;
 mod pooled;
 mod process;
+mod relay;
 mod server;
 mod spares;
 mod stateless;
@@ -39,7 +40,7 @@ struct Options {
     #[arg(long)]
     quick: bool,
     /// Only this: pooled or pooled-1, -16, -64, shared or shared-16, -64, websocket or websocket-16, -shared, connect, stateless or stateless-1, -8, spares,
-    /// memory, big, peers.
+    /// memory, big, peers or peers-http, -websocket.
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
     /// Only in front of this server: cheap or demo.
@@ -61,6 +62,9 @@ struct Options {
     /// Be the WebSocket server of the floor.
     #[arg(long, hide = true)]
     be_websocket_server: bool,
+    /// Be a relay between WebSockets and children of this command.
+    #[arg(long, hide = true, num_args = 1.., value_name = "COMMAND", allow_hyphen_values = true)]
+    be_websocket_relay: Vec<String>,
 }
 
 /// What every section needs to know.
@@ -90,7 +94,7 @@ impl Plan {
 
 type Section = (&'static str, fn(&Plan, &mut Table));
 
-const SECTIONS: [Section; 14] = [
+const SECTIONS: [Section; 15] = [
     ("pooled-1", |plan, table| pooled::measure(plan, &pooled::KEPT, 1, table)),
     ("pooled-16", |plan, table| pooled::measure(plan, &pooled::KEPT, 16, table)),
     ("pooled-64", |plan, table| pooled::measure(plan, &pooled::KEPT, 64, table)),
@@ -104,7 +108,8 @@ const SECTIONS: [Section; 14] = [
     ("spares", spares::measure),
     ("memory", memory::measure),
     ("big", big::measure),
-    ("peers", peers::measure),
+    ("peers-http", peers::measure),
+    ("peers-websocket", peers::measure_websocket),
 ];
 
 fn main() -> ExitCode {
@@ -114,6 +119,9 @@ fn main() -> ExitCode {
     }
     if options.be_websocket_server {
         return websocket::serve();
+    }
+    if !options.be_websocket_relay.is_empty() {
+        return relay::serve(&options.be_websocket_relay);
     }
     if !options.bench {
         return ExitCode::SUCCESS;

@@ -19,13 +19,13 @@ use crate::process::{self, Running};
 
 /// Starts the HTTP server of the floor, and gives its address.
 pub(crate) fn start_http() -> (Running, SocketAddr) {
-    start("--be-http-server")
+    start(&["--be-http-server"])
 }
 
-/// Starts this program as the server that `option` means, and gives its address.
-pub(crate) fn start(option: &str) -> (Running, SocketAddr) {
+/// Starts this program as the server that these options mean, and gives its address.
+pub(crate) fn start(options: &[&str]) -> (Running, SocketAddr) {
     let program = std::env::current_exe().expect("this program has a file");
-    let mut running = Running::start(&mut process::command(&program, &[option]));
+    let mut running = Running::start(&mut process::command(&program, options));
     let mut line = String::new();
     let stdout = running.0.stdout.as_mut().expect("piped");
     BufReader::new(stdout).read_line(&mut line).expect("an address");

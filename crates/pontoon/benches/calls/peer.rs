@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use crate::client::{Http, HttpCaller, tool_call};
 use crate::process::{self, Running};
+use crate::websocket::SocketCaller;
 
 /// Another bridge that can be measured.
 #[derive(Debug)]
@@ -57,7 +58,7 @@ pub(crate) const MCPO: Kind = Kind {
 /// A child for each session.
 pub(crate) const SUPERGATEWAY_STATEFUL: Kind = Kind {
     name: "supergateway 4.0 --stateful",
-    start: |start| supergateway(start, true),
+    start: |start| supergateway(start, &["streamableHttp", "--stateful"]),
     path: "/mcp",
     tool: "echo",
 };
@@ -65,8 +66,16 @@ pub(crate) const SUPERGATEWAY_STATEFUL: Kind = Kind {
 /// A child for each request.
 pub(crate) const SUPERGATEWAY_STATELESS: Kind = Kind {
     name: "supergateway 4.0",
-    start: |start| supergateway(start, false),
+    start: |start| supergateway(start, &["streamableHttp"]),
     path: "/mcp",
+    tool: "echo",
+};
+
+/// One shared child, behind WebSockets.
+pub(crate) const SUPERGATEWAY_WEBSOCKET: Kind = Kind {
+    name: "supergateway 4.0 --outputTransport ws",
+    start: |start| supergateway(start, &["ws"]),
+    path: "/message",
     tool: "echo",
 };
 
@@ -76,14 +85,14 @@ const ON_LOOPBACK: &str = "data:text/javascript,import net from 'node:net';\
      net.Server.prototype.listen = function (port, ...rest) {\
      return listen.call(this, port, '127.0.0.1', ...rest.filter((it) => typeof it === 'function')); };";
 
-fn supergateway(start: &Start, is_stateful: bool) -> (PathBuf, Vec<String>) {
+fn supergateway(start: &Start, transport: &[&str]) -> (PathBuf, Vec<String>) {
     let script = start.installed.join("supergateway/node_modules/supergateway/dist/index.js");
     let (script, port) = (script.display().to_string(), start.port.to_string());
     let server = start.server.display().to_string();
     let args = ["--import", ON_LOOPBACK, &script, "--stdio", &server, "--port", &port];
     let mut args: Vec<_> = args.map(str::to_owned).into();
-    args.extend(["--outputTransport", "streamableHttp", "--logLevel", "none"].map(str::to_owned));
-    args.extend(is_stateful.then(|| "--stateful".to_owned()));
+    args.extend(["--logLevel", "none", "--outputTransport"].map(str::to_owned));
+    args.extend(transport.iter().map(|word| (*word).to_owned()));
     (PathBuf::from("node"), args)
 }
 
@@ -136,6 +145,11 @@ impl Peer {
     pub(crate) fn big_client(&self, bytes: usize) -> HttpCaller {
         let tool = self.kind.tool.replace("echo", "big");
         self.caller(&tool, &format!("{{\"bytes\":{bytes}}}"))
+    }
+
+    /// A client that makes this call over a WebSocket.
+    pub(crate) fn socket_client(&self, call: &str) -> SocketCaller {
+        SocketCaller::open(self.address, self.kind.path, call)
     }
 
     fn caller(&self, tool: &str, arguments: &str) -> HttpCaller {

@@ -8,11 +8,15 @@ use crate::Plan;
 use crate::bridge::Bridge;
 use crate::client::{HttpCaller, tool_call};
 use crate::load::{Side, order};
-use crate::peer::{Kind, MCP_PROXY, MCPO, Peer, SUPERGATEWAY_STATEFUL, SUPERGATEWAY_STATELESS};
+use crate::peer::{
+    Kind, MCP_PROXY, MCPO, Peer, SUPERGATEWAY_STATEFUL, SUPERGATEWAY_STATELESS,
+    SUPERGATEWAY_WEBSOCKET,
+};
 use crate::pooled::{KEPT, SHARED};
 use crate::process;
 use crate::server::Server;
 use crate::table::{Goal, Table, a_second, micros, millis};
+use crate::websocket::SocketCaller;
 
 /// A mode of the bridge, and the peers that are beside it.
 struct Match {
@@ -58,6 +62,49 @@ pub(crate) fn measure(plan: &Plan, table: &mut Table) {
         }
     }
     big(plan, installed, table);
+}
+
+/// The same over WebSockets: each mode of ours that keeps children beside the one of the peer, which has one child.
+pub(crate) fn measure_websocket(plan: &Plan, table: &mut Table) {
+    const CLIENTS: usize = 16;
+    let Some(installed) = &plan.peers else { return };
+    let server = Server::cheap(&plan.cheap, &[]);
+    let peer = Peer::start(&SUPERGATEWAY_WEBSOCKET, installed, &plan.cheap);
+    let mut theirs: Vec<_> = (0..CLIENTS).map(|_| peer.socket_client(&server.call)).collect();
+    for kept in [KEPT, SHARED] {
+        let start = |build| Bridge::start(build, kept.mode, &server);
+        let bridges: Vec<_> = plan.builds.iter().map(|build| start(build)).collect();
+        let all_of = |bridge: &Bridge| {
+            let open = |_| SocketCaller::to_bridge(bridge, &server.call);
+            (0..CLIENTS).map(open).collect()
+        };
+        let mut ours: Vec<Vec<_>> = bridges.iter().map(all_of).collect();
+        let mut callers = ours.iter_mut().flatten().chain(&mut theirs);
+        assert!(callers.all(|caller| caller.answer().contains(server.answer)), "a wrong answer");
+        let pids =
+            |bridge: &Bridge| [[vec![bridge.id(), bridge.spawner()], bridge.servers()].concat()];
+        let pids: Vec<_> = bridges.iter().map(pids).collect();
+        let their_pids = [peer.processes()];
+
+        let mut sides: Vec<_> = ours.iter().map(|_| Side::default()).collect();
+        let mut their_side = Side::default();
+        let (rounds, length) = plan.rounds();
+        for round in 0..rounds {
+            for at in order(sides.len(), round) {
+                sides[at].counted_turn(&mut ours[at], length, &pids[at]);
+            }
+            their_side.counted_turn(&mut theirs, length, &their_pids);
+        }
+        sides.iter_mut().zip(&pids).for_each(|(side, pids)| side.read(pids));
+        their_side.read(&their_pids);
+        let name = server.row(&format!("websocket, {}", kept.name), CLIENTS);
+        let (rates, beside) = (sides.iter().map(Side::rates).collect::<Vec<_>>(), peer.kind.name);
+        let what = format!("{name}: calls, beside {beside}");
+        table.compare(&what, &rates, &their_side.rates(), a_second, Goal::None);
+        let used: Vec<_> = sides.iter().map(|side| side.used(&[0])).collect();
+        let what = format!("{name}: CPU a call, with children, beside {beside}");
+        table.compare(&what, &used, &their_side.used(&[0]), micros, Goal::None);
+    }
 }
 
 const TEXT: &str = "Hello, Ada!";

@@ -1,6 +1,7 @@
 //! A call over a WebSocket that is kept.
 //!
-//! The floor is a server that speaks MCP over WebSocket by itself: the same answers, and no bridge and no child.
+//! The floor is a server that speaks MCP over WebSocket by itself: the same answers, and no bridge and no child. Where each
+//! client has a child, the least that a bridge can be is measured, too.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,9 +16,10 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use crate::Plan;
 use crate::bridge::Bridge;
 use crate::client::{Caller, INITIALIZED, PipeCaller, initialize};
-use crate::load::{Side, order, zip};
+use crate::load::{Side, median, order, zip};
 use crate::native;
-use crate::pooled::Kept;
+use crate::pooled::{KEPT, Kept};
+use crate::process::{self, Running};
 use crate::server::Server;
 use crate::table::{Goal, Table, a_second, micros};
 
@@ -31,19 +33,20 @@ pub(crate) fn measure(plan: &Plan, kept: &Kept, clients: usize, table: &mut Tabl
 fn measure_with(plan: &Plan, kept: &Kept, server: &Server, clients: usize, table: &mut Table) {
     let start = |build| Bridge::start(build, kept.mode, server);
     let bridges: Vec<_> = plan.builds.iter().map(|build| start(build)).collect();
-    let caller = |address, path: &str| SocketCaller::open(address, path, &server.call);
     let all_of = |bridge: &Bridge| {
-        let path = bridge.path().replace("/mcp/", "/ws/");
-        (0..clients).map(|_| caller(bridge.address(), &path)).collect()
+        (0..clients).map(|_| SocketCaller::to_bridge(bridge, &server.call)).collect()
     };
     let mut ours: Vec<Vec<_>> = bridges.iter().map(all_of).collect();
     let answers: Vec<_> = ours.iter_mut().flatten().map(SocketCaller::answer).collect();
     assert!(answers.iter().all(|answer| answer.contains(server.answer)), "{answers:?}");
-    let (native_server, address) = native::start("--be-websocket-server");
-    let mut native: Vec<_> = (0..clients).map(|_| caller(address, "/")).collect();
+    let (native_server, address) = native::start(&["--be-websocket-server"]);
+    let mut native: Vec<_> =
+        (0..clients).map(|_| SocketCaller::open(address, "/", &server.call)).collect();
     assert_eq!(native[0].answer(), answers[0], "the native server answers the same");
     let pipe = |_| PipeCaller::start(&mut server.command(), &server.call);
     let mut pipes: Vec<_> = (0..clients).map(pipe).collect();
+
+    let mut relay = (kept.mode == KEPT.mode).then(|| Relay::start(server, clients));
 
     let pids: Vec<_> = bridges.iter().map(|bridge| [vec![bridge.id()], bridge.servers()]).collect();
     let native_pids = [vec![native_server.id()]];
@@ -56,6 +59,9 @@ fn measure_with(plan: &Plan, kept: &Kept, server: &Server, clients: usize, table
         }
         on_pipe.turn(&mut pipes, length);
         on_native.counted_turn(&mut native, length, &native_pids);
+        if let Some(relay) = &mut relay {
+            relay.side.counted_turn(&mut relay.callers, length, &relay.pids);
+        }
     }
     sides.iter_mut().zip(&pids).for_each(|(side, pids)| side.read(pids));
     on_native.read(&native_pids);
@@ -77,6 +83,49 @@ fn measure_with(plan: &Plan, kept: &Kept, server: &Server, clients: usize, table
         let what = format!("{name}: CPU a call, {part}");
         table.compare(&what, &ours, &on_native.used(&[0]), micros, Goal::None);
     }
+    if let Some(relay) = relay {
+        relay.tell(&name, &sides, &on_native, table);
+    }
+}
+
+/// A bare relay, its clients, and what they did.
+struct Relay {
+    callers: Vec<SocketCaller>,
+    side: Side,
+    pids: [Vec<u32>; 2],
+    _running: Running,
+}
+
+impl Relay {
+    fn start(server: &Server, clients: usize) -> Self {
+        let program = server.program.display().to_string();
+        let options = ["--be-websocket-relay", &program];
+        let (running, address) = native::start(&[&options, &server.args[..]].concat());
+        let open = |_| SocketCaller::open(address, "/", &server.call);
+        let mut callers: Vec<_> = (0..clients).map(open).collect();
+        assert!(callers.iter_mut().all(|it| it.answer().contains(server.answer)));
+        let pids = [vec![running.id()], process::below(running.id())];
+        Self { callers, side: Side::default(), pids, _running: running }
+    }
+
+    /// Ours beside it, and how far it is from a native server by itself.
+    fn tell(mut self, name: &str, ours: &[Side], native: &Side, table: &mut Table) {
+        self.side.read(&self.pids);
+        let rates: Vec<_> = ours.iter().map(Side::rates).collect();
+        let relay = self.side.rates();
+        let what = format!("{name}: calls, beside a bare relay");
+        table.compare(&what, &rates, &relay, a_second, Goal::None);
+        for (part, groups) in [("bridge", &[0][..]), ("with child", &[0, 1])] {
+            let used: Vec<_> = ours.iter().map(|side| side.used(groups)).collect();
+            let what = format!("{name}: CPU a call, {part}, beside a bare relay");
+            table.compare(&what, &used, &self.side.used(groups), micros, Goal::None);
+        }
+        let ratio = median(&zip(&relay, &native.rates(), |relay, native| relay / native));
+        table.note(
+            &format!("{name}: a bare relay's calls, of a native server's"),
+            format!("{ratio:.2}"),
+        );
+    }
 }
 
 /// Calls over a WebSocket.
@@ -88,6 +137,11 @@ pub(crate) struct SocketCaller {
 }
 
 impl SocketCaller {
+    /// The same to the server of a bridge of ours.
+    pub(crate) fn to_bridge(bridge: &Bridge, call: &str) -> Self {
+        Self::open(bridge.address(), &bridge.path().replace("/mcp/", "/ws/"), call)
+    }
+
     /// Connects, opens a session, and makes this call from then on.
     pub(crate) fn open(address: SocketAddr, path: &str, call: &str) -> Self {
         let stream = TcpStream::connect(address).expect("the other side listens");
@@ -113,7 +167,8 @@ impl SocketCaller {
         caller
     }
 
-    fn answer(&mut self) -> String {
+    /// Calls once, and gives the answer.
+    pub(crate) fn answer(&mut self) -> String {
         let (start, end) = self.exchange();
         String::from_utf8_lossy(&self.buffer[start..end]).into_owned()
     }

@@ -2,10 +2,10 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use pontoon_supervise::memory_limit;
+use pontoon_supervise::{memory_limit, processors};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
@@ -17,7 +17,7 @@ use super::keep::KeepLimits;
 use super::keep::spares::WarmMemory;
 use super::keep::table::KeptTable;
 use crate::config::{Config, ConfigSource, SMALLEST_BUDGET};
-use crate::held_bytes::HeldBytes;
+use crate::held_bytes::{Budget, HeldBytes};
 use crate::ids::Ids;
 use crate::jobs::{Links, Store, StoreError, StoreOptions, Writer};
 use crate::observe::metrics::Metrics;
@@ -100,12 +100,12 @@ pub fn open_store(config: &Config, jobs_dir: &Path) -> Result<Store, StoreError>
 }
 
 /// How many bytes may be held for clients: what the configuration says, else a quarter of what we may use.
-fn memory_budget(config: &Config) -> usize {
-    let default = || {
+fn memory_budget(config: &Config) -> Budget {
+    static A_QUARTER: LazyLock<usize> = LazyLock::new(|| {
         let limit = memory_limit().unwrap_or(1 << 30) / 4;
         usize::try_from(limit).unwrap_or(usize::MAX).max(SMALLEST_BUDGET)
-    };
-    config.settings.memory_budget.unwrap_or_else(default)
+    });
+    config.settings.memory_budget.map_or(Budget::Later(&A_QUARTER), Budget::Bytes)
 }
 
 /// What no child is to read, wherever it lies.
@@ -124,5 +124,5 @@ fn private_places(config: &Config, jobs_dir: &Path, scratch: Option<&Path>) -> A
 
 /// How many servers may start at once to be learnt.
 pub fn start_limit() -> usize {
-    std::thread::available_parallelism().map_or(2, |cores| cores.get()).max(2)
+    processors().max(2)
 }

@@ -7,8 +7,9 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::thread;
 use std::time::Duration;
+
+use pontoon_supervise::processors;
 
 use self::Unset::{Value, Words};
 use super::address::AddressBlock;
@@ -176,8 +177,7 @@ settings! {
 impl BridgeSettings {
     /// What holds where nothing is set.
     pub(crate) fn unset() -> Self {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let mut settings = Self { max_concurrent: cores * 4, ..Self::default() };
+        let mut settings = Self { max_concurrent: processors() * 4, ..Self::default() };
         for variable in VARIABLES {
             if let Value(text) = variable.unset {
                 (variable.read)(&mut settings, text).expect("a test reads every default");

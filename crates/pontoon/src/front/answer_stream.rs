@@ -137,6 +137,12 @@ impl AnswerStream {
         Poll::Pending
     }
 
+    /// Says that the task which takes the messages is awake, and will look here before it sleeps: until then it need not be
+    /// woken.
+    pub fn stay_awake(&self) {
+        self.lock().waker = None;
+    }
+
     /// Whether another answer may be owed, were it a refusal.
     pub fn has_room(&self) -> bool {
         self.lock().calls.len() < MAX_CALLS + MAX_REFUSALS

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::held_bytes::Budget;
+
 /// What the streams of one session keep, in bytes, and how many that have ended are remembered.
 const OF_SESSION: (usize, usize) = (8 * 1024 * 1024, 32);
 
@@ -22,6 +24,8 @@ pub const LIFE: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub struct Memory {
     limit: usize,
+    /// What is held for clients, of which an eighth is the limit, too.
+    budget: Budget,
     max_ended: usize,
     used: AtomicUsize,
     ended: Mutex<VecDeque<EndedStream>>,
@@ -39,17 +43,23 @@ struct EndedStream {
 impl Memory {
     /// Memory of one session.
     pub fn of_session() -> Arc<Self> {
-        Self::new(OF_SESSION)
+        Self::new(OF_SESSION, usize::MAX)
     }
 
     /// Memory of all sessions: an eighth of the budget for what is held for clients, at most.
-    pub fn of_all(budget: usize) -> Arc<Self> {
-        let (limit, max_ended) = OF_ALL;
-        Self::new((limit.min(budget / 8), max_ended))
+    pub fn of_all(budget: impl Into<Budget>) -> Arc<Self> {
+        Self::new(OF_ALL, budget)
     }
 
-    fn new((limit, max_ended): (usize, usize)) -> Arc<Self> {
-        Arc::new(Self { limit, max_ended, used: AtomicUsize::new(0), ended: Mutex::default() })
+    fn new((limit, max_ended): (usize, usize), budget: impl Into<Budget>) -> Arc<Self> {
+        let budget = budget.into();
+        Arc::new(Self {
+            limit,
+            budget,
+            max_ended,
+            used: AtomicUsize::new(0),
+            ended: Mutex::default(),
+        })
     }
 
     /// Counts that a stream keeps so much where it kept so much before.
@@ -60,11 +70,15 @@ impl Memory {
 
     /// Lets streams that have ended forget, as long as too much is kept. False if it still is.
     pub(super) fn make_room(&self) -> bool {
-        while self.used.load(Ordering::Relaxed) > self.limit {
+        while self.is_full() {
             let Some(oldest) = self.lock().pop_front() else { return false };
             (oldest.forget)();
         }
         true
+    }
+
+    fn is_full(&self) -> bool {
+        self.used.load(Ordering::Relaxed) > self.limit.min(self.budget.bytes() / 8)
     }
 
     /// Notes that a stream has ended, and when it was heard to its end.

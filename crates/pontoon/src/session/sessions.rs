@@ -75,7 +75,7 @@ impl Sessions {
             ways_to_say_who,
             personal: Arc::default(),
             tasks: TaskTracker::new(),
-            memory: Memory::of_all(held.used().1),
+            memory: Memory::of_all(held.budget()),
             held,
             table: Mutex::default(),
             ids,

@@ -109,19 +109,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
         context: &mut Context<'_>,
     ) -> Poll<Happened> {
         loop {
-            let mut answer = Poll::Pending;
+            // What was last heard of the answers, if they were asked.
+            let mut answer = None;
             while self.unwritten.len() < BATCH {
-                answer = answers.poll_message(context);
-                let Poll::Ready(Some(message)) = &answer else { break };
-                self.put(message);
+                match answer.insert(answers.poll_message(context)) {
+                    Poll::Ready(Some(message)) => self.put(message),
+                    _ => break,
+                }
             }
             match self.unwritten.poll_write_to(&mut self.stream, context) {
                 Poll::Ready(Err(_)) => return Poll::Ready(Happened::Gone),
                 Poll::Ready(Ok(())) => match answer {
-                    Poll::Ready(None) => return Poll::Ready(Happened::AllSaid),
+                    Some(Poll::Ready(None)) => return Poll::Ready(Happened::AllSaid),
                     // There may be more.
-                    Poll::Ready(Some(_)) => continue,
-                    Poll::Pending => {}
+                    Some(Poll::Ready(Some(_))) | None => continue,
+                    Some(Poll::Pending) => {}
                 },
                 Poll::Pending => {}
             }
@@ -129,9 +131,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Frames<S> {
                 return Poll::Pending;
             }
             let happened = self.poll_heard(context);
+            if happened.is_ready() {
+                // What comes of it is most often a call, for which the stream would wake us.
+                answers.stay_awake();
+                return happened;
+            }
             // The library may have answered something.
-            if happened.is_pending()
-                && !self.unwritten.is_empty()
+            if !self.unwritten.is_empty()
                 && let Poll::Ready(Err(_)) = self.unwritten.poll_write_to(&mut self.stream, context)
             {
                 return Poll::Ready(Happened::Gone);
@@ -344,5 +350,45 @@ impl Write for OnlyOut<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+    use crate::call::Outcome;
+    use crate::client::Person;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_behind_a_large_answer_follows_it_though_nothing_else_happens() {
+        let answers = AnswerStream::default();
+        // The head of the large one has 10 bytes. It goes out in two halves, of which each fills the stream.
+        let sizes = [4 * BATCH - 10, 20];
+        for size in sizes {
+            let outbox = answers.begin_known(Bytes::from_static(b"1"));
+            let text = Bytes::from(vec![b'x'; size]).into();
+            outbox.finish(Some(Outcome::Answer(text, None, None)));
+        }
+        let (ours, mut theirs) = tokio::io::duplex(2 * BATCH);
+        let (early, held) = (Bytes::new(), HeldBytes::new(1 << 30));
+        let mut frames = Frames::new(ours, &early, 1 << 20, &held, &Person::local().principal);
+        // In a task of its own: what wakes the client must not wake the WebSocket.
+        let reading = tokio::spawn(async move {
+            let mut read = vec![0; 4 * BATCH + 2 + 20];
+            theirs.read_exact(&mut read).await.map(|_| read)
+        });
+        let read = tokio::select! {
+            _ = std::future::poll_fn(|context| frames.poll(&answers, true, context)) => {
+                panic!("nothing was said to it")
+            }
+            read = tokio::time::timeout(Duration::from_secs(5), reading) => read,
+        };
+        let read =
+            read.expect("it waits for no other event").expect("no panic").expect("it is open");
+        assert_eq!(read.iter().filter(|byte| **byte == b'x').count(), sizes.iter().sum::<usize>());
     }
 }
