@@ -3,17 +3,20 @@
 //! It works on one call at a time for each connection, as applications with one main thread do, and notes every call
 //! that it carries out. Its tools: `echo` gives `text` back, `read` does and is marked as read-only, `die` closes every
 //! connection before it answers, `die_once` does so the first time for a text and is marked as idempotent, `wait` takes
-//! `ms` milliseconds, `silent` never answers, `ask` asks the client something and never answers, and `grow` adds a tool named by `text` and says that the tools changed.
+//! `ms` milliseconds, `silent` never answers, `ask` asks the client something and never answers, `grow` adds a tool named by `text` and says
+//! that the tools changed, and `tell` says `note`, a notification of no call, before it answers, and progress with its text if it is asked for that.
 
 mod coming;
+mod stream;
+mod unwell;
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -27,6 +30,8 @@ use tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tungstenite::{Message, WebSocket};
 
 pub use coming::ComingApp;
+use stream::{Duplex, Ending};
+pub use unwell::{Illness, UnwellApp};
 
 /// How an application is.
 #[derive(Debug, Clone)]
@@ -135,57 +140,10 @@ struct Shared {
     closed: AtomicUsize,
     /// The methods of all that it heard.
     heard: Mutex<Vec<String>>,
-}
-
-/// A connection that can be ended from outside.
-trait Ending: Send + std::fmt::Debug {
-    fn end(&self);
-
-    /// Closes a WebSocket in order, with the code 1000.
-    fn evict(&self) {
-        self.end();
-    }
-}
-
-impl Ending for TcpStream {
-    fn end(&self) {
-        let _ = self.shutdown(Shutdown::Both);
-    }
-
-    fn evict(&self) {
-        let mut stream = self;
-        let _ = stream.write_all(&[0x88, 2, 0x03, 0xe8]);
-        let _ = self.shutdown(Shutdown::Write);
-    }
-}
-
-impl Ending for UnixStream {
-    fn end(&self) {
-        let _ = self.shutdown(Shutdown::Both);
-    }
-}
-
-/// What a connection stands on.
-trait Duplex: Read + Write + Send + 'static {
-    fn ending(&self) -> Box<dyn Ending>;
-}
-
-impl Duplex for TcpStream {
-    fn ending(&self) -> Box<dyn Ending> {
-        Box::new(self.try_clone().expect("a descriptor"))
-    }
-}
-
-impl Duplex for StreamOwned<ServerConnection, TcpStream> {
-    fn ending(&self) -> Box<dyn Ending> {
-        self.sock.ending()
-    }
-}
-
-impl Duplex for UnixStream {
-    fn ending(&self) -> Box<dyn Ending> {
-        Box::new(self.try_clone().expect("a descriptor"))
-    }
+    /// Whether it hangs, and what wakes its threads.
+    hangs: (Mutex<bool>, Condvar),
+    /// The next answer ends in the middle of its frame, and with it the connection.
+    cuts: AtomicBool,
 }
 
 impl LiveApp {
@@ -274,6 +232,26 @@ impl LiveApp {
         self.shared.drop_connections();
     }
 
+    /// Reads and answers nothing from now on, or goes on.
+    ///
+    /// # Panics
+    ///
+    /// When one of its threads did.
+    pub fn hang(&self, hangs: bool) {
+        *self.shared.hangs.0.lock().expect("no thread panics with it") = hangs;
+        self.shared.hangs.1.notify_all();
+    }
+
+    /// Ends a connection in the middle of the frame with its next answer.
+    pub fn cut_next_answer(&self) {
+        self.shared.cuts.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether an answer was cut since that was asked for.
+    pub fn has_cut(&self) -> bool {
+        !self.shared.cuts.load(Ordering::SeqCst)
+    }
+
     /// Closes it, with all its connections.
     pub fn close(mut self) {
         self.end();
@@ -281,6 +259,7 @@ impl LiveApp {
 
     fn end(&mut self) {
         self.shared.is_closed.store(true, Ordering::SeqCst);
+        self.hang(false);
         // It waits for a connection, and this is the last one.
         match &self.place {
             Place::WebSocket(port) | Place::WebSocketTls(port, _) | Place::Tcp(port) => {
@@ -399,8 +378,18 @@ fn serve_frames(
             }
             _ => continue,
         };
+        shared.wait_while_hanging();
+        if shared.is_closed.load(Ordering::SeqCst) {
+            return None;
+        }
         let message: Value = serde_json::from_str(text).expect("the bridge sends JSON");
         let said = shared.answers(&message);
+        if message["method"] == "tools/call" && shared.cuts.swap(false, Ordering::SeqCst) {
+            // A frame of 99 bytes, of which a few come.
+            let _ = socket.get_mut().write_all(b"\x81\x63{\"jsonrpc\":\"2.0\",\"id");
+            socket.get_ref().ending().end();
+            return None;
+        }
         let sent = match manner.answers_notifications && message.get("id").is_none() {
             true => say_nothing(socket),
             false => said.iter().try_for_each(|said| match manner.sends_bytes {
@@ -466,6 +455,8 @@ impl Shared {
             sent_away: AtomicUsize::new(0),
             closed: AtomicUsize::new(0),
             heard: Mutex::default(),
+            hangs: (Mutex::default(), Condvar::new()),
+            cuts: AtomicBool::new(false),
         }
     }
 
@@ -473,6 +464,12 @@ impl Shared {
         let connections =
             std::mem::take(&mut *self.connections.lock().expect("no thread panics with it"));
         connections.iter().for_each(|connection| connection.end());
+    }
+
+    fn wait_while_hanging(&self) {
+        let (hangs, woken) = &self.hangs;
+        let hangs = hangs.lock().expect("no thread panics with it");
+        drop(woken.wait_while(hangs, |hangs| *hangs).expect("no thread panics with it"));
     }
 
     fn evict_connections(&self) {
@@ -493,8 +490,15 @@ impl Shared {
                 json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params}),
             ];
         }
-        let has_grown = message["params"]["name"] == "grow";
-        self.answer(message).into_iter().chain(has_grown.then_some(changed)).collect()
+        let params = &message["params"];
+        let (tells, has_grown) = (params["name"] == "tell", params["name"] == "grow");
+        let note = params["arguments"].get("note").filter(|_| tells).cloned();
+        let progress = params["_meta"].get("progressToken").filter(|_| tells).map(|token| {
+            let said = json!({"progressToken": token, "progress": 1, "message": params["arguments"]["text"]});
+            json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": said})
+        });
+        let before = note.into_iter().chain(progress);
+        before.chain(self.answer(message)).chain(has_grown.then_some(changed)).collect()
     }
 
     /// What it answers, if anything.
@@ -579,6 +583,7 @@ fn tools(more: &[String]) -> Vec<Value> {
         tool("silent", json!({})),
         tool("grow", json!({})),
         tool("ask", json!({})),
+        tool("tell", json!({})),
     ];
     tools.extend(more.iter().map(|name| tool(name, json!({}))));
     tools
