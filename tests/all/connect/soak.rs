@@ -17,7 +17,7 @@ use super::finding::leave;
 use super::{Home, SOON, text};
 
 /// Calls that each client has under way.
-const WINDOW: usize = 8;
+const WINDOW: usize = 4;
 
 /// From this many calls on they are many: then the application also wants a token that the bridges do not have, after which
 /// they leave it alone for five seconds.
@@ -252,10 +252,11 @@ fn every_call_is_answered_once_whatever_becomes_of_the_application() {
     let part = each / (rounds + 2);
     let allowed = AtomicUsize::new(2 * part);
     let early = thread::scope(|scope| {
-        let calling = clients.iter_mut().zip(&tallies).enumerate().map(|(name, (client, tally))| {
-            let allowed = &allowed;
-            scope.spawn(move || call(name, client, each, allowed, tally))
-        });
+        let calling =
+            clients.iter_mut().zip(&tallies).enumerate().map(|(name, (client, tally))| {
+                let allowed = &allowed;
+                scope.spawn(move || call(name, client, each, allowed, tally))
+            });
         let calling: Vec<_> = calling.collect();
         for round in 0..rounds {
             for (tally, calling) in tallies.iter().zip(&calling) {
@@ -278,8 +279,10 @@ fn every_call_is_answered_once_whatever_becomes_of_the_application() {
     );
     for counts in &all {
         assert_eq!(counts.iter().sum::<usize>(), each);
-        assert_eq!(counts[2], 0, "each waits long enough: {counts:?}");
-        assert!(counts[0] >= each / 2, "{counts:?}");
+        let hasty = (0..each).filter(|number| tool(*number) == "silent").count();
+        assert!(counts[2] <= hasty, "others wait long enough: {counts:?}");
+        // Each disturbance costs those that are under way.
+        assert!(counts[0] >= each / 4, "{counts:?}");
     }
     let repeated = deeds.repeated();
     let number = |text: &str| text.rsplit(' ').next().unwrap().parse().unwrap();

@@ -83,7 +83,9 @@ fn listen(listener: &TcpListener, illness: Illness, met: &AtomicUsize, is_closed
             // It is closed with what they said unread.
             Illness::Resets => drop(stream.peek(&mut [0])),
             Illness::Refuses(status) => {
-                let answer = format!("HTTP/1.1 {status} No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+                let answer = format!(
+                    "HTTP/1.1 {status} No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+                );
                 // What is unread when it is closed would reset the connection before the answer is read.
                 let _ = stream.read(&mut [0; 4096]);
                 let _ = stream.write_all(answer.as_bytes());
