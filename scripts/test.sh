@@ -70,12 +70,14 @@ run_conformance() {
         --fixture "$target/swift/fixture-server"
 }
 
-# Real SDK clients and real servers, and the sketches of applications in docs/live-app.md.
+# Real SDK clients and real servers, a server of an SDK as an application, and the sketches of applications in
+# docs/live-app.md.
 run_interop() {
     ./scripts/setup-tests.sh
     cargo build --profile swift --locked -p pontoon -p pontoon-tests --bins
     python3 tests/interop/run.py --pontoon "$target/swift/pontoon" \
         --fixture "$target/swift/fixture-server"
+    python3 tests/interop/sdk_app.py --pontoon "$target/swift/pontoon"
     python3 tests/interop/sketches.py --pontoon "$target/swift/pontoon"
 }
 
@@ -86,14 +88,15 @@ run_office() {
     python3 tests/interop/office.py --pontoon "$target/swift/pontoon"
 }
 
-# The browser server of examples/browser, with Debian's Chromium, in several chats; and web pages that try to use
-# the application of examples/live-app.
+# The browser server of examples/browser, with Debian's Chromium, in several chats; web pages that try to use the
+# application of examples/live-app; and web pages that try to be the application of a bridge.
 run_browser() {
     ./scripts/setup-tests.sh node22 playwright
     install_program chromium chromium PONTOON_CHROMIUM
     cargo build --profile swift --locked -p pontoon -p live-app
     python3 tests/interop/browser.py --pontoon "$target/swift/pontoon"
     python3 tests/interop/live_page.py --live-app "$target/swift/live-app"
+    python3 tests/interop/listen_page.py --pontoon "$target/swift/pontoon"
 }
 
 # Functions of a program as tools of the real Claude Code CLI, four versions of it, whose model is a script

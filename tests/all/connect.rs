@@ -123,6 +123,21 @@ fn a_client_is_answered_at_once_though_the_application_is_away() {
 }
 
 #[test]
+fn a_call_whose_own_time_is_over_before_the_application_comes_was_not_made() {
+    let home = Home::new();
+    let options = ["--timeout", "300ms", "--connect-wait", "60s"];
+    let mut client = home.client("ws://127.0.0.1:1", &options);
+    let result = client.call(1, "echo", json!({"text": "x"}));
+    assert_eq!(
+        (&result["isError"], &result["_meta"]["pontoon/outcome"]),
+        (&json!(true), &json!("not made")),
+        "{result}"
+    );
+    assert!(text(&result).contains("start the application"), "{result}");
+    home.finish(client);
+}
+
+#[test]
 fn tools_come_with_the_application_and_a_call_waits_for_it() {
     let (home, deeds) = (Home::new(), Deeds::default());
     let place = app(&deeds).place();

@@ -63,6 +63,8 @@ SCRIPT
       "chunk_delay_ms"   wait between deltas (default 0)
       "cut_after_events" drop the connection after that many SSE events
       "usage"            {"input_tokens": n, "output_tokens": n, ...} merged over defaults
+      "until_tool"       the turn is said again and again until a request offers the tool of this
+                         name; the turn after it then, which has to call other tools
 
     Templates, expanded in every string of a TURN when it is said
       {{tool_result}}      text of the last tool_result of the request
@@ -186,10 +188,29 @@ class Script:
                 if m.get("role") == "user" and not tool_results(m):
                     start = i
             messages = messages[start:]
-        index = sum(1 for m in messages if m.get("role") == "assistant")
+        index = 0
+        for message in messages:
+            if message.get("role") == "assistant" and not is_said_again(turns, index, message):
+                # One that was said again until then is over with the first of the next turn.
+                index += 2 if until_tool(turns, index) else 1
+        if until_tool(turns, index) in {t.get("name") for t in body.get("tools") or []}:
+            index += 1
         if index < len(turns):
             return index, turns[index]
         return index, after
+
+
+def until_tool(turns, index):
+    return turns[index].get("until_tool") if index < len(turns) else None
+
+
+def is_said_again(turns, index, message):
+    """Whether this is one of the times that a turn with "until_tool" was said."""
+    if until_tool(turns, index) is None:
+        return False
+    content = message.get("content")
+    said = [b.get("name") for b in content if b.get("type") == "tool_use"] if isinstance(content, list) else []
+    return said == [b["name"] for b in turns[index]["content"] if b["type"] == "tool_use"]
 
 
 def normal_block(block):

@@ -3,22 +3,26 @@
 //! It works on one call at a time for each connection, as applications with one main thread do, and notes every call
 //! that it carries out. Its tools: `echo` gives `text` back, `read` does and is marked as read-only, `die` closes every
 //! connection before it answers, `die_once` does so the first time for a text and is marked as idempotent, `wait` takes
-//! `ms` milliseconds, `silent` never answers, `ask` asks the client something and never answers, and `grow` adds a tool named by `text` and says that the tools changed.
+//! `ms` milliseconds, `silent` never answers, `ask` asks the client something and never answers, `grow` adds a tool named by `text` and says
+//! that the tools changed, and `tell` says `note`, a notification of no call, before it answers, and progress with its text if it is asked for that.
 
+mod answers;
 mod coming;
+mod stream;
+mod unwell;
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tungstenite::http::StatusCode;
 use tungstenite::protocol::frame::Frame;
@@ -27,6 +31,8 @@ use tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tungstenite::{Message, WebSocket};
 
 pub use coming::ComingApp;
+use stream::{Duplex, Ending};
+pub use unwell::{Illness, UnwellApp};
 
 /// How an application is.
 #[derive(Debug, Clone)]
@@ -135,57 +141,10 @@ struct Shared {
     closed: AtomicUsize,
     /// The methods of all that it heard.
     heard: Mutex<Vec<String>>,
-}
-
-/// A connection that can be ended from outside.
-trait Ending: Send + std::fmt::Debug {
-    fn end(&self);
-
-    /// Closes a WebSocket in order, with the code 1000.
-    fn evict(&self) {
-        self.end();
-    }
-}
-
-impl Ending for TcpStream {
-    fn end(&self) {
-        let _ = self.shutdown(Shutdown::Both);
-    }
-
-    fn evict(&self) {
-        let mut stream = self;
-        let _ = stream.write_all(&[0x88, 2, 0x03, 0xe8]);
-        let _ = self.shutdown(Shutdown::Write);
-    }
-}
-
-impl Ending for UnixStream {
-    fn end(&self) {
-        let _ = self.shutdown(Shutdown::Both);
-    }
-}
-
-/// What a connection stands on.
-trait Duplex: Read + Write + Send + 'static {
-    fn ending(&self) -> Box<dyn Ending>;
-}
-
-impl Duplex for TcpStream {
-    fn ending(&self) -> Box<dyn Ending> {
-        Box::new(self.try_clone().expect("a descriptor"))
-    }
-}
-
-impl Duplex for StreamOwned<ServerConnection, TcpStream> {
-    fn ending(&self) -> Box<dyn Ending> {
-        self.sock.ending()
-    }
-}
-
-impl Duplex for UnixStream {
-    fn ending(&self) -> Box<dyn Ending> {
-        Box::new(self.try_clone().expect("a descriptor"))
-    }
+    /// Whether it hangs, and what wakes its threads.
+    hangs: (Mutex<bool>, Condvar),
+    /// The next answer ends in the middle of its frame, and with it the connection.
+    cuts: AtomicBool,
 }
 
 impl LiveApp {
@@ -274,6 +233,26 @@ impl LiveApp {
         self.shared.drop_connections();
     }
 
+    /// Reads and answers nothing from now on, or goes on.
+    ///
+    /// # Panics
+    ///
+    /// When one of its threads did.
+    pub fn hang(&self, hangs: bool) {
+        *self.shared.hangs.0.lock().expect("no thread panics with it") = hangs;
+        self.shared.hangs.1.notify_all();
+    }
+
+    /// Ends a connection in the middle of the frame with its next answer.
+    pub fn cut_next_answer(&self) {
+        self.shared.cuts.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether an answer was cut since that was asked for.
+    pub fn has_cut(&self) -> bool {
+        !self.shared.cuts.load(Ordering::SeqCst)
+    }
+
     /// Closes it, with all its connections.
     pub fn close(mut self) {
         self.end();
@@ -281,6 +260,7 @@ impl LiveApp {
 
     fn end(&mut self) {
         self.shared.is_closed.store(true, Ordering::SeqCst);
+        self.hang(false);
         // It waits for a connection, and this is the last one.
         match &self.place {
             Place::WebSocket(port) | Place::WebSocketTls(port, _) | Place::Tcp(port) => {
@@ -399,8 +379,18 @@ fn serve_frames(
             }
             _ => continue,
         };
+        shared.wait_while_hanging();
+        if shared.is_closed.load(Ordering::SeqCst) {
+            return None;
+        }
         let message: Value = serde_json::from_str(text).expect("the bridge sends JSON");
         let said = shared.answers(&message);
+        if message["method"] == "tools/call" && shared.cuts.swap(false, Ordering::SeqCst) {
+            // A frame of 99 bytes, of which a few come.
+            let _ = socket.get_mut().write_all(b"\x81\x63{\"jsonrpc\":\"2.0\",\"id");
+            socket.get_ref().ending().end();
+            return None;
+        }
         let sent = match manner.answers_notifications && message.get("id").is_none() {
             true => say_nothing(socket),
             false => said.iter().try_for_each(|said| match manner.sends_bytes {
@@ -466,6 +456,8 @@ impl Shared {
             sent_away: AtomicUsize::new(0),
             closed: AtomicUsize::new(0),
             heard: Mutex::default(),
+            hangs: (Mutex::default(), Condvar::new()),
+            cuts: AtomicBool::new(false),
         }
     }
 
@@ -475,113 +467,17 @@ impl Shared {
         connections.iter().for_each(|connection| connection.end());
     }
 
+    fn wait_while_hanging(&self) {
+        let (hangs, woken) = &self.hangs;
+        let hangs = hangs.lock().expect("no thread panics with it");
+        drop(woken.wait_while(hangs, |hangs| *hangs).expect("no thread panics with it"));
+    }
+
     fn evict_connections(&self) {
         let connections =
             std::mem::take(&mut *self.connections.lock().expect("no thread panics with it"));
         connections.iter().for_each(|connection| connection.evict());
     }
-
-    /// What it says to a message: the answer, and what follows from it.
-    fn answers(&self, message: &Value) -> Vec<Value> {
-        let method = message["method"].as_str().unwrap_or_default().to_owned();
-        self.heard.lock().expect("no thread panics with it").push(method);
-        let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
-        if message["params"]["name"] == "ask" && message["method"] == "tools/call" {
-            self.deeds.add(message["params"]["arguments"]["text"].as_str().unwrap_or_default());
-            let params = json!({"message": "which one?", "requestedSchema": {"type": "object", "properties": {}}});
-            return vec![
-                json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params}),
-            ];
-        }
-        let has_grown = message["params"]["name"] == "grow";
-        self.answer(message).into_iter().chain(has_grown.then_some(changed)).collect()
-    }
-
-    /// What it answers, if anything.
-    fn answer(&self, message: &Value) -> Option<Value> {
-        let id = message.get("id")?;
-        let method = message.get("method")?.as_str()?;
-        let manner = self.manner.lock().expect("no thread panics with it").clone();
-        let result = match (method, manner.is_modern) {
-            ("initialize", false) => Ok(json!({
-                "protocolVersion": message["params"]["protocolVersion"],
-                "capabilities": {"tools": {}, "logging": {}},
-                "serverInfo": {"name": "live-app", "version": manner.version},
-            })),
-            ("server/discover", true) => Ok(json!({
-                "resultType": "complete",
-                "supportedVersions": ["2026-07-28"],
-                "capabilities": {"tools": {}},
-                "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "live-app", "version": "1"}},
-            })),
-            ("logging/setLevel", false) => Ok(json!({})),
-            ("tools/list", is_modern) => {
-                let mut result = json!({"tools": tools(&manner.more_tools)});
-                if is_modern {
-                    result["resultType"] = json!("complete");
-                    result["ttlMs"] = json!(0);
-                    result["cacheScope"] = json!("private");
-                }
-                Ok(result)
-            }
-            ("tools/call", is_modern) => {
-                let mut result = self.call(&message["params"])?;
-                if is_modern {
-                    result["resultType"] = json!("complete");
-                }
-                Ok(result)
-            }
-            // One that waits for events, of which there are none.
-            ("subscriptions/listen", true) => return None,
-            _ => Err(json!({"code": -32601, "message": format!("there is no `{method}`")})),
-        };
-        Some(match result {
-            Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
-            Err(error) => json!({"jsonrpc": "2.0", "id": id, "error": error}),
-        })
-    }
-
-    fn call(&self, params: &Value) -> Option<Value> {
-        let (tool, arguments) = (params["name"].as_str().unwrap_or_default(), &params["arguments"]);
-        let text = arguments["text"].as_str().unwrap_or_default();
-        let times = self.deeds.add(text);
-        match tool {
-            "die" => {
-                self.drop_connections();
-                return None;
-            }
-            "die_once" if times == 1 => {
-                self.drop_connections();
-                return None;
-            }
-            "wait" => thread::sleep(Duration::from_millis(arguments["ms"].as_u64().unwrap_or(0))),
-            "silent" => return None,
-            "grow" => self
-                .manner
-                .lock()
-                .expect("no thread panics with it")
-                .more_tools
-                .push(text.to_owned()),
-            _ => {}
-        }
-        Some(json!({"content": [{"type": "text", "text": text}]}))
-    }
-}
-
-fn tools(more: &[String]) -> Vec<Value> {
-    let tool = |name: &str, annotations: Value| json!({"name": name, "inputSchema": {"type": "object"}, "annotations": annotations});
-    let mut tools = vec![
-        tool("echo", json!({})),
-        tool("read", json!({"readOnlyHint": true})),
-        tool("die", json!({})),
-        tool("die_once", json!({"idempotentHint": true})),
-        tool("wait", json!({})),
-        tool("silent", json!({})),
-        tool("grow", json!({})),
-        tool("ask", json!({})),
-    ];
-    tools.extend(more.iter().map(|name| tool(name, json!({}))));
-    tools
 }
 
 /// A place for a Unix socket in this folder.

@@ -93,7 +93,7 @@ fn every_example_of_connect_and_of_ws_runs() {
     authority.write(home.0.path(), "studio.pem");
     let place = Place::WebSocketTls(0, authority.sign(&["localhost"]).server(None));
     let secure = LiveApp::start(&place, Manner::default(), &deeds);
-    leave(&home, "max", &open, "");
+    leave(&home, "max", &open.url(), "");
     let entrance = free_port();
     for command in ["connect", "ws"] {
         let examples = examples(&home, command);

@@ -9,10 +9,10 @@ use serde_json::json;
 use super::{Home, app, text};
 
 /// Leaves the file of an application, as one does that wants to be found.
-pub(super) fn leave(home: &Home, name: &str, app: &LiveApp, token: &str) -> PathBuf {
+pub(super) fn leave(home: &Home, name: &str, url: &str, token: &str) -> PathBuf {
     let folder = home.0.path().join(".local/state/pontoon/apps");
     std::fs::create_dir_all(&folder).unwrap();
-    let (pid, url) = (std::process::id(), app.url());
+    let pid = std::process::id();
     let file = folder.join(format!("{name}-{}.json", url.rsplit(':').next().unwrap()));
     let said = json!({"pid": pid, "url": url, "name": name, "token": token, "started": "now"});
     std::fs::write(&file, said.to_string()).unwrap();
@@ -36,12 +36,12 @@ fn an_application_that_left_its_file_is_found_with_its_token_and_followed_to_ano
     let away = client.call(0, "echo", json!({"text": "x"}));
     assert!(text(&away).contains("no application called \"max\" runs"), "{away}");
     let first = secret_app(&deeds, "one");
-    let file = leave(&home, "max", &first, "one");
+    let file = leave(&home, "max", &first.url(), "one");
     wait_for_call(&mut client, "first");
     first.close();
     std::fs::remove_file(file).unwrap();
     let second = secret_app(&deeds, "two");
-    leave(&home, "max", &second, "two");
+    leave(&home, "max", &second.url(), "two");
     wait_for_call(&mut client, "second");
     assert_eq!((deeds.count("first"), deeds.count("second")), (1, 1));
     home.finish(client);
@@ -61,7 +61,7 @@ fn wait_for_call(client: &mut pontoon_tests::stdio::StdioServer, said: &str) {
 fn of_several_applications_one_has_to_be_chosen() {
     let (home, deeds) = (Home::new(), Deeds::default());
     let (one, two) = (app(&deeds), app(&deeds));
-    let files = [leave(&home, "max", &one, ""), leave(&home, "max", &two, "")];
+    let files = [leave(&home, "max", &one.url(), ""), leave(&home, "max", &two.url(), "")];
     let mut client = home.client("--app", &["max", "--connect-wait", "200ms"]);
     let away = client.call(1, "echo", json!({"text": "x"}));
     for file in &files {

@@ -7,7 +7,7 @@ use pontoon_tests::live_app::{Deeds, LiveApp, Manner, Place};
 use pontoon_tests::rig::wait_until;
 use pontoon_tests::stdio::StdioServer;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Home, SOON, text, tools, tools_changed};
 
@@ -58,6 +58,90 @@ fn three_clients_with_equal_ids_share_one_connection_and_nothing_crosses() {
     finish(&home, clients.into_iter().rev());
     home.is_tidy();
     wait_until("the application hears that this was on purpose", SOON, || app.closed() == 1);
+}
+
+/// The notifications that a client has heard by the end of another call.
+fn notes(client: &mut StdioServer) -> Vec<Value> {
+    assert_eq!(text(&client.call("by now", "echo", json!({"text": "by now"}))), "by now");
+    client.unheard().into_iter().filter(|message| message.get("method").is_some()).collect()
+}
+
+#[test]
+fn a_note_that_may_be_about_a_call_of_one_client_reaches_no_other() {
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let app = narrow_app(&deeds);
+    let mut clients = three_clients(&home, &app, &[]);
+    let notes_of_apps = [
+        json!({"jsonrpc": "2.0", "method": "notifications/app/opened", "params": {"file": "secret"}}),
+        json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "error", "data": "secret"}}),
+        json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": "app://secret"}}),
+    ];
+    for caller in 0..3 {
+        for (number, note) in notes_of_apps.iter().enumerate() {
+            let told = json!({"text": "told", "note": note});
+            assert_eq!(text(&clients[caller].call(number, "tell", told)), "told");
+        }
+        for (number, client) in clients.iter_mut().enumerate() {
+            let heard = notes(client);
+            assert!(heard.is_empty(), "{number} heard what {caller} did: {heard:?}");
+        }
+    }
+    finish(&home, clients);
+}
+
+#[test]
+fn progress_reaches_the_client_that_asked_for_it_though_all_call_it_the_same() {
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let app = narrow_app(&deeds);
+    let mut clients = three_clients(&home, &app, &["--max-in-flight", "3"]);
+    for (number, client) in clients.iter_mut().enumerate() {
+        let arguments = json!({"text": format!("of {number}")});
+        let meta = json!({"progressToken": "p"});
+        let params = json!({"name": "tell", "arguments": arguments, "_meta": meta});
+        client.send(7, "tools/call", &params);
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        let own = format!("of {number}");
+        assert_eq!(text(&client.answer(7)["result"]), own);
+        let heard = notes(client);
+        let said: Vec<_> = heard.iter().map(|note| note["params"]["message"].as_str()).collect();
+        assert_eq!(said, [Some(&*own)], "{heard:?}");
+        assert_eq!(heard[0]["params"]["progressToken"], "p");
+    }
+    finish(&home, clients);
+}
+
+#[test]
+fn an_application_that_talks_like_a_bridge_that_leaves_is_none() {
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let app = narrow_app(&deeds);
+    let mut clients = three_clients(&home, &app, &[]);
+    let leaving = json!({"jsonrpc": "2.0", "method": "notifications/pontoon/leaving"});
+    for client in &mut clients {
+        let told = json!({"text": "told", "note": leaving});
+        assert_eq!(text(&client.call(7, "tell", told)), "told");
+    }
+    for client in &mut clients {
+        assert_eq!(notes(client), [] as [Value; 0], "it is for bridges alone");
+    }
+    assert_eq!((app.accepted(), app.closed()), (1, 0), "the connection was not given up");
+    finish(&home, clients);
+}
+
+#[test]
+fn an_owner_whose_files_were_removed_is_found_again_when_it_has_connected_anew() {
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let app = narrow_app(&deeds);
+    let mut owner = home.client(&app.url(), &[]);
+    assert_eq!(text(&owner.call(1, "echo", json!({"text": "before"}))), "before");
+    std::fs::remove_dir_all(home.0.path().join(".local/state/pontoon/run")).unwrap();
+    app.drop_connections();
+    wait_until("it has connected anew", SOON, || app.heard("notifications/initialized") == 2);
+    // It goes through the socket that the owner has made then.
+    let mut second = home.client(&app.url(), &["--connect-wait", "60s"]);
+    assert_eq!(text(&second.call(1, "echo", json!({"text": "after"}))), "after");
+    assert_eq!((app.accepted(), app.sent_away()), (2, 0));
+    finish(&home, [second, owner]);
 }
 
 #[test]

@@ -109,3 +109,44 @@ impl Bridges {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+
+    use super::*;
+    use crate::app::test_bridge::{TestBridge, ToolServer};
+
+    const INITIALIZE: &str = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\
+        \"protocolVersion\":\"2025-11-25\",\"capabilities\":{},\
+        \"clientInfo\":{\"name\":\"bridge\",\"version\":\"1\"}}}\n";
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bridge_that_is_late_is_sent_on_when_it_introduces_itself_and_no_other_is_taken() {
+        let bridge = TestBridge::start(ToolServer::of_both_eras().servers(), |_, _| {});
+        bridge.until_known().await;
+        let sessions = Arc::clone(&bridge.site.sessions);
+        let bridges = Bridges::new(sessions, bridge.entry(), 1 << 20);
+        let (late, ours) = UnixStream::pair().unwrap();
+        bridges.take(ours).unwrap();
+        let late = async {
+            // It has said nothing when all were told.
+            tokio::task::yield_now().await;
+            let why = bridges.take(UnixStream::pair().unwrap().1).unwrap_err();
+            assert_eq!(why.to_string(), "this bridge leaves");
+            let mut late = BufReader::new(late);
+            late.write_all(INITIALIZE.as_bytes()).await.unwrap();
+            let mut lines = late.lines();
+            let mut heard = Vec::new();
+            while heard.len() < 2
+                && let Some(line) = lines.next_line().await.unwrap()
+            {
+                heard.push(line);
+            }
+            // In whatever order: it listens before it asks.
+            let has = |words: &str| heard.iter().any(|line| line.contains(words));
+            assert!(has("\"result\"") && has("notifications/pontoon/leaving"), "{heard:?}");
+        };
+        tokio::join!(bridges.leave(), late);
+    }
+}

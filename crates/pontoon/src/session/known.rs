@@ -131,14 +131,18 @@ impl Sessions {
     }
 }
 
-/// What is waited for until the server is known, which takes no longer than the call may.
+/// What is waited for until the server is known, which takes no longer than the call may. Where that is an application the
+/// model hears what it does of one that is away: the call was not made.
 pub(super) async fn in_time<T>(
     entry: &Entry,
     clock: &Clock,
     waiting: impl Future<Output = Result<T, CallError>>,
 ) -> Result<T, CallError> {
     let in_time = clock.bound(waiting).await;
-    in_time.unwrap_or_else(|| Err(clock.timed_out(entry.back.server.name.as_str())))
+    in_time.unwrap_or_else(|| {
+        let late = || clock.timed_out(entry.back.server.name.as_str());
+        Err(entry.back.app().map_or_else(late, |app| app.not_there()))
+    })
 }
 
 fn failed(entry: &Entry, why: &str) -> CallError {

@@ -156,6 +156,9 @@ impl Back {
             lease = clock.bound(self.keep.lease(&demand)) => lease,
         };
         Some(lease.unwrap_or_else(|| {
+            if let Some(app) = self.app() {
+                return Err(app.not_there());
+            }
             let error = clock.timed_out(self.server.name.as_str());
             if clock.stage() == Stage::Starting {
                 self.metrics.child_failed();
