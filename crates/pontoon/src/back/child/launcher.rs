@@ -141,8 +141,9 @@ impl Launcher {
         let app = self.server.app.clone()?;
         let (starter, environment) =
             (self.machine.starter.clone(), self.machine.environment.clone());
+        let secrets = self.machine.secrets.clone();
         let (link, tokens) =
-            (self.link_options(true, Span::none()), TokenReader { starter, environment });
+            (self.link_options(true, Span::none()), TokenReader { starter, environment, secrets });
         Some(LiveApp::new(app, link, Arc::clone(&self.changed), tokens))
     }
 
@@ -153,6 +154,7 @@ impl Launcher {
             held: Arc::clone(&self.machine.held),
             one_client,
             heals: Arc::clone(&self.heals),
+            messages: self.machine.messages.clone(),
             span,
         }
     }
