@@ -16,7 +16,7 @@ use crate::back::remote::sharing::MeetingPoint;
 use crate::back::{Surroundings, open_store};
 use crate::config::Config;
 use crate::front::bridges::Bridges;
-use crate::front::status::{self, Look};
+use crate::front::status::{self, StatusLook};
 use crate::front::stdio::StdioFront;
 use crate::ids::Ids;
 use crate::observe::app_status::AppStatus;
@@ -157,10 +157,10 @@ struct LiveLook {
 }
 
 impl LiveLook {
-    fn at(&self, look: Look) -> Value {
+    fn at(&self, look: StatusLook) -> Value {
         let mut told = self.status().to_json();
         told["errors"] = self.troubles.to_json();
-        if look == Look::Messages {
+        if look == StatusLook::Messages {
             told["messages"] = self.messages.to_json();
         }
         told

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use clap::Args;
 use pontoon_supervise::{Spawner, Starting, Support, give_memory_back, harden_worker};
-use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::announced::announced;
 use super::entrance_token::entrance_token;
 use super::standard_streams;
 use super::terminal::{fail, tell};
@@ -27,7 +27,6 @@ use crate::observe::log::{self, LogPlace, LogSettings};
 use crate::observe::messages::MessageRing;
 use crate::observe::metrics::Metrics;
 use crate::observe::redact::Redactor;
-use crate::observe::running::{Announcement, BridgeFacts};
 
 /// The variable of a token, unless another is named.
 pub(super) const TOKEN: &str = "PONTOON_TOKEN";
@@ -259,24 +258,6 @@ async fn join(
         // It does not wait for the calls of other bridges any more.
         code = signal() => Ok(code),
     }
-}
-
-/// Makes this bridge known to `pontoon status`, if there is a folder for that.
-pub(super) fn announced(
-    folders: &[PathBuf],
-    kind: &str,
-    address: String,
-) -> Option<(Announcement, UnixListener)> {
-    let facts = BridgeFacts::of_process(kind, address);
-    for folder in folders {
-        match Announcement::new(folder, &facts) {
-            Ok(announced) => return Some(announced),
-            Err(error) => {
-                tracing::info!(folder = %folder.display(), %error, "`pontoon status` does not find this bridge there");
-            }
-        }
-    }
-    None
 }
 
 /// The application that was typed.

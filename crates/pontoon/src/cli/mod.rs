@@ -1,5 +1,6 @@
 //! The command line: words in, exit code out.
 
+mod announced;
 pub mod call;
 pub mod check;
 pub mod connect;

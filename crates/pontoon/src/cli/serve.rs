@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
-use super::connect::announced;
+use super::announced::announced;
 use super::ending;
 use super::reload::changes;
 use super::terminal::{begin, fail, learnt_with, source, tell, with_spawner};

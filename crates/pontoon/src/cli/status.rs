@@ -15,12 +15,13 @@ use clap::Args;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
 use super::terminal::{say, tell};
 use super::user_folders::UserFolders;
 use crate::config::Environment;
-use crate::front::status::Look;
+use crate::front::status::StatusLook;
 use crate::observe::running::{RunningBridge, find};
 
 /// How long a bridge may take to say how it is.
@@ -63,12 +64,14 @@ pub fn run(arguments: &StatusArgs) -> ExitCode {
     let is_terminal = io::stdout().is_terminal();
     let is_plain = environment.get("NO_COLOR").is_some_and(|value| !value.is_empty());
     let has_colour = is_terminal && !is_plain;
-    let look = if arguments.messages { Look::Messages } else { Look::Status };
+    let look = if arguments.messages { StatusLook::Messages } else { StatusLook::Status };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return super::terminal::fail(&format!("cannot start: {error}")),
     };
     runtime.block_on(async {
+        // From now on, so that none is missed between two looks.
+        let mut interrupt = arguments.watch.then(|| signal(SignalKind::interrupt()).ok()).flatten();
         loop {
             let (bridges, faults) = look_at(&folders, arguments.pid, look).await;
             let is_well =
@@ -84,24 +87,46 @@ pub fn run(arguments: &StatusArgs) -> ExitCode {
                     text
                 }
             };
-            if arguments.watch && is_terminal {
-                drop(write!(io::stdout().lock(), "\u{1b}[H\u{1b}[2J"));
+            match arguments.watch && is_terminal {
+                true => drop(repaint(&text)),
+                false => say(text.trim_end()),
             }
-            say(text.trim_end());
             faults.iter().for_each(|fault| tell(&format!("error: {fault}")));
             if !arguments.watch {
                 return ExitCode::from(u8::from(!is_well || is_missed));
             }
             tokio::select! {
                 () = tokio::time::sleep(REFRESH) => {}
-                _ = tokio::signal::ctrl_c() => return ExitCode::SUCCESS,
+                _ = interrupted(&mut interrupt) => return ExitCode::SUCCESS,
             }
         }
     })
 }
 
+/// Waits for Ctrl-C, where it is heard.
+async fn interrupted(interrupt: &mut Option<Signal>) -> Option<()> {
+    match interrupt {
+        Some(interrupt) => interrupt.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Puts the text in place of the one before, without a moment in which there is none.
+fn repaint(text: &str) -> io::Result<()> {
+    let mut screen = String::from("\u{1b}[H");
+    text.lines().for_each(|line| screen.extend([line, "\u{1b}[K\r\n"]));
+    screen.push_str("\u{1b}[J");
+    let mut output = io::stdout().lock();
+    output.write_all(screen.as_bytes())?;
+    output.flush()
+}
+
 /// The bridges that run, with all that each says of itself, and why some could not be looked for.
-async fn look_at(folders: &[PathBuf], pid: Option<u32>, look: Look) -> (Vec<Value>, Vec<String>) {
+async fn look_at(
+    folders: &[PathBuf],
+    pid: Option<u32>,
+    look: StatusLook,
+) -> (Vec<Value>, Vec<String>) {
     let (mut asked, mut faults, mut seen) = (JoinSet::new(), Vec::new(), HashSet::new());
     for folder in folders {
         match find(folder) {
@@ -124,7 +149,7 @@ async fn look_at(folders: &[PathBuf], pid: Option<u32>, look: Look) -> (Vec<Valu
 }
 
 /// All that is known of one bridge.
-async fn one(bridge: &RunningBridge, look: Look) -> Value {
+async fn one(bridge: &RunningBridge, look: StatusLook) -> Value {
     let answer = tokio::time::timeout(PATIENCE, ask(&bridge.socket, look)).await;
     let (answer, silence) = match answer {
         Ok(Ok(answer)) => (Some(answer), None),
@@ -151,7 +176,7 @@ async fn one(bridge: &RunningBridge, look: Look) -> Value {
     told
 }
 
-async fn ask(socket: &Path, look: Look) -> io::Result<Value> {
+async fn ask(socket: &Path, look: StatusLook) -> io::Result<Value> {
     let mut stream = UnixStream::connect(socket).await?;
     stream.write_u8(look.letter()).await?;
     let mut answer = Vec::new();

@@ -23,14 +23,14 @@ const FAULT: Duration = Duration::from_millis(100);
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum StatusLook {
     /// How the bridge is.
     Status,
     /// The same, and the last messages.
     Messages,
 }
 
-impl Look {
+impl StatusLook {
     /// The byte by which it is asked for.
     pub fn letter(self) -> u8 {
         match self {
@@ -43,7 +43,7 @@ impl Look {
 /// Answers those who ask, as long as it is polled.
 pub async fn serve<T, F>(listener: UnixListener, tell: T)
 where
-    T: Fn(Look) -> F + Send + Sync + 'static,
+    T: Fn(StatusLook) -> F + Send + Sync + 'static,
     F: Future<Output = Value> + Send,
 {
     let (tell, room) = (Arc::new(tell), Arc::new(Semaphore::new(MOST)));
@@ -68,7 +68,7 @@ where
 
 async fn answer<T, F>(mut stream: UnixStream, tell: &T) -> io::Result<()>
 where
-    T: Fn(Look) -> F,
+    T: Fn(StatusLook) -> F,
     F: Future<Output = Value>,
 {
     // The folder of the socket is closed to others already.
@@ -76,8 +76,9 @@ where
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     let letter = stream.read_u8().await?;
-    let look = [Look::Status, Look::Messages].into_iter().find(|look| look.letter() == letter);
-    let told = tell(look.unwrap_or(Look::Status)).await;
+    let look =
+        [StatusLook::Status, StatusLook::Messages].into_iter().find(|look| look.letter() == letter);
+    let told = tell(look.unwrap_or(StatusLook::Status)).await;
     stream.write_all(told.to_string().as_bytes()).await?;
     stream.shutdown().await
 }

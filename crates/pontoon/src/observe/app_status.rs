@@ -44,8 +44,10 @@ pub struct AppStatus {
 /// Where an application stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum AppStanding {
-    /// It is looked for the first time.
+    /// No client has said anything yet, so it is not looked for.
     #[default]
+    Idle,
+    /// It is looked for the first time.
     Looking,
     /// It is there.
     Connected,
@@ -62,6 +64,7 @@ impl AppStatus {
     /// All of it.
     pub fn to_json(&self) -> Value {
         let (state, why, advice) = match &self.standing {
+            AppStanding::Idle => ("idle", None, None),
             AppStanding::Looking => ("looking", None, None),
             AppStanding::Connected => ("connected", None, None),
             AppStanding::Away { why, advice } => ("away", Some(why), Some(advice)),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// The file of a program, as it was when the program began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProgramFile {
+pub struct RunningProgram {
     path: PathBuf,
     device: u64,
     inode: u64,
@@ -40,7 +40,7 @@ impl OnDisk {
     }
 }
 
-impl ProgramFile {
+impl RunningProgram {
     /// The file of this process; to be asked soon after it began.
     pub fn of_process() -> Option<Self> {
         let path = std::env::current_exe().ok()?;
@@ -85,11 +85,11 @@ mod tests {
 
     #[test]
     fn a_program_that_was_replaced_written_anew_or_removed_is_seen() {
-        assert_eq!(ProgramFile::of_process().unwrap().on_disk(), OnDisk::Same);
+        assert_eq!(RunningProgram::of_process().unwrap().on_disk(), OnDisk::Same);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("program");
         let write = |text: &str| fs::write(&path, text).unwrap();
-        let begin = || ProgramFile::new(path.clone(), &fs::metadata(&path).unwrap());
+        let begin = || RunningProgram::new(path.clone(), &fs::metadata(&path).unwrap());
         write("one");
         let program = begin();
         assert_eq!(program.on_disk(), OnDisk::Same);

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::net::UnixListener;
 use uuid::Uuid;
 
-use super::program::ProgramFile;
+use super::program::RunningProgram;
 use crate::date::to_seconds;
 use crate::private_folder::{
     LockTry, check_folder, check_length, claim, identity, is_at, listen, make_folder, try_lock,
@@ -39,7 +39,7 @@ pub struct BridgeFacts {
     /// Its version.
     pub version: String,
     /// What it runs.
-    pub program: Option<ProgramFile>,
+    pub program: Option<RunningProgram>,
 }
 
 impl BridgeFacts {
@@ -51,7 +51,7 @@ impl BridgeFacts {
             address,
             started: to_seconds(SystemTime::now()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            program: ProgramFile::of_process(),
+            program: RunningProgram::of_process(),
         }
     }
 }

@@ -170,12 +170,13 @@ impl LiveApp {
 
     /// How it stands.
     pub fn view(&self) -> AppView {
-        let connection = self.connection();
+        let (connection, clients) = (self.connection(), self.clients.borrow().len());
         let standing = match (&connection, &*self.state.borrow()) {
             (Some(_), _) => AppStanding::Connected,
             (None, AppState::Away(Some(Absence { why, advice }))) => {
                 AppStanding::Away { why: why.clone(), advice: (*advice).to_owned() }
             }
+            (None, AppState::Away(None)) if clients == 0 => AppStanding::Idle,
             (None, AppState::Away(None)) => AppStanding::Looking,
             (None, AppState::Up(_)) => AppStanding::Away {
                 why: "the connection was closed".to_owned(),
@@ -186,7 +187,6 @@ impl LiveApp {
         let through = through.and_then(|_| self.connector.sharing.get()?.owner_pid());
         let stood = self.stood.lock();
         let (since, connections) = (since(stood.since), stood.connections);
-        let clients = self.clients.borrow().len();
         AppView { standing, since, connections, connection, through, clients }
     }
 

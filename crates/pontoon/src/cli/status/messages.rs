@@ -28,10 +28,10 @@ fn line(text: &mut String, message: &Value, paint: Paint) {
     let arrow = if message["direction"] == "sent" { "→" } else { "←" };
     let took = message["took_ms"].as_f64().map(|took| format!(" in {took:.1} ms"));
     let (kind, method, id) = (word("kind"), word("method"), word("id"));
-    let bytes = &message["bytes"];
+    let bytes = message["bytes"].as_u64().unwrap_or_default();
     let told = writeln!(
         text,
-        "{} {arrow} {kind:<12} {method:<30} id {id:<12} {bytes:>7} bytes{}",
+        "{} {arrow} {kind:<12} {method:<30} id {id:<15} {bytes:>8} bytes{}",
         paint.dim(time),
         took.unwrap_or_default()
     );
@@ -57,15 +57,15 @@ mod tests {
                 "id": "17", "bytes": 120, "took_ms": took,
             })
         };
-        let mut heard = message("heard", "result", json!(1.25));
+        let mut heard = message("heard", "result", json!(1.26));
         heard["text"] = json!("{\"a\":\"\u{1b}[31mb\"}");
         let last = [message("sent", "request", Value::Null), heard];
         let bridges =
             [json!({"pid": 1}), json!({"pid": 2, "messages": {"total": 9, "last": last}})];
         let expected = "
 messages of 2: the last 2 of 9
-05:10:11.123456 → request      tools/call                     id 17               120 bytes
-05:10:11.123456 ← result       tools/call                     id 17               120 bytes in 1.2 ms
+05:10:11.123456 → request      tools/call                     id 17                   120 bytes
+05:10:11.123456 ← result       tools/call                     id 17                   120 bytes in 1.3 ms
     {\"a\":\"b\"}
 ";
         assert_eq!(messages(&bridges, false), expected);

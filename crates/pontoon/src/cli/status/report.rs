@@ -32,7 +32,9 @@ impl Paint {
     fn state(self, state: &str, text: &str) -> String {
         match state {
             "connected" | "ready" | "ok" => self.with("32", text),
-            "away" | "degraded" | "waiting" | "looking" | "learning" => self.with("33", text),
+            "away" | "degraded" | "waiting" | "looking" | "learning" | "idle" => {
+                self.with("33", text)
+            }
             _ => self.with("31", text),
         }
     }
@@ -139,6 +141,9 @@ fn details(bridge: &Value, paint: Paint, now: SystemTime) -> Vec<String> {
         );
     }
     let mut facts = Vec::new();
+    if bridge["state"] == "idle" {
+        facts.push("its client has said nothing yet".to_owned());
+    }
     if bridge["state"] == "connected" {
         let since = Duration::from_secs(bridge["since"].as_u64().unwrap_or_default());
         let through = bridge["through"].as_u64().map(|pid| format!(" through process {pid}"));
@@ -261,7 +266,8 @@ mod tests {
     #[track_caller]
     fn check(bridges: &[Value], expected: &str) {
         let now = UNIX_EPOCH + Duration::from_secs(3700);
-        assert_eq!(report(bridges, false, now), expected);
+        // What is expected begins on a line of its own.
+        assert_eq!(format!("\n{}", report(bridges, false, now)), expected);
     }
 
     fn connected() -> Value {
@@ -279,14 +285,14 @@ mod tests {
 
     #[test]
     fn nothing_is_told_in_words() {
-        check(&[], "no bridge of this user runs\n");
+        check(&[], "\nno bridge of this user runs\n");
     }
 
     #[test]
     fn one_that_is_connected_has_its_numbers_in_columns() {
         check(
             &[connected()],
-            "\
+            "
  PID  BRIDGE                        STATE          UP  CALLS  FAILED  OPEN  WAITING  CLIENTS
 4242  connect ws://localhost:7400/  connected  1h 01m     12       1     1        3        2
       connected for 1m 05s, connection number 2, legacy era, round trip 0.4 ms, 9 tools, learnt 1m 05s ago, healed: H08 3, S003 1
@@ -308,7 +314,7 @@ mod tests {
         away["program"]["on_disk"] = json!("replaced");
         check(
             &[away],
-            "\
+            "
  PID  BRIDGE                        STATE      UP  CALLS  FAILED  OPEN  WAITING  CLIENTS
 4242  connect ws://localhost:7400/  away   1h 01m     12       1     1        3        2
       ! the program on disk is another than the one that runs: start it again to use /usr/bin/pontoon
@@ -327,7 +333,7 @@ mod tests {
         let begins = json!({"pid": 123_456, "answers": false, "silence": "no such file"});
         check(
             &[silent, begins],
-            "\
+            "
    PID  BRIDGE                STATE             UP  CALLS  FAILED  OPEN  WAITING  CLIENTS
      7  connect ws://a/       does not answer  40s      -       -     -        -        -
         ! the program that runs is no longer at /p
@@ -354,7 +360,7 @@ mod tests {
         });
         check(
             &[serve],
-            "\
+            "
 PID  BRIDGE                       STATE      UP  CALLS  FAILED  OPEN  WAITING  CLIENTS
   8  serve http://127.0.0.1:8080  degraded  40s      5       0     0        0        4
      the server `b` does not work

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 
-use super::LogPlace;
 use super::old::remove_old;
+use super::place::LogPlace;
 
 /// How large a file may become, and how many there are of one instance.
 const MAX_BYTES: u64 = 10 << 20;

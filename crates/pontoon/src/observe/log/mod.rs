@@ -8,6 +8,7 @@ mod file;
 mod layer;
 mod line;
 mod old;
+mod place;
 mod queue;
 mod secrets;
 mod troubles;
@@ -15,7 +16,6 @@ mod troubles;
 use std::error::Error;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,7 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+pub use self::place::LogPlace;
 pub use self::secrets::Secrets;
 pub use self::troubles::Troubles;
 
@@ -52,37 +53,6 @@ pub struct LogSettings<'a> {
     pub redactor: Redactor,
     /// Whether standard output is a client's, and nothing of the log may be on it.
     pub is_output_taken: bool,
-}
-
-/// Where the log file of an instance is.
-#[derive(Debug, Clone, Copy)]
-pub enum LogPlace<'a> {
-    /// In this directory, under a name of its own, as JSON lines.
-    Folder(&'a Path),
-    /// It is this file, for people, and has at least what is of the level info.
-    File(&'a Path),
-}
-
-impl LogPlace<'_> {
-    fn style(self) -> Style {
-        match self {
-            Self::Folder(_) => Style::Json,
-            Self::File(_) => Style::Text { has_colour: false },
-        }
-    }
-
-    fn level(self, level: Level) -> Level {
-        match self {
-            Self::Folder(_) => level,
-            // The more a level tells, the greater it is.
-            Self::File(_) => level.max(Level::INFO),
-        }
-    }
-
-    fn path(self) -> String {
-        let (Self::Folder(path) | Self::File(path)) = self;
-        path.display().to_string()
-    }
 }
 
 /// The log, as long as it is held. At its end it is written out.

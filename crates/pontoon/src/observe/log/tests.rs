@@ -1,5 +1,6 @@
 //! What holds of the log as a whole: every line parses, none is forged, no secret gets out.
 
+use std::path::Path;
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
