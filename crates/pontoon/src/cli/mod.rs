@@ -111,7 +111,7 @@ Examples:
   pontoon ws ws://localhost:7400
   DEBUG=1 MAXMCP_PORT=7400 pontoon ws
   PONTOON_TOKEN=sesame pontoon ws ws://localhost:7400
-  pontoon ws --log-file ~/max.log
+  pontoon ws --log-file ~/max.log ws://localhost:7400
 
 Everything else is as with `pontoon connect`, which has more to choose from.")]
     Ws(ws::WsArgs),
