@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use pontoon_supervise::{Ladder, Spawner};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -23,17 +23,18 @@ use crate::back::child::isolation::Impossible;
 use crate::back::child::process::Starter;
 use crate::back::{Back, Surroundings, open_store, start_limit};
 use crate::config::{Config, Server};
-use crate::front::http;
 use crate::front::leave::LINGER;
 use crate::front::site::HttpSite;
+use crate::front::{admin, http, status};
 use crate::ids::Ids;
 use crate::jobs::{Store, StoreError};
+use crate::observe::log::Troubles;
 use crate::observe::metrics::Metrics;
 use crate::session::Entries;
 use crate::session::entry::Entry;
 use crate::session::turns::Turns;
 
-pub use live::LiveBridge;
+pub use live::{AppRecords, LiveBridge};
 pub use single::Single;
 
 /// How long open calls may go on after the first signal.
@@ -166,6 +167,15 @@ impl App {
     /// Where the bridge listens.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+    }
+
+    /// Tells how it is, to those who ask at this socket, as long as the process runs.
+    pub fn tell_status(&self, listener: UnixListener, troubles: Arc<Troubles>) {
+        let site = Arc::clone(&self.site);
+        tokio::spawn(status::serve(listener, move |_| {
+            let (site, troubles) = (Arc::clone(&site), Arc::clone(&troubles));
+            async move { admin::told(&site, &troubles).await }
+        }));
     }
 
     /// Serves until `stop`, then drains: no new connections, open calls finish, children stop. Whenever

@@ -31,6 +31,7 @@ pub mod mac;
 pub mod outbox;
 pub mod permits;
 pub mod plain_file;
+pub mod private_folder;
 
 pub mod back;
 pub mod front;

@@ -2,8 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use pontoon_wire::{Era, method};
+use serde_json::Value;
+use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{BridgeStartError, entry, until};
@@ -13,15 +16,30 @@ use crate::back::remote::sharing::MeetingPoint;
 use crate::back::{Surroundings, open_store};
 use crate::config::Config;
 use crate::front::bridges::Bridges;
+use crate::front::status::{self, StatusLook};
 use crate::front::stdio::StdioFront;
 use crate::ids::Ids;
+use crate::observe::app_status::AppStatus;
+use crate::observe::log::{Secrets, Troubles};
+use crate::observe::messages::MessageRing;
 use crate::observe::metrics::Metrics;
 use crate::session::admit::Admission;
-use crate::session::entry::Entry;
+use crate::session::entry::{CatalogState, Entry};
 use crate::session::{Entries, Sessions};
 
 /// How long a call waits for its turn: its own time ends that.
 const TURN: Duration = Duration::from_secs(86_400);
+
+/// What is kept of what happens, for those who look.
+#[derive(Debug)]
+pub struct AppRecords {
+    /// What must never be logged or shown.
+    pub secrets: Secrets,
+    /// The last messages.
+    pub messages: Arc<MessageRing>,
+    /// The last warnings and errors.
+    pub troubles: Arc<Troubles>,
+}
 
 /// One application, and the sessions of its clients.
 #[derive(Debug)]
@@ -31,6 +49,7 @@ pub struct LiveBridge {
     max_message: usize,
     /// The other bridges of this user, and where they come, if they share the connection.
     others: Option<(Arc<MeetingPoint>, Arc<Bridges>)>,
+    look: LiveLook,
     stop: CancellationToken,
     scratch: PathBuf,
 }
@@ -47,6 +66,7 @@ impl LiveBridge {
         state_dir: Option<&Path>,
         metrics: &Arc<Metrics>,
         starter: Starter,
+        records: AppRecords,
     ) -> Result<Self, BridgeStartError> {
         let scratch = std::env::temp_dir().join(format!("pontoon-{}", uuid::Uuid::new_v4()));
         let store = open_store(config, &scratch)?;
@@ -55,6 +75,8 @@ impl LiveBridge {
         let around = Surroundings::new(config, store, ids, starter, Arc::clone(metrics));
         let mut around = around.map_err(BridgeStartError::Thread)?;
         around.machine.hearers = Hearers::Operator;
+        around.machine.secrets = records.secrets;
+        around.machine.messages = Some(Arc::clone(&records.messages));
         let stop = CancellationToken::new();
         let server = &config.servers[0];
         let entry = entry(server, &around, state_dir, &stop);
@@ -62,11 +84,18 @@ impl LiveBridge {
         let admission = Admission::new(1, TURN, Arc::clone(metrics));
         let (held, ids) = (Arc::clone(&around.machine.held), Arc::clone(&around.keep.ids));
         let sessions = Sessions::new(entries, admission, held, ids, config.ways_to_say_who());
+        let look = LiveLook {
+            entry: Arc::clone(&entry),
+            messages: records.messages,
+            troubles: records.troubles,
+            began: Instant::now(),
+        };
         Ok(Self {
             sessions: Arc::new(sessions),
             entry,
             max_message: config.settings.max_message,
             others: None,
+            look,
             stop,
             scratch,
         })
@@ -79,6 +108,13 @@ impl LiveBridge {
         let bridges = Bridges::new(sessions, entry, self.max_message);
         self.entry.back.app().into_iter().for_each(|app| app.share(&point));
         self.others = Some((point, Arc::new(bridges)));
+    }
+
+    /// Tells how it is, to those who ask at this socket.
+    pub fn tell_status(&self, listener: UnixListener) {
+        let look = self.look.clone();
+        let telling = status::serve(listener, move |asked| std::future::ready(look.at(asked)));
+        self.sessions.tasks.spawn(until(self.stop.clone(), telling));
     }
 
     /// Looks for the application, and keeps the connection to it, until the bridge is closed.
@@ -107,6 +143,59 @@ impl LiveBridge {
         self.stop.cancel();
         if let Some(app) = self.entry.back.app() {
             app.close().await;
+        }
+    }
+}
+
+/// What is looked at to tell how the bridge is.
+#[derive(Debug, Clone)]
+struct LiveLook {
+    entry: Arc<Entry>,
+    messages: Arc<MessageRing>,
+    troubles: Arc<Troubles>,
+    began: Instant,
+}
+
+impl LiveLook {
+    fn at(&self, look: StatusLook) -> Value {
+        let mut told = self.status().to_json();
+        told["errors"] = self.troubles.to_json();
+        if look == StatusLook::Messages {
+            told["messages"] = self.messages.to_json();
+        }
+        told
+    }
+
+    fn status(&self) -> AppStatus {
+        let back = &self.entry.back;
+        let Some(app) = back.app() else { return AppStatus::default() };
+        let view = app.view();
+        let (made, failed) = back.metrics.tool_calls();
+        let (learnt, is_current) = self.entry.learnt_at();
+        let tools = match self.entry.state() {
+            CatalogState::Ready(catalog) => catalog.count(method::LIST_TOOLS),
+            _ => 0,
+        };
+        AppStatus {
+            standing: view.standing,
+            since: view.since,
+            connections: view.connections,
+            era: view.connection.as_ref().map(|connection| match connection.era {
+                Era::Legacy => "legacy",
+                Era::Modern => "modern",
+            }),
+            through: view.through,
+            round_trip: view.connection.and_then(|connection| connection.round_trip()),
+            clients: view.clients,
+            made,
+            failed,
+            open: back.running(),
+            waiting: back.shared_calls.waiting(),
+            heals: back.heals.counts(),
+            tools,
+            learnt: learnt.and_then(|learnt| learnt.elapsed().ok()),
+            is_current,
+            uptime: self.began.elapsed(),
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::config::{Config, ConfigSource, SMALLEST_BUDGET};
 use crate::held_bytes::{Budget, HeldBytes};
 use crate::ids::Ids;
 use crate::jobs::{Links, Store, StoreError, StoreOptions, Writer};
+use crate::observe::log::Secrets;
 use crate::observe::metrics::Metrics;
 
 /// What the backs of all servers share.
@@ -63,6 +64,8 @@ impl Surroundings {
             base_url: config.settings.base_url.as_str().into(),
             hearers: Hearers::Clients,
             environment: config.environment.clone(),
+            secrets: Secrets::default(),
+            messages: None,
         };
         let keep = KeepLimits {
             table: KeptTable::new(config.settings.max_total_processes),

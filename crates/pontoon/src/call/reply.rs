@@ -205,6 +205,14 @@ impl Reply {
         self.finish(Some(Outcome::Failed(error, receipt.map(Box::new))));
     }
 
+    /// Answers with a result that tells the model of a failure, which is counted as one.
+    pub fn fail_with_result(mut self, error: &CallError, result: &str) {
+        if let Some(tally) = self.tally.take() {
+            tally.count(CallEnding::of_status(error.status()));
+        }
+        self.result(result);
+    }
+
     /// Ends without an answer: a cancelled call gets none.
     pub fn forget(mut self) {
         self.finish(None);
@@ -234,9 +242,13 @@ struct Tally {
 }
 
 impl Tally {
+    fn count(&self, ending: CallEnding) {
+        self.metrics.call_ended(self.kind, ending, since(self.began));
+    }
+
     fn end(&self, outcome: Option<&Outcome>) {
-        let Self { metrics, kind, client, began } = self;
-        metrics.call_ended(*kind, ending(outcome), since(*began));
+        let Self { metrics, client, .. } = self;
+        self.count(ending(outcome));
         let Some(Outcome::Failed(error, _)) = outcome else { return };
         if error.is_refusal() {
             let why = error.to_error();

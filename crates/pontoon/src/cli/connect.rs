@@ -9,11 +9,12 @@ use clap::Args;
 use pontoon_supervise::{Spawner, Starting, Support, give_memory_back, harden_worker};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::announced::announced;
 use super::entrance_token::entrance_token;
 use super::standard_streams;
 use super::terminal::{fail, tell};
 use super::user_folders::UserFolders;
-use crate::app::LiveBridge;
+use crate::app::{AppRecords, LiveBridge};
 use crate::back::child::process::Starter;
 use crate::back::remote::sharing::MeetingPoint;
 use crate::back::remote::tls::check_files;
@@ -22,7 +23,8 @@ use crate::config::{
     TlsFiles, TokenSource, parse_log_level,
 };
 use crate::errors::chain;
-use crate::observe::log::{self, LogSettings};
+use crate::observe::log::{self, LogPlace, LogSettings};
+use crate::observe::messages::MessageRing;
 use crate::observe::metrics::Metrics;
 use crate::observe::redact::Redactor;
 
@@ -102,6 +104,14 @@ pub struct ConnectArgs {
     /// How much to tell on standard error: trace, debug, info, warning or error [default: warning].
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
+    /// Log to this file, too: what is of the level info at least, also where less is told on standard error. It is its
+    /// owner's alone, and becomes FILE.1 at 10 MiB, up to FILE.4. A second bridge with the same file has FILE-2.
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+    /// Keep how the last messages begin (512 bytes of each of 256, in memory), for `pontoon status --messages`: arguments
+    /// and answers of tools. Tokens, and what is called a password or the like, are hidden.
+    #[arg(long)]
+    record_messages: bool,
     /// Where the last known tools are kept [default: MCPO_STATE_DIR, else $XDG_STATE_HOME/pontoon, else
     /// ~/.local/state/pontoon].
     #[arg(long, value_name = "DIRECTORY")]
@@ -150,6 +160,11 @@ pub fn run(arguments: ConnectArgs) -> ExitCode {
         Ok(level) => level,
         Err(why) => return wrong(&why),
     };
+    let log_file = match arguments.log_file.as_deref().map(absolute).transpose() {
+        Ok(file) => file,
+        Err(why) => return wrong(&why),
+    };
+    let has_beginnings = arguments.record_messages;
     let server = match server(arguments, &environment, &folders) {
         Ok(server) => server,
         Err(why) => return wrong(&why),
@@ -158,8 +173,9 @@ pub fn run(arguments: ConnectArgs) -> ExitCode {
     let token = server.app.as_ref().and_then(|app| app.token.clone());
     let token = token.and_then(|token| token.known());
     let redactor = Redactor::new(token.iter().map(|token| token.expose()));
-    let settings = LogSettings { level: level.0, folder: None, redactor, is_output_taken: true };
-    let _log = match log::start(settings, &metrics) {
+    let file = log_file.as_deref().map(LogPlace::File);
+    let settings = LogSettings { level: level.0, file, redactor, is_output_taken: true };
+    let log = match log::start(settings, &metrics) {
         Ok(log) => log,
         Err(error) => return fail(&format!("cannot start the log: {error}")),
     };
@@ -175,7 +191,12 @@ pub fn run(arguments: ConnectArgs) -> ExitCode {
             Err(error) => return fail(&format!("cannot reach the helper process: {error}")),
         };
         let meeting = folders.meeting().filter(|_| is_shared);
-        match join(&config, folders.state, meeting, &metrics, starter).await {
+        let records = AppRecords {
+            secrets: log.secrets(),
+            messages: Arc::new(MessageRing::new(has_beginnings, log.secrets())),
+            troubles: log.troubles(),
+        };
+        match join(&config, &folders, meeting, &metrics, starter, records).await {
             Ok(code) => code,
             Err(why) => fail(&why),
         }
@@ -187,12 +208,13 @@ pub fn run(arguments: ConnectArgs) -> ExitCode {
 
 async fn join(
     config: &Config,
-    state_dir: Option<PathBuf>,
+    folders: &UserFolders,
     meeting: Option<PathBuf>,
     metrics: &Arc<Metrics>,
     starter: Starter,
+    records: AppRecords,
 ) -> Result<ExitCode, String> {
-    let bridge = LiveBridge::new(config, state_dir.as_deref(), metrics, starter);
+    let bridge = LiveBridge::new(config, folders.state.as_deref(), metrics, starter, records);
     let mut bridge = bridge.map_err(|error| chain(&error))?;
     if let (Some(folder), Some(app)) = (meeting, &config.servers[0].app) {
         match MeetingPoint::new(&folder, &app.meeting_name()) {
@@ -217,6 +239,12 @@ async fn join(
             _ = hangup.recv() => ExitCode::from(129),
         }
     };
+    let address = config.servers[0].app.as_ref().map(|app| app.place.to_string());
+    let known = announced(&folders.status(), "connect", address.unwrap_or_default());
+    let _announcement = known.map(|(announcement, listener)| {
+        bridge.tell_status(listener);
+        announcement
+    });
     bridge.begin();
     let front = bridge.front();
     let code = tokio::select! {

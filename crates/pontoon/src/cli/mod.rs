@@ -1,5 +1,6 @@
 //! The command line: words in, exit code out.
 
+mod announced;
 pub mod call;
 pub mod check;
 pub mod connect;
@@ -11,6 +12,7 @@ pub mod health;
 pub mod reload;
 pub mod serve;
 mod standard_streams;
+pub mod status;
 pub mod terminal;
 pub mod tools;
 mod user_folders;
@@ -36,7 +38,8 @@ Examples:
   pontoon check --config mcp-servers.json    find every mistake in a configuration
   pontoon tools demo                         list the tools of a server
   pontoon call demo greet name=Ada           call a tool
-  pontoon connect ws://localhost:7400        join a client to an application that runs by itself"
+  pontoon connect ws://localhost:7400        join a client to an application that runs by itself
+  pontoon status                             see the bridges that run, and how they are"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -68,6 +71,20 @@ configuration are told and do not matter.")]
     Gc(GcArgs),
     /// Ask a running bridge how it is: exit code 0 if it works, 1 if it is down or not there.
     Health(HealthArgs),
+    /// Show the bridges of this user that run, and how each of them is.
+    #[command(after_help = "\
+Examples:
+  pontoon status                    one look
+  pontoon status --watch            look again every second
+  pontoon status 4242 --messages    one bridge, and what it and its application said last
+  pontoon status --json             for programs
+
+Every `connect` and `serve` of this user is found that has the same HOME or XDG_RUNTIME_DIR. For a
+`serve` of another user, or in a container: `pontoon health --url http://ADDRESS:PORT`.
+
+Exit codes: 0 all that run answer (also if none runs), 1 one does not answer, the one that was named
+is not there, or it cannot be looked for, 2 typed wrongly.")]
+    Status(status::StatusArgs),
     /// Join this program's standard input and output to an application that serves MCP by itself, and comes and goes.
     #[command(after_help = "\
 Examples:
@@ -79,12 +96,12 @@ Examples:
   pontoon connect unix:/run/user/1000/editor.sock --connect-wait 30s
   pontoon connect tcp://localhost:9876 --timeout 2m --tool-timeout render=20m
   pontoon connect ws://localhost:9223-9232
-  pontoon connect --app max
+  pontoon connect --app max --log-file ~/max.log
   pontoon connect --listen 9009 --allow-origin https://app.example
 
 It never ends by itself but with its standard input: while the application is away its tools are
 those it had last, and calls wait a while for it. Nothing but MCP is written to standard output;
-DEBUG=1 tells more on standard error.")]
+DEBUG=1 tells more on standard error, --log-file keeps it, and `pontoon status` shows how it is.")]
     Connect(Box<connect::ConnectArgs>),
     /// The same in the words of the Node bridge that came before it.
     #[command(after_help = "\
@@ -94,6 +111,7 @@ Examples:
   pontoon ws ws://localhost:7400
   DEBUG=1 MAXMCP_PORT=7400 pontoon ws
   PONTOON_TOKEN=sesame pontoon ws ws://localhost:7400
+  pontoon ws --log-file ~/max.log ws://localhost:7400
 
 Everything else is as with `pontoon connect`, which has more to choose from.")]
     Ws(ws::WsArgs),
@@ -203,6 +221,7 @@ pub fn main() -> ExitCode {
         }
         Command::Health(HealthArgs { url, json }) => health::run(url.as_deref(), json),
         Command::Gc(GcArgs { source, dry_run, json }) => gc::run(&source.options(), dry_run, json),
+        Command::Status(status) => status::run(&status),
         Command::Connect(connect) => connect::run(*connect),
         Command::Ws(ws) => ws::run(&ws),
         Command::Demo => demo::run(),

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
+use super::announced::announced;
 use super::ending;
 use super::reload::changes;
 use super::terminal::{begin, fail, learnt_with, source, tell, with_spawner};
+use super::user_folders::UserFolders;
 use crate::app::App;
 use crate::back::child::launcher::secrets_of;
 use crate::config::{Config, ConfigSource, Mode, Options, Secret, proxy_secrets};
 use crate::errors::chain;
-use crate::observe::log::{self, LogSettings};
+use crate::observe::log::{self, LogPlace, LogSettings};
 use crate::observe::metrics::Metrics;
 use crate::observe::redact::Redactor;
 
@@ -26,7 +28,7 @@ pub fn run(options: &Options) -> ExitCode {
     let proxies = proxy_secrets(&config.environment);
     let settings = LogSettings {
         level: config.settings.log_level.0,
-        folder: config.settings.log_dir.as_deref(),
+        file: config.settings.log_dir.as_deref().map(LogPlace::Folder),
         is_output_taken: false,
         redactor: Redactor::new(secrets(&config).chain(proxies.iter().map(String::as_bytes))),
     };
@@ -45,6 +47,12 @@ pub fn run(options: &Options) -> ExitCode {
             Err(error) => return fail(&chain(&error)),
         };
         greet(&config, &app);
+        let folders = UserFolders::of(&config.environment, None).status();
+        let known = announced(&folders, "serve", addresses(&app));
+        let _announcement = known.map(|(announcement, listener)| {
+            app.tell_status(listener, log.troubles());
+            announcement
+        });
         let hidden = log.secrets();
         let hide = move |config: &Config| hidden.hide(secrets(config));
         let changes = changes(options, &config, app.metrics(), hide);
@@ -53,6 +61,12 @@ pub fn run(options: &Options) -> ExitCode {
             Err(why) => fail(&why.to_string()),
         }
     })
+}
+
+/// Where it listens, in words.
+fn addresses(app: &App) -> String {
+    let all: Vec<_> = app.addresses().iter().map(|address| format!("http://{address}")).collect();
+    all.join(" ")
 }
 
 /// What is configured and must never be logged.

@@ -11,6 +11,8 @@ pub(super) struct UserFolders {
     pub(super) state: Option<PathBuf>,
     /// What goes with the user's session.
     runtime: Option<PathBuf>,
+    /// What is kept for the user, whatever a command was told.
+    home: Option<PathBuf>,
 }
 
 impl UserFolders {
@@ -20,16 +22,26 @@ impl UserFolders {
             let value = environment.get(name).filter(|value| !value.is_empty())?;
             Some(PathBuf::from(value)).filter(|path| path.is_absolute())
         };
-        let state = state
-            .or_else(|| folder("MCPO_STATE_DIR"))
-            .or_else(|| Some(folder("XDG_STATE_HOME")?.join("pontoon")))
-            .or_else(|| Some(folder("HOME")?.join(".local/state/pontoon")));
-        Self { state, runtime: folder("XDG_RUNTIME_DIR").map(|folder| folder.join("pontoon")) }
+        let home = folder("XDG_STATE_HOME").map(|folder| folder.join("pontoon"));
+        let home = home.or_else(|| Some(folder("HOME")?.join(".local/state/pontoon")));
+        let state = state.or_else(|| folder("MCPO_STATE_DIR")).or_else(|| home.clone());
+        let runtime = folder("XDG_RUNTIME_DIR").map(|folder| folder.join("pontoon"));
+        Self { state, runtime, home }
     }
 
     /// Where the bridges of this user meet.
     pub(super) fn meeting(&self) -> Option<PathBuf> {
         self.runtime.clone().or_else(|| Some(self.state.as_ref()?.join("run")))
+    }
+
+    /// Where bridges that run make themselves known: in the first of these that can be used. All commands of a user
+    /// have the same, wherever they keep their state.
+    pub(super) fn status(&self) -> Vec<PathBuf> {
+        [&self.runtime, &self.home]
+            .into_iter()
+            .flatten()
+            .map(|folder| folder.join("status"))
+            .collect()
     }
 
     /// Where applications leave files by which they are found.
@@ -59,5 +71,14 @@ mod tests {
         check(&session, [Some("/s/pontoon"), Some("/run/a/pontoon"), Some("/run/a/pontoon/apps")]);
         check(&[("HOME", "relative")], [None, None, None]);
         check(&[], [None, None, None]);
+    }
+
+    #[test]
+    fn bridges_are_found_wherever_they_keep_their_state() {
+        let variables =
+            [("HOME", "/home/a"), ("XDG_RUNTIME_DIR", "/run/a"), ("MCPO_STATE_DIR", "/s")];
+        let folders = UserFolders::of(&Environment::new(variables), Some(PathBuf::from("/mine")));
+        let expected = ["/run/a/pontoon/status", "/home/a/.local/state/pontoon/status"];
+        assert_eq!(folders.status(), expected.map(PathBuf::from));
     }
 }

@@ -1,6 +1,7 @@
 //! `pontoon ws`: the words of the Node bridge that `pontoon connect` takes the place of.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser};
@@ -22,6 +23,9 @@ pub struct WsArgs {
     /// Its port [default: MAXMCP_PORT, else 7400].
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
+    /// Log to this file, too, as `pontoon connect --log-file` does.
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
     /// Its address, in place of a host and a port.
     url: Option<String>,
     /// The token that it wants. Better: in the variable PONTOON_TOKEN.
@@ -42,21 +46,29 @@ pub fn run(arguments: &WsArgs) -> ExitCode {
         Err(why) => return connect::wrong(&why),
     };
     if let Some(token) = arguments.token.as_deref().filter(|token| !token.is_empty()) {
-        return hide(&url, token);
+        return hide(words(arguments, url), token);
     }
-    match Typed::try_parse_from([&OsString::from("pontoon ws"), &OsString::from(url)]) {
+    let words = [OsString::from("pontoon ws")].into_iter().chain(words(arguments, url));
+    match Typed::try_parse_from(words) {
         Ok(Typed { connect }) => connect::run(connect),
         Err(error) => connect::wrong(&error.to_string()),
     }
 }
 
+/// What was typed, but for the token. Both commands know these words.
+fn words(arguments: &WsArgs, url: String) -> impl Iterator<Item = OsString> {
+    let log = arguments.log_file.clone();
+    let log = log.into_iter().flat_map(|file| [OsString::from("--log-file"), file.into()]);
+    log.chain([OsString::from(url)])
+}
+
 /// Begins again without the token on the command line, where every user of the machine could read it.
-fn hide(url: &str, token: &str) -> ExitCode {
+fn hide(words: impl Iterator<Item = OsString>, token: &str) -> ExitCode {
     tell(&format!(
         "warning: a token on the command line can be read by others on this machine for a moment, and in the history of \
          the shell for longer: set {TOKEN} instead"
     ));
-    let words = [OsString::from("ws"), OsString::from(url)];
+    let words: Vec<_> = [OsString::from("ws")].into_iter().chain(words).collect();
     let error = run_anew(&words, (TOKEN, token));
     fail(&format!("cannot begin again without the token on the command line: {error}"))
 }

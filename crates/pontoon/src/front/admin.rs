@@ -7,14 +7,16 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
-use serde_json::Value;
+use pontoon_wire::Era;
+use serde_json::{Value, json};
 
 use super::body::ResponseBody;
-use super::response::{HttpResponse, empty, json};
+use super::response::{self, HttpResponse, empty};
 use super::site::HttpSite;
 use crate::back::keep::kept_child::KeptChild;
 use crate::config::{Mode, note_on_people};
 use crate::observe::health::{self, Sight};
+use crate::observe::log::Troubles;
 use crate::observe::metrics;
 use crate::observe::status::{
     BridgeStatus, ChildStatus, DiskStatus, LimitUse, ServerState, ServerStatus,
@@ -38,6 +40,23 @@ pub async fn health(site: &Arc<HttpSite>, sight: Sight) -> HttpResponse {
     respond(health::health(&status, SystemTime::now(), sight))
 }
 
+/// All that the user who runs the bridge may see: its health, and what came of its calls.
+pub async fn told(site: &Arc<HttpSite>, troubles: &Troubles) -> Value {
+    let status = with_disk(site, status(site), SHARED).await;
+    let (_, health) = health::health(&status, SystemTime::now(), Sight::Whole);
+    let sum = |count: fn(&ServerStatus) -> u64| status.servers.iter().map(count).sum::<u64>();
+    let (made, failed) = (sum(|it| it.calls.0), sum(|it| it.calls.1));
+    let open: usize = status.servers.iter().map(|it| it.running).sum();
+    json!({
+        "state": health["status"],
+        "uptime": health["uptime"],
+        "calls": { "made": made, "failed": failed, "open": open, "waiting": status.waiting_calls },
+        "clients": status.sessions,
+        "errors": troubles.to_json(),
+        "health": health,
+    })
+}
+
 /// Whether requests may be sent here.
 pub async fn ready(site: &Arc<HttpSite>) -> HttpResponse {
     // Anyone may ask, as often as they like.
@@ -58,7 +77,7 @@ pub async fn metrics(site: &Arc<HttpSite>) -> HttpResponse {
 }
 
 fn respond((status, body): (u16, Value)) -> HttpResponse {
-    let mut answer = json(status, &Bytes::from(body.to_string()).into());
+    let mut answer = response::json(status, &Bytes::from(body.to_string()).into());
     answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     answer
 }
@@ -163,6 +182,13 @@ fn children(site: &HttpSite, entry: &Entry) -> Vec<ChildStatus> {
     entry.back.kept_children().into_iter().map(status).collect()
 }
 
+/// The eras that a server speaks, as far as is known.
+fn eras(entry: &Entry) -> Vec<&'static str> {
+    let CatalogState::Ready(catalog) = entry.state() else { return Vec::new() };
+    let known = [(Era::Legacy, "legacy"), (Era::Modern, "modern")];
+    known.into_iter().filter(|(era, _)| catalog.speaks(*era)).map(|(_, name)| name).collect()
+}
+
 fn server(site: &HttpSite, name: &str, entry: &Entry) -> ServerStatus {
     let away = entry.back.app().and_then(|app| app.absence());
     let state = match (entry.state(), entry.trouble()) {
@@ -189,5 +215,7 @@ fn server(site: &HttpSite, name: &str, entry: &Entry) -> ServerStatus {
         spares: entry.back.spares(),
         heals,
         isolation: entry.back.isolation(),
+        calls: entry.back.metrics.tool_calls(),
+        eras: eras(entry),
     }
 }

@@ -19,6 +19,7 @@ pub mod repoll;
 pub mod request_body;
 pub mod response;
 pub mod site;
+pub mod status;
 pub mod stdio;
 pub mod stream_client;
 pub mod unwritten;

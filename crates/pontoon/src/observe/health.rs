@@ -151,6 +151,8 @@ fn server(server: &ServerStatus) -> Value {
         "spares": server.spares,
         "isolation": server.isolation,
         "heals": heals,
+        "calls": { "made": server.calls.0, "failed": server.calls.1 },
+        "eras": server.eras,
     })
 }
 
@@ -178,6 +180,8 @@ mod tests {
             spares: 1,
             heals: vec![("H01", 3)],
             isolation: "basic",
+            calls: (7, 1),
+            eras: vec!["legacy"],
         }
     }
 
@@ -321,6 +325,7 @@ mod tests {
         let server = json!({
             "state": "ready", "error": null, "running": 1, "mode": "stateful", "children": 2,
             "stateful_processes": 0, "spares": 1, "isolation": "basic", "heals": {"H01": 3},
+            "calls": {"made": 7, "failed": 1}, "eras": ["legacy"],
             "note": null,
         });
         assert_eq!(health["servers"]["a"], server);

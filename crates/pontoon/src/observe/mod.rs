@@ -4,11 +4,16 @@
 //! the bridge hands down a [`metrics::Metrics`] to count with, and puts a [`status::BridgeStatus`]
 //! together for each look.
 
+pub mod app_status;
 pub mod heals;
 pub mod health;
 pub mod log;
+pub mod messages;
 pub mod metrics;
+mod payload;
+pub mod program;
 pub mod redact;
 pub mod refusals;
+pub mod running;
 pub mod status;
 pub mod trace;

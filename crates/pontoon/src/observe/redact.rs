@@ -13,7 +13,7 @@ use pontoon_supervise::plain_text;
 const MAX_VALUE: usize = 8 * 1024;
 
 /// What stands in place of a secret.
-const HIDDEN: &str = "[hidden]";
+pub(super) const HIDDEN: &str = "[hidden]";
 
 /// Shorter ones would hide half of every line.
 const SHORTEST_SECRET: usize = 4;
@@ -98,6 +98,16 @@ impl Redactor {
         text
     }
 
+    /// The beginning of a text as it may be shown; `is_cut` if there is more of it.
+    pub(super) fn beginning(&self, text: &str, is_cut: bool) -> String {
+        let mut text = self.hide(plain_text(text.to_owned()));
+        if is_cut {
+            // What is cut here may be the first half of a secret.
+            text.truncate(boundary(&text, text.len().saturating_sub(self.longest)));
+        }
+        text
+    }
+
     fn hide(&self, mut text: String) -> String {
         for secret in &self.secrets {
             if text.contains(secret.as_str()) {
@@ -171,7 +181,7 @@ fn is_token(byte: u8) -> bool {
 }
 
 /// The last place up to `at` where text can be cut.
-fn boundary(text: &str, at: usize) -> usize {
+pub(super) fn boundary(text: &str, at: usize) -> usize {
     let at = at.min(text.len());
     (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }

@@ -61,6 +61,10 @@ pub struct ServerStatus {
     pub heals: Vec<(&'static str, u64)>,
     /// The isolation that was reached: `basic`, `confined` or `user`; `none` of what is no process of ours.
     pub isolation: &'static str,
+    /// Calls of tools that are over, and how many of them failed.
+    pub calls: (u64, u64),
+    /// The eras that it speaks, as far as is known.
+    pub eras: Vec<&'static str>,
 }
 
 /// Whether a server can be used.

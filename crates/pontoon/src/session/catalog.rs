@@ -67,6 +67,12 @@ impl Catalog {
         }
     }
 
+    /// How many items its lists of this method have.
+    pub fn count(&self, list: &str) -> usize {
+        let facts = self.facts(Era::Legacy);
+        facts.and_then(|facts| facts.lists.get(list)).map_or(0, Vec::len)
+    }
+
     /// What a server offers in one era.
     pub(super) fn of(era: Era, facts: Facts) -> Self {
         match era {

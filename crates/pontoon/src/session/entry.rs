@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use pontoon_wire::Era;
 use tokio::sync::watch;
@@ -11,6 +12,7 @@ use tokio::sync::watch;
 use super::catalog::{Catalog, Facts};
 use super::kept;
 use crate::back::Back;
+use crate::lock::Lock;
 
 /// Where a server stands.
 #[derive(Debug, Clone)]
@@ -62,6 +64,8 @@ pub struct Entry {
     /// Why the last try to learn it failed, if it did.
     trouble: Mutex<Option<String>>,
     pub(super) file: Option<PathBuf>,
+    /// When an application last said what it offers, as far as is known.
+    pub(super) learnt: Lock<Option<SystemTime>>,
     /// Whether the catalogue is that of an application as it runs now.
     pub(super) is_fresh: watch::Sender<bool>,
 }
@@ -70,7 +74,10 @@ impl Entry {
     /// An entry that begins with what is on disk, if there is anything.
     pub fn new(back: Arc<Back>, state_dir: Option<&Path>) -> Self {
         let file = state_dir.map(|dir| kept::file_of(&back.server, dir));
+        let mut learnt = None;
         let kept = file.as_deref().and_then(kept::read).map(|mut catalog| {
+            let status = file.as_deref().and_then(|file| std::fs::metadata(file).ok());
+            learnt = status.and_then(|status| status.modified().ok());
             catalog.show(&back.server, None);
             CatalogState::Ready(Arc::new(catalog))
         });
@@ -86,8 +93,14 @@ impl Entry {
             wanted: watch::Sender::default(),
             trouble: Mutex::default(),
             file,
+            learnt: Lock::new(learnt),
             is_fresh: watch::Sender::new(false),
         }
+    }
+
+    /// When an application last said what it offers, and whether that is of the one that runs now.
+    pub fn learnt_at(&self) -> (Option<SystemTime>, bool) {
+        (*self.learnt.lock(), *self.is_fresh.borrow())
     }
 
     /// Why the last try to learn it failed, if it did. What was learnt before is still served.

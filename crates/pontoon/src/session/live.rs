@@ -101,6 +101,7 @@ impl Entry {
         }
         self.set_trouble(None);
         self.state.send_replace(CatalogState::Ready(Arc::new(catalog)));
+        *self.learnt.lock() = Some(SystemTime::now());
         self.is_fresh.send_replace(true);
         is_new
     }

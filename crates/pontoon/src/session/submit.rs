@@ -269,7 +269,7 @@ impl Sessions {
 /// Refuses a call. What is for the model to know is the result of its tool.
 fn refuse(call: Call, why: CallError) {
     match why.for_model(&call.request, call.client.era()) {
-        Some(result) => call.reply.result(&result),
+        Some(result) => call.reply.fail_with_result(&why, &result),
         None => call.reply.fail(why),
     }
 }

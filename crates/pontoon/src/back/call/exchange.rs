@@ -75,7 +75,7 @@ impl Exchange<'_> {
         let receipt = record.as_ref().and_then(|record| record.receipt());
         finish(record, &CallEnd::Failed(&error.to_string()));
         match error.for_model(&self.request, self.client.era()) {
-            Some(result) => reply.result(&result),
+            Some(result) => reply.fail_with_result(&error, &result),
             None => reply.fail_with(error, receipt),
         }
     }

@@ -228,7 +228,7 @@ fn refuse(
 ) {
     finish(record, &CallEnd::Failed(&error.to_string()));
     match error.for_model(request, client.era()) {
-        Some(result) => reply.result(&result),
+        Some(result) => reply.fail_with_result(&error, &result),
         None => reply.fail(error),
     }
 }

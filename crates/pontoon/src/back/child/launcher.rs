@@ -143,9 +143,9 @@ impl Launcher {
         let app = self.server.app.clone()?;
         let (starter, environment) =
             (self.machine.starter.clone(), self.machine.environment.clone());
-        let is_shared = self.server.mode.is_shared();
-        let (link, tokens) =
-            (self.link_options(!is_shared, Span::none()), TokenReader { starter, environment });
+        let (is_shared, secrets) = (self.server.mode.is_shared(), self.machine.secrets.clone());
+        let link = self.link_options(!is_shared, Span::none());
+        let tokens = TokenReader { starter, environment, secrets };
         let app = LiveApp::new(app, link, Arc::clone(&self.changed), tokens);
         if is_shared {
             app.meet(&Arc::new(Client::everyone()));
@@ -160,6 +160,7 @@ impl Launcher {
             held: Arc::clone(&self.machine.held),
             one_client,
             heals: Arc::clone(&self.heals),
+            messages: self.machine.messages.clone(),
             span,
         }
     }

@@ -13,6 +13,8 @@ use crate::config::Environment;
 use crate::errors::chain;
 use crate::held_bytes::HeldBytes;
 use crate::jobs::{Job, JobError, Store, Writer};
+use crate::observe::log::Secrets;
+use crate::observe::messages::MessageRing;
 use crate::observe::metrics::{Limit, Metrics};
 
 /// What a client hears, who cannot mend the jobs directory and may not know where it is.
@@ -43,6 +45,10 @@ pub struct Machine {
     pub hearers: Hearers,
     /// Our own environment, of which children see a part.
     pub environment: Environment,
+    /// What must never be logged or shown.
+    pub secrets: Secrets,
+    /// Where the messages of an application are noted.
+    pub messages: Option<Arc<MessageRing>>,
     /// What is our own: jobs, state, logs and the configuration, by their real paths.
     pub private: Arc<[PathBuf]>,
 }

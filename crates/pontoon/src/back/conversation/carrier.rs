@@ -5,6 +5,7 @@
 //! the link alone, which takes whole messages from a queue.
 
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use pontoon_supervise::{ChildInput, ChildOutput};
@@ -12,7 +13,7 @@ use pontoon_wire::framing::lines::Lines;
 use tokio::io::AsyncReadExt;
 use tokio::net::{tcp, unix};
 
-use super::websocket::{SocketEvent, WebSocket};
+use super::websocket::{RoundTrip, SocketEvent, WebSocket};
 
 /// Both directions of what carries a conversation.
 #[derive(Debug)]
@@ -28,6 +29,14 @@ pub(crate) enum Carrier {
 }
 
 impl Carrier {
+    /// Where it says how long pings take, if it has any.
+    pub(super) fn round_trip(&self) -> Option<Arc<RoundTrip>> {
+        match self {
+            Self::WebSocket(socket) => Some(socket.round_trip()),
+            Self::Pipes(..) | Self::Tcp(_) | Self::Unix(_) => None,
+        }
+    }
+
     pub(super) fn split(self) -> (FrameInput, FrameOutput) {
         match self {
             Self::Pipes(input, output) => (FrameInput::Pipe(input), FrameOutput::Pipe(output)),

@@ -30,6 +30,7 @@ impl SharedLink {
         message: Message,
         deliveries: &mut Handovers,
     ) {
+        state.note_heard(&message);
         if !state.held.is_empty() && message.method() == method::CANCELLED {
             // The server has stopped waiting.
             let id = message.raw(Slot::RequestId);

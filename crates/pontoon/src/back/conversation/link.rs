@@ -5,7 +5,7 @@
 //! is done by one task, in `reader`. What messages mean is decided by [`pontoon_wire::Peer`].
 
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use pontoon_wire::heal::HealMode;
@@ -21,6 +21,7 @@ use super::state::{Asker, AwaitedAnswer, Listener, SharedLink};
 use super::websocket::SocketEnd;
 use crate::held_bytes::HeldBytes;
 use crate::observe::heals::HealLog;
+use crate::observe::messages::MessageRing;
 
 pub use super::state::Purpose;
 
@@ -41,6 +42,8 @@ pub struct LinkOptions {
     pub one_client: bool,
     /// Where heals are counted.
     pub heals: Arc<HealLog>,
+    /// Where its messages are noted, if they are.
+    pub messages: Option<Arc<MessageRing>>,
     /// What the log says of this conversation belongs here.
     pub span: Span,
 }
@@ -54,9 +57,12 @@ pub struct Link {
 impl Link {
     /// Begins a conversation. The returned link is the only thing that keeps the input open.
     pub(crate) fn start(carrier: Carrier, options: &LinkOptions) -> Self {
+        let round_trip = carrier.round_trip();
         let (input, output) = carrier.split();
         let (heal, one_client) = (options.heal, options.one_client);
-        let shared = SharedLink::new(input, heal, one_client, Arc::clone(&options.heals));
+        let mut shared = SharedLink::new(input, heal, one_client, Arc::clone(&options.heals));
+        shared.record(options.messages.clone());
+        shared.round_trip = round_trip;
         let shared = Arc::new(shared);
         let hold = options.held.hold(None);
         let reader = LinkReader::new(Arc::clone(&shared), output, heal, options.max_message, hold);
@@ -180,6 +186,11 @@ impl Link {
     /// How the connection ended that carried it, if it was a WebSocket and has ended.
     pub(crate) fn end(&self) -> Option<SocketEnd> {
         self.shared.lock().end.clone()
+    }
+
+    /// How long the other side took to answer a ping, if it carries any and did.
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
+        self.shared.round_trip.as_ref().and_then(|time| time.last())
     }
 
     /// How the first thing begins that it said and that was no message, if there was one.
@@ -327,6 +338,7 @@ mod tests {
             held: HeldBytes::new(1 << 20),
             one_client: true,
             heals: Arc::new(HealLog::new("demo")),
+            messages: None,
             span: Span::none(),
         }
     }

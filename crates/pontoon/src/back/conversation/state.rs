@@ -14,9 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::carrier::FrameInput;
 use super::mailbox::{Mailbox, ServerEvent};
-use super::websocket::SocketEnd;
+use super::websocket::{RoundTrip, SocketEnd};
 use crate::clock::now;
 use crate::observe::heals::HealLog;
+use crate::observe::messages::MessageRing;
 
 /// How much of what is no call may wait to be written to a server that does not read.
 const MAX_OTHER_BYTES: usize = 1024 * 1024;
@@ -37,6 +38,8 @@ pub(crate) struct SharedLink {
     pub(crate) gone: CancellationToken,
     one_client: AtomicBool,
     pub(crate) heals: Arc<HealLog>,
+    /// How long pings take, where there are any.
+    pub(crate) round_trip: Option<Arc<RoundTrip>>,
 }
 
 pub(crate) struct LinkState {
@@ -71,6 +74,8 @@ pub(crate) struct LinkState {
     pub(crate) noise: Option<String>,
     /// How a WebSocket ended.
     pub(crate) end: Option<SocketEnd>,
+    /// Where messages are noted, if they are.
+    messages_noted: Option<Arc<MessageRing>>,
 }
 
 /// Hears what belongs to no request.
@@ -157,10 +162,17 @@ impl SharedLink {
             is_gone: false,
             noise: None,
             end: None,
+            messages_noted: None,
         };
         let (wake, gone) = (Notify::new(), CancellationToken::new());
         let one_client = AtomicBool::new(one_client);
-        Self { state: Mutex::new(state), wake, gone, one_client, heals }
+        Self { state: Mutex::new(state), wake, gone, one_client, heals, round_trip: None }
+    }
+
+    /// Notes all messages there, if there is such a place.
+    pub(crate) fn record(&mut self, messages: Option<Arc<MessageRing>>) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.messages_noted = messages;
     }
 
     /// Whether everything asked here comes from one client.
@@ -202,6 +214,13 @@ impl LinkState {
         self.next_listener += 1;
         self.listeners.push((self.next_listener, listener));
         self.next_listener
+    }
+
+    /// Takes note of a message of the server.
+    pub(crate) fn note_heard(&self, message: &Message) {
+        if let Some(messages) = &self.messages_noted {
+            messages.heard(message);
+        }
     }
 
     /// Takes note that a call was given up which may still be at work in the server.
@@ -284,6 +303,9 @@ impl LinkState {
     pub(crate) fn write(&mut self) {
         let is_queue = self.input.as_ref().is_some_and(|input| input.is_queue());
         while let Some(text) = self.peer.poll_write() {
+            if let Some(messages) = &self.messages_noted {
+                messages.sent(&text);
+            }
             self.outgoing_bytes += text.len() + 1;
             if is_queue {
                 self.messages.push_back(text.to_bytes());

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -56,6 +58,26 @@ pub(crate) struct SocketEnd {
     pub(crate) words: String,
 }
 
+/// How long the last ping took to be answered.
+#[derive(Debug, Default)]
+pub(crate) struct RoundTrip {
+    /// Zero if none was.
+    micros: AtomicU64,
+}
+
+impl RoundTrip {
+    /// It, if there was one.
+    pub(crate) fn last(&self) -> Option<Duration> {
+        let micros = self.micros.load(Ordering::Relaxed);
+        (micros > 0).then(|| Duration::from_micros(micros))
+    }
+
+    fn note(&self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.micros.store(micros.max(1), Ordering::Relaxed);
+    }
+}
+
 /// A WebSocket.
 pub(crate) struct WebSocket {
     stream: WebSocketStream<Box<dyn Duplex>>,
@@ -71,6 +93,9 @@ pub(crate) struct WebSocket {
     signs: SignsOfLife,
     /// When the other side is asked for a sign of life, or given up.
     alarm: Pin<Box<Sleep>>,
+    /// When a ping was sent whose answer is awaited.
+    pinged: Option<Instant>,
+    round_trip: Arc<RoundTrip>,
     end: Option<SocketEnd>,
 }
 
@@ -92,6 +117,8 @@ impl WebSocket {
             is_closing: false,
             signs: SignsOfLife::new(busy_grace, Instant::now()),
             alarm: Box::pin(tokio::time::sleep(SILENCE)),
+            pinged: None,
+            round_trip: Arc::default(),
             end: None,
         }
     }
@@ -114,6 +141,11 @@ impl WebSocket {
     /// Says whether a call is under way: then silence means less.
     pub(super) fn set_busy(&mut self, is_busy: bool) {
         self.signs.set_busy(is_busy, Instant::now());
+    }
+
+    /// Where it says how long pings take.
+    pub(super) fn round_trip(&self) -> Arc<RoundTrip> {
+        Arc::clone(&self.round_trip)
     }
 
     /// Closes it when everything was sent.
@@ -201,6 +233,9 @@ impl WebSocket {
             Frame::Binary(bytes) => bytes,
             Frame::Pong(_) => {
                 self.signs.answers_pings = true;
+                if let Some(pinged) = self.pinged.take() {
+                    self.round_trip.note(pinged.elapsed());
+                }
                 return None;
             }
             Frame::Ping(_) | Frame::Frame(_) => {
@@ -256,6 +291,7 @@ impl WebSocket {
                 // If it cannot be taken now, the connection is as silent as if it had been.
                 if Pin::new(&mut self.stream).start_send(Frame::Ping(Bytes::new())).is_ok() {
                     self.needs_flush = true;
+                    self.pinged = Some(now);
                 }
             }
             Remedy::Gone(silence) => {

@@ -13,7 +13,7 @@ use crate::back::conversation::link::{Link, LinkOptions, Listening};
 use crate::back::conversation::list_changes::ListChanges;
 use crate::back::conversation::{Conversation, NoResult};
 use crate::client::Client;
-use crate::clock::now;
+use crate::clock::{now, since};
 
 /// How often another bridge is asked for a sign of life, and how long it may take: it answers by itself.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
@@ -26,6 +26,8 @@ const SLOW: Duration = Duration::from_secs(3);
 pub struct AppConnection {
     conversation: Conversation,
     pub(super) opened: Instant,
+    /// How long its first answer took.
+    greeting: Option<Duration>,
     /// Hears from a modern application that its lists changed.
     lists: Option<Feeding>,
     /// Whether the other side is another bridge, which has the connection to the application.
@@ -89,6 +91,7 @@ impl AppConnection {
         let mut connection = Self {
             conversation,
             opened: now(),
+            greeting: None,
             lists: None,
             is_bridge: terms.is_bridge,
             leaving,
@@ -100,6 +103,7 @@ impl AppConnection {
             }
             opened => opened,
         };
+        connection.greeting = Some(since(connection.opened));
         match opened {
             Ok(hello) => connection.conversation.hello = Some(hello),
             Err(why) => return (connection, Err(why)),
@@ -162,6 +166,11 @@ impl AppConnection {
                 Ok(discovered)
             }
         }
+    }
+
+    /// How long the other side takes to answer by itself: the last ping, or else the first greeting.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.link.round_trip().or(self.greeting)
     }
 
     /// Whether calls can be made.

@@ -311,7 +311,11 @@ mod tests {
         let (endpoint, tls) = (url.parse().unwrap(), TlsFiles::default());
         let app = AppTarget { endpoint, token: None, tls, busy_grace: BUSY_GRACE };
         let starter = Starter::Nothing(Support::default());
-        let tokens = TokenReader { starter, environment: Environment::default() };
+        let tokens = TokenReader {
+            starter,
+            environment: Environment::default(),
+            secrets: crate::observe::log::Secrets::default(),
+        };
         Dialer::new(tokens).dial(&app, 1 << 20).await
     }
 

@@ -4,7 +4,7 @@
 //! lease what that task has connected, and wait a while for it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pontoon_wire::Slot;
 use tokio::sync::watch;
@@ -21,10 +21,11 @@ use crate::back::conversation::link::LinkOptions;
 use crate::back::conversation::list_changes::ListChanges;
 use crate::call::CallError;
 use crate::client::{Client, Person};
-use crate::clock::since;
+use crate::clock::{now, since};
 use crate::config::{AppOptions, AppPlace};
 use crate::errors::chain;
 use crate::lock::Lock;
+use crate::observe::app_status::AppStanding;
 
 /// How long an application may take to hear that we leave.
 const CLOSING: Duration = Duration::from_millis(300);
@@ -52,10 +53,36 @@ pub struct Absence {
 pub struct LiveApp {
     connector: Connector,
     state: watch::Sender<AppState>,
+    /// How it stood so far.
+    stood: Lock<Stood>,
     /// The clients, in the order in which they came. A conversation is opened for the first.
     clients: watch::Sender<Vec<Arc<Client>>>,
     pace: Lock<Pace>,
     size_limit: SizeLimit,
+}
+
+/// How long an application has been there or away, and how often it came.
+#[derive(Debug)]
+struct Stood {
+    since: Instant,
+    connections: u64,
+}
+
+/// How an application stands at one moment, for people.
+#[derive(Debug)]
+pub struct AppView {
+    /// Where it stands.
+    pub standing: AppStanding,
+    /// How long it has stood so.
+    pub since: Duration,
+    /// How often it was connected.
+    pub connections: u64,
+    /// The connection, if there is one.
+    pub connection: Option<Arc<AppConnection>>,
+    /// The process of the bridge that has it, if it is another's.
+    pub through: Option<u32>,
+    /// How many clients are here.
+    pub clients: usize,
 }
 
 /// How the application was found so far.
@@ -85,6 +112,7 @@ impl LiveApp {
         Self {
             connector: Connector::new(options, link, changes, tokens),
             state: watch::Sender::new(AppState::Away(away)),
+            stood: Lock::new(Stood { since: now(), connections: 0 }),
             clients: watch::Sender::default(),
             pace: Lock::new(pace),
             size_limit: SizeLimit::default(),
@@ -138,6 +166,38 @@ impl LiveApp {
     /// Where it stands, and told whenever that changes.
     pub fn state(&self) -> watch::Receiver<AppState> {
         self.state.subscribe()
+    }
+
+    /// How it stands.
+    pub fn view(&self) -> AppView {
+        let (connection, clients) = (self.connection(), self.clients.borrow().len());
+        let standing = match (&connection, &*self.state.borrow()) {
+            (Some(_), _) => AppStanding::Connected,
+            (None, AppState::Away(Some(Absence { why, advice }))) => {
+                AppStanding::Away { why: why.clone(), advice: (*advice).to_owned() }
+            }
+            (None, AppState::Away(None)) if clients == 0 => AppStanding::Idle,
+            (None, AppState::Away(None)) => AppStanding::Looking,
+            (None, AppState::Up(_)) => AppStanding::Away {
+                why: "the connection was closed".to_owned(),
+                advice: START_IT.to_owned(),
+            },
+        };
+        let through = connection.as_ref().filter(|connection| connection.is_bridge);
+        let through = through.and_then(|_| self.connector.sharing.get()?.owner_pid());
+        let stood = self.stood.lock();
+        let (since, connections) = (since(stood.since), stood.connections);
+        AppView { standing, since, connections, connection, through, clients }
+    }
+
+    fn set_state(&self, state: AppState) {
+        let mut stood = self.stood.lock();
+        let is_up = matches!(state, AppState::Up(_));
+        stood.connections += u64::from(is_up);
+        if is_up != matches!(&*self.state.borrow(), AppState::Up(_)) {
+            stood.since = now();
+        }
+        self.state.send_replace(state);
     }
 
     /// The connection, if there is one now.
@@ -211,7 +271,7 @@ impl LiveApp {
                     self.pace.lock().said = None;
                     tracing::info!(app = %self.connector.options.place, era = ?connection.era, "application connected");
                     connection.begin_for(&client);
-                    self.state.send_replace(AppState::Up(Arc::clone(&connection)));
+                    self.set_state(AppState::Up(Arc::clone(&connection)));
                     // They may have got their sessions while this went on.
                     self.introduce(&connection);
                     return connection;
@@ -225,7 +285,7 @@ impl LiveApp {
     /// Takes note that calls have to wait, though there is a connection.
     fn note_delay(&self, why: String) {
         tracing::warn!(app = %self.connector.options.place, why, "connected, but not ready");
-        self.state.send_replace(AppState::Away(Some(Absence { why, advice: LOOK })));
+        self.set_state(AppState::Away(Some(Absence { why, advice: LOOK })));
     }
 
     /// Takes note that there is no connection, for this reason, and says when to look again.
@@ -242,7 +302,7 @@ impl LiveApp {
         }
         let pause = pace.pauses.after_failure(error.end(), error.is_unwanted(), chance());
         drop(pace);
-        self.state.send_replace(AppState::Away(Some(Absence { why, advice: error.advice() })));
+        self.set_state(AppState::Away(Some(Absence { why, advice: error.advice() })));
         pause
     }
 
@@ -275,7 +335,7 @@ impl LiveApp {
         } else {
             tracing::warn!(%app, why = words, "application gone");
         }
-        self.state.send_replace(AppState::Away(Some(Absence { why: words, advice })));
+        self.set_state(AppState::Away(Some(Absence { why: words, advice })));
         tokio::time::sleep(pause).await;
     }
 }

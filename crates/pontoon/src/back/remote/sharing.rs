@@ -3,20 +3,19 @@
 //! The bridge that holds the lock owns the connection. The others go through a socket of that bridge, where it looks like
 //! the application. The lock ends with its process, however that ends, and another bridge takes it.
 
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
-use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{FlockOperation, OFlags, flock};
-use rustix::io::Errno;
-use rustix::process::geteuid;
 use tokio::net::UnixListener;
 use tokio::sync::Notify;
 
-/// The longest path of a socket, of the systems that have the least.
-const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
+use crate::plain_file::{self, FileKind};
+use crate::private_folder::{LockTry, check_length, claim, identity, is_at, listen, make_folder};
+
+/// The longest text of a lock: the number of a process.
+const MAX_PID: u64 = 16;
 
 /// Where the bridges of a user meet that are for one application.
 #[derive(Debug)]
@@ -66,9 +65,7 @@ impl MeetingPoint {
         make_folder(folder)?;
         let (lock, socket) =
             (folder.join(format!("{name}.lock")), folder.join(format!("{name}.sock")));
-        if socket.as_os_str().len() > MAX_SOCKET_PATH {
-            return Err(io::Error::other("its path is too long for a socket"));
-        }
+        check_length(&socket)?;
         let ownership = Mutex::new(Ownership::None);
         let folder = folder.to_owned();
         Ok(Self { folder, lock, socket, ownership, owned: Notify::new() })
@@ -92,21 +89,23 @@ impl MeetingPoint {
         make_folder(&self.folder)?;
         let mut file = match claim(&self.lock)? {
             LockTry::Ours(file) => file,
-            LockTry::Other(pid) => return Ok(Owner::Other { socket: self.socket.clone(), pid }),
+            LockTry::Other(text) => {
+                return Ok(Owner::Other { socket: self.socket.clone(), pid: text.parse().ok() });
+            }
         };
         file.set_len(0)?;
         write!(file, "{}", std::process::id())?;
-        // It was left by a bridge that was killed: one that lives would hold the lock.
-        match fs::remove_file(&self.socket) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let listener = UnixListener::bind(&self.socket)?;
-        fs::set_permissions(&self.socket, Permissions::from_mode(0o600))?;
+        let listener = listen(&self.socket)?;
         let socket = identity(&fs::symlink_metadata(&self.socket)?);
         *ownership = Ownership::Ours { lock: file, socket, listener: Some(listener) };
         self.owned.notify_one();
         Ok(Owner::Us)
+    }
+
+    /// The process that has the connection, as far as its lock says.
+    pub(crate) fn owner_pid(&self) -> Option<u32> {
+        let text = plain_file::read_text(&self.lock, FileKind::Own, MAX_PID);
+        text.ok()?.parse().ok()
     }
 
     /// Where the other bridges come, as soon as this one is the owner. It is given once.
@@ -147,61 +146,11 @@ impl Drop for MeetingPoint {
     }
 }
 
-/// Makes the folder for its owner only, unless it is there and so.
-fn make_folder(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let status = fs::metadata(folder)?;
-    if status.uid() != geteuid().as_raw() || status.mode() & 0o077 != 0 {
-        return Err(io::Error::other("the folder is not its owner's alone (chmod 700)"));
-    }
-    Ok(())
-}
-
-/// What tells a file from every other one.
-fn identity(status: &Metadata) -> (u64, u64) {
-    (status.dev(), status.ino())
-}
-
-/// Whether that very file is at this path.
-fn is_at(path: &Path, file: (u64, u64)) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|there| identity(&there) == file)
-}
-
-enum LockTry {
-    Ours(File),
-    /// Another process has it, of this id if that could be read.
-    Other(Option<u32>),
-}
-
-/// Takes the lock at this path, if no other process has it.
-fn claim(path: &Path) -> io::Result<LockTry> {
-    loop {
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags((OFlags::NOFOLLOW | OFlags::CLOEXEC).bits().cast_signed())
-            .open(path)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => {
-                let mut pid = String::new();
-                file.rewind()?;
-                drop(file.take(16).read_to_string(&mut pid));
-                return Ok(LockTry::Other(pid.parse().ok()));
-            }
-            locked => locked?,
-        }
-        // Its last owner may have removed it between the two.
-        if is_at(path, identity(&file.metadata()?)) {
-            return Ok(LockTry::Ours(file));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::DirBuilder;
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+
     use super::*;
 
     fn point(folder: &Path) -> MeetingPoint {

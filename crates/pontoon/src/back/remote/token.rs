@@ -12,6 +12,7 @@ use tokio::io::AsyncReadExt;
 
 use crate::back::child::process::{Process, Starter};
 use crate::config::{Environment, Secret, TokenSource};
+use crate::observe::log::Secrets;
 
 /// How long a command may take: it may ask a server, or wait for a key to be touched.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -41,16 +42,20 @@ pub(crate) enum NoToken {
 pub(crate) struct TokenReader {
     pub(crate) starter: Starter,
     pub(crate) environment: Environment,
+    /// Where it is said that what was read must not be logged.
+    pub(crate) secrets: Secrets,
 }
 
 impl TokenReader {
     /// The token as it is now.
     pub(crate) async fn read(&self, source: &TokenSource) -> Result<Secret, NoToken> {
-        match source {
-            TokenSource::Value(secret) => Ok(secret.clone()),
-            TokenSource::File(path) => TokenSource::first_line(path).map_err(NoToken::File),
-            TokenSource::Command(command) => self.run(command).await,
-        }
+        let token = match source {
+            TokenSource::Value(secret) => secret.clone(),
+            TokenSource::File(path) => TokenSource::first_line(path).map_err(NoToken::File)?,
+            TokenSource::Command(command) => self.run(command).await?,
+        };
+        self.secrets.hide_passing(token.expose());
+        Ok(token)
     }
 
     async fn run(&self, command: &str) -> Result<Secret, NoToken> {

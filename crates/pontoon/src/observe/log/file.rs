@@ -1,7 +1,8 @@
 //! The log file of one instance: of bounded size, with a few older ones beside it.
 //!
-//! Several instances may share the directory: each holds a lock on its own file. A fault of the disk costs lines and nothing else; a line is there whole or not at all.
+//! Several instances may share the directory, or be given one name: each holds a lock on its own file. A fault of the disk costs lines and nothing else; a line is there whole or not at all.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
@@ -9,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::io::Errno;
 
 use super::old::remove_old;
+use super::place::LogPlace;
 
 /// How large a file may become, and how many there are of one instance.
 const MAX_BYTES: u64 = 10 << 20;
@@ -26,11 +29,33 @@ const MAX_NAMESAKES: u32 = 100;
 /// The log file of this instance.
 #[derive(Debug)]
 pub(super) struct LogFile {
-    folder: PathBuf,
-    stem: String,
+    name: LogName,
     max_bytes: u64,
     open: Option<OpenLog>,
     looked: Option<Instant>,
+}
+
+/// What the file is called, or another that an instance has to take in its place.
+#[derive(Debug)]
+struct LogName {
+    folder: PathBuf,
+    stem: OsString,
+    /// With its dot.
+    ending: OsString,
+    /// Whether what other instances left in the folder is removed in time.
+    is_among_ours: bool,
+}
+
+impl LogName {
+    /// The first of these names, or the one of that number.
+    fn numbered(&self, number: u32) -> OsString {
+        let mut name = self.stem.clone();
+        if number > 1 {
+            name.push(format!("-{number}"));
+        }
+        name.push(&self.ending);
+        name
+    }
 }
 
 #[derive(Debug)]
@@ -41,8 +66,16 @@ struct OpenLog {
 }
 
 impl LogFile {
-    /// The file of this process in `folder`; it is opened when something is written.
-    pub(super) fn new(folder: &Path) -> Self {
+    /// The file that this place means for this process; it is opened when something is written.
+    pub(super) fn new(place: LogPlace<'_>) -> Self {
+        match place {
+            LogPlace::Folder(folder) => Self::in_folder(folder),
+            LogPlace::File(file) => Self::at(file, MAX_BYTES),
+        }
+    }
+
+    /// The file of this process in `folder`.
+    fn in_folder(folder: &Path) -> Self {
         let host = rustix::system::uname();
         let host: String = host.nodename().to_string_lossy().chars().filter(is_plain).collect();
         let stem = format!("pontoon-{}-{}", &host[..host.len().min(64)], std::process::id());
@@ -50,7 +83,24 @@ impl LogFile {
     }
 
     fn with(folder: &Path, stem: String, max_bytes: u64) -> Self {
-        Self { folder: folder.to_owned(), stem, max_bytes, open: None, looked: None }
+        let (folder, stem, ending) = (folder.to_owned(), stem.into(), ".log".into());
+        Self::named(LogName { folder, stem, ending, is_among_ours: true }, max_bytes)
+    }
+
+    /// The file of this very name, unless another instance writes it.
+    fn at(file: &Path, max_bytes: u64) -> Self {
+        let mut ending = OsString::new();
+        if let Some(extension) = file.extension() {
+            ending.push(".");
+            ending.push(extension);
+        }
+        let stem = file.file_stem().unwrap_or_default().to_owned();
+        let folder = file.parent().unwrap_or(Path::new("")).to_owned();
+        Self::named(LogName { folder, stem, ending, is_among_ours: false }, max_bytes)
+    }
+
+    fn named(name: LogName, max_bytes: u64) -> Self {
+        Self { name, max_bytes, open: None, looked: None }
     }
 
     /// Writes whole lines. An error costs these lines and is no reason not to write the next.
@@ -62,7 +112,7 @@ impl LogFile {
         }
         let open = match &mut self.open {
             Some(open) => open,
-            None if is_time => self.open.insert(open(&self.folder, &self.stem)?),
+            None if is_time => self.open.insert(open(&self.name)?),
             None => return Err(io::ErrorKind::NotFound.into()),
         };
         if open.length > 0 && open.length + lines.len() as u64 > self.max_bytes {
@@ -110,16 +160,17 @@ impl OpenLog {
     }
 }
 
-/// Opens the file that this instance may write: the first of its name that no other instance holds.
-fn open(folder: &Path, stem: &str) -> io::Result<OpenLog> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let names = (1..=MAX_NAMESAKES).map(|number| match number {
-        1 => format!("{stem}.log"),
-        number => format!("{stem}-{number}.log"),
-    });
-    for name in names {
-        if let Some(open) = open_at(&folder.join(&name))? {
-            remove_old(folder, &name);
+/// Opens the file that this instance may write: the first of its names that no other instance holds.
+fn open(name: &LogName) -> io::Result<OpenLog> {
+    let folder = &name.folder;
+    if !folder.as_os_str().is_empty() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    for name_of_file in (1..=MAX_NAMESAKES).map(|number| name.numbered(number)) {
+        if let Some(open) = open_at(&folder.join(&name_of_file))? {
+            if let (true, Some(own)) = (name.is_among_ours, name_of_file.to_str()) {
+                remove_old(folder, own);
+            }
             return Ok(open);
         }
     }
@@ -131,14 +182,19 @@ fn open_at(path: &Path) -> io::Result<Option<OpenLog>> {
     // No symbolic link is followed, and a pipe under that name does not hold us up.
     let guards = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | guards;
-    let file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
+    let opened =
+        rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|error| match error {
+            Errno::LOOP => io::Error::other("it is a symbolic link, which is not followed"),
+            error => error.into(),
+        });
+    let file = File::from(opened?);
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.nlink() > 1 {
         return Err(io::Error::other("it is not a file of its own"));
     }
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+        Err(Errno::WOULDBLOCK) => return Ok(None),
         // Some file systems of networks have no locks.
         Err(_) => {}
     }
@@ -232,6 +288,30 @@ mod tests {
         drop(first);
         log_file(folder.path()).write(b"c\n", Instant::now()).unwrap();
         check(folder.path(), &[("pontoon-h-1.log", "a\nc\n"), ("pontoon-h-1-2.log", "b\n")]);
+    }
+
+    #[test]
+    fn a_file_that_was_named_has_its_name_unless_another_instance_writes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("new/max.log");
+        let (mut first, mut second) = (LogFile::at(&file, 8), LogFile::at(&file, 8));
+        for line in [b"one\n" as &[u8], b"two\n", b"three\n"] {
+            first.write(line, Instant::now()).unwrap();
+        }
+        second.write(b"other\n", Instant::now()).unwrap();
+        let expected =
+            [("max.log", "three\n"), ("max.log.1", "one\ntwo\n"), ("max-2.log", "other\n")];
+        check(&folder.path().join("new"), &expected);
+        let mut plain = LogFile::at(&folder.path().join("new/log"), 8);
+        plain.write(b"x\n", Instant::now()).unwrap();
+        assert!(folder.path().join("new/log").is_file());
+        // Nothing that is beside it is ours to remove.
+        let gone = folder.path().join("new/pontoon-h-1.log");
+        (0..40).for_each(|n| {
+            fs::write(folder.path().join(format!("new/pontoon-h-{n}.log")), "").unwrap()
+        });
+        LogFile::at(&file, 8).write(b"again\n", Instant::now()).unwrap();
+        assert!(gone.exists());
     }
 
     #[test]

@@ -2,40 +2,40 @@
 
 use std::error::Error;
 use std::fmt::{Debug, Display};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Subscriber};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 use super::line::{LogLine, Style};
 use super::queue::LineQueue;
+use super::secrets::Secrets;
+use super::troubles::Troubles;
 use crate::errors::chain;
-use crate::lock::unpoisoned;
 use crate::observe::redact::Redactor;
 use crate::observe::trace::TraceId;
-
-/// What must never be logged. It grows when the configuration changes.
-#[derive(Debug, Clone)]
-pub struct Secrets(pub(super) Arc<RwLock<Redactor>>);
-
-impl Secrets {
-    /// Keeps these out of the log too, from now on.
-    pub fn hide<'a>(&self, secrets: impl IntoIterator<Item = &'a [u8]>) {
-        unpoisoned(self.0.write()).hide_more(secrets);
-    }
-}
 
 /// Gives each event as a line to every queue.
 #[derive(Debug)]
 pub(super) struct LogLayer {
-    pub(super) queues: Vec<(Style, Arc<LineQueue>)>,
+    pub(super) sinks: Vec<LogSink>,
     pub(super) secrets: Secrets,
+    pub(super) troubles: Arc<Troubles>,
+}
+
+/// One place where lines go.
+#[derive(Debug)]
+pub(super) struct LogSink {
+    pub(super) style: Style,
+    /// What tells more than this does not go there.
+    pub(super) level: Level,
+    pub(super) queue: Arc<LineQueue>,
 }
 
 /// The fields of a span, clean already.
@@ -47,7 +47,7 @@ struct SpanFields {
 impl LogLayer {
     /// Adds the fields that `record` records.
     fn collect(&self, fields: &mut Map<String, Value>, record: impl FnOnce(&mut Collect<'_>)) {
-        let redactor = unpoisoned(self.secrets.0.read());
+        let redactor = self.secrets.redactor();
         record(&mut Collect { fields, redactor: &redactor });
     }
 }
@@ -91,7 +91,9 @@ where
         let (level, target) = (*event.metadata().level(), event.metadata().target().to_owned());
         let message = message.unwrap_or_default();
         let line = LogLine { time: SystemTime::now(), level, target, message, fields };
-        self.queues.iter().for_each(|(style, queue)| queue.push(style.render(&line)));
+        self.troubles.note(&line);
+        let sinks = self.sinks.iter().filter(|sink| line.level <= sink.level);
+        sinks.for_each(|sink| sink.queue.push(sink.style.render(&line)));
     }
 }
 

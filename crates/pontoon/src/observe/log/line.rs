@@ -59,7 +59,20 @@ impl LogLine {
             false => ("", "", ""),
         };
         let (time, level) = (to_micros(self.time), level(self.level));
-        let mut line = format!("{dim}{time}{plain} {paint}{level:>7}{plain} {}", self.message);
+        let mut line = format!("{dim}{time}{plain} {paint}{level:>7}{plain} ");
+        self.write_words(&mut line, dim, plain);
+        line
+    }
+
+    /// The message and its fields.
+    pub(super) fn words(&self) -> String {
+        let mut words = String::new();
+        self.write_words(&mut words, "", "");
+        words
+    }
+
+    fn write_words(&self, line: &mut String, dim: &str, plain: &str) {
+        line.push_str(&self.message);
         for (name, value) in &self.fields {
             let value = match value {
                 Value::String(text) if is_word(text) => text.clone(),
@@ -67,7 +80,6 @@ impl LogLine {
             };
             write!(line, " {dim}{name}={plain}{value}").expect("a string takes everything");
         }
-        line
     }
 }
 

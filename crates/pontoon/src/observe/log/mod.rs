@@ -1,5 +1,5 @@
 //! The log: as JSON lines on standard output, or as text on standard error for people at a terminal;
-//! and in a file of this instance if a directory is configured.
+//! and in a file of this instance if one is configured.
 //!
 //! Every text is cleaned before it is logged; a call that logs never waits for a disk or a reader.
 
@@ -8,13 +8,15 @@ mod file;
 mod layer;
 mod line;
 mod old;
+mod place;
 mod queue;
+mod secrets;
+mod troubles;
 
 use std::error::Error;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
-use std::path::Path;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracing::Level;
@@ -22,11 +24,13 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-pub use self::layer::Secrets;
+pub use self::place::LogPlace;
+pub use self::secrets::Secrets;
+pub use self::troubles::Troubles;
 
 use self::console::Console;
 use self::file::LogFile;
-use self::layer::LogLayer;
+use self::layer::{LogLayer, LogSink};
 use self::line::{Style, lost};
 use self::queue::LineQueue;
 use super::metrics::Metrics;
@@ -43,8 +47,8 @@ const PAUSE: Duration = Duration::from_secs(10);
 pub struct LogSettings<'a> {
     /// How much.
     pub level: Level,
-    /// The directory for the file of this instance.
-    pub folder: Option<&'a Path>,
+    /// The file besides, if there is to be one.
+    pub file: Option<LogPlace<'a>>,
     /// What must never be logged.
     pub redactor: Redactor,
     /// Whether standard output is a client's, and nothing of the log may be on it.
@@ -56,12 +60,18 @@ pub struct LogSettings<'a> {
 pub struct Log {
     queues: Vec<Arc<LineQueue>>,
     secrets: Secrets,
+    troubles: Arc<Troubles>,
 }
 
 impl Log {
     /// What must never be logged, to be added to.
     pub fn secrets(&self) -> Secrets {
         self.secrets.clone()
+    }
+
+    /// The last warnings and errors.
+    pub fn troubles(&self) -> Arc<Troubles> {
+        Arc::clone(&self.troubles)
     }
 }
 
@@ -85,16 +95,19 @@ pub fn start(settings: LogSettings<'_>, metrics: &Arc<Metrics>) -> io::Result<Lo
     };
     let told = move |count| style.render(&lost(count));
     let console = LineQueue::start("log", metrics, told, move |lines| console.write(lines))?;
-    let mut queues = vec![(style, console)];
-    if let Some(folder) = settings.folder {
-        let name = folder.display().to_string();
-        queues.push((Style::Json, start_file(folder, metrics, move |it| tell(&name, it))?));
+    let mut sinks = vec![LogSink { style, level: settings.level, queue: console }];
+    if let Some(place) = settings.file {
+        let (path, style, level) = (place.path(), place.style(), place.level(settings.level));
+        let queue = start_file(place, metrics, move |it| tell(&path, it))?;
+        sinks.push(LogSink { style, level, queue });
     }
-    let secrets = Secrets(Arc::new(RwLock::new(settings.redactor)));
-    let all = queues.iter().map(|(_, queue)| Arc::clone(queue)).collect();
-    let log = Log { queues: all, secrets: secrets.clone() };
-    let level = LevelFilter::from_level(settings.level);
-    tracing_subscriber::registry().with(level).with(LogLayer { queues, secrets }).init();
+    let secrets = Secrets::new(settings.redactor);
+    let queues = sinks.iter().map(|sink| Arc::clone(&sink.queue)).collect();
+    let troubles = Arc::new(Troubles::default());
+    let log = Log { queues, secrets: secrets.clone(), troubles: Arc::clone(&troubles) };
+    let most = sinks.iter().map(|sink| sink.level).max().unwrap_or(settings.level);
+    let layer = LogLayer { sinks, secrets, troubles };
+    tracing_subscriber::registry().with(LevelFilter::from_level(most)).with(layer).init();
     std::panic::set_hook(Box::new(|panic| {
         let location = panic.location().map(ToString::to_string).unwrap_or_default();
         let payload = panic.payload();
@@ -111,11 +124,11 @@ fn has_colour() -> bool {
 
 /// The queue toward the log file. `tell` hears when its troubles begin and end.
 fn start_file(
-    folder: &Path,
+    place: LogPlace<'_>,
     metrics: &Arc<Metrics>,
     tell: impl Fn(Option<&io::Error>) + Send + 'static,
 ) -> io::Result<Arc<LineQueue>> {
-    let mut file = LogFile::new(folder);
+    let (mut file, style) = (LogFile::new(place), place.style());
     let (mut is_well, mut told) = (true, None::<Instant>);
     let write = move |lines: &[u8]| {
         let written = file.write(lines, Instant::now());
@@ -127,18 +140,18 @@ fn start_file(
         }
         written
     };
-    LineQueue::start("log file", metrics, |count| Style::Json.render(&lost(count)), write)
+    LineQueue::start("log file", metrics, move |count| style.render(&lost(count)), write)
 }
 
 /// Logs that the log file cannot be written, or can again.
-fn tell(folder: &str, error: Option<&io::Error>) {
+fn tell(path: &str, error: Option<&io::Error>) {
     match error {
         Some(error) => tracing::error!(
-            folder,
+            path,
             error = error as &dyn Error,
             "the log file cannot be written; its lines are lost until it can"
         ),
-        None => tracing::info!(folder, "the log file can be written again"),
+        None => tracing::info!(path, "the log file can be written again"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What holds of the log as a whole: every line parses, none is forged, no secret gets out.
 
+use std::path::Path;
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
@@ -21,8 +22,9 @@ fn logged(work: impl FnOnce()) -> Vec<Value> {
     });
     let queue = queue.unwrap();
     let layer = LogLayer {
-        queues: vec![(Style::Json, Arc::clone(&queue))],
-        secrets: Secrets(Arc::new(RwLock::new(Redactor::default()))),
+        sinks: vec![LogSink { style: Style::Json, level: Level::TRACE, queue: Arc::clone(&queue) }],
+        troubles: Arc::default(),
+        secrets: Secrets::default(),
     };
     layer.secrets.hide([CANARY.as_bytes()]);
     let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(layer);
@@ -157,8 +159,13 @@ fn the_file_gets_every_line_and_its_troubles_are_told_on_the_console() {
     );
     let console = console.unwrap();
     let layer = LogLayer {
-        queues: vec![(Style::Json, Arc::clone(&console))],
-        secrets: Secrets(Arc::new(RwLock::new(Redactor::default()))),
+        sinks: vec![LogSink {
+            style: Style::Json,
+            level: Level::TRACE,
+            queue: Arc::clone(&console),
+        }],
+        troubles: Arc::default(),
+        secrets: Secrets::default(),
     };
     let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
     let start = |folder: &Path| {
@@ -166,7 +173,7 @@ fn the_file_gets_every_line_and_its_troubles_are_told_on_the_console() {
         let tell = move |error: Option<&io::Error>| {
             tracing::dispatcher::with_default(&dispatch, || tell(&name, error));
         };
-        start_file(folder, &metrics, tell).unwrap()
+        start_file(LogPlace::Folder(folder), &metrics, tell).unwrap()
     };
     let logs = folder.path().join("logs");
     let file = start(&logs);

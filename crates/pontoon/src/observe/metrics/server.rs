@@ -165,6 +165,15 @@ impl ServerMetrics {
         if was_there { &self.spare_hits } else { &self.spare_misses }.bump();
     }
 
+    /// The calls of tools that are over, and how many of them somebody was disappointed by.
+    pub fn tool_calls(&self) -> (u64, u64) {
+        let endings = || CallEnding::ALL.iter().zip(&self.requests[RequestKind::Tool as usize]);
+        let sum = |counted: fn(CallEnding) -> bool| -> u64 {
+            endings().filter(|(it, _)| counted(**it)).map(|(_, counter)| counter.count()).sum()
+        };
+        (sum(|_| true), sum(CallEnding::is_error))
+    }
+
     /// Requests that somebody was disappointed by.
     pub(super) fn errors(&self) -> u64 {
         let endings = self.requests.iter().flat_map(|kind| CallEnding::ALL.iter().zip(kind));

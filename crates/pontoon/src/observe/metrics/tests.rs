@@ -62,6 +62,8 @@ fn server(name: &str) -> ServerStatus {
         spares: 0,
         heals: Vec::new(),
         isolation: "basic",
+        calls: (0, 0),
+        eras: Vec::new(),
     }
 }
 
@@ -138,6 +140,8 @@ fn what_is_there_is_told() {
         spares: 2,
         heals: vec![("H01", 6)],
         isolation: "confined",
+        calls: (0, 0),
+        eras: Vec::new(),
         ..server("slides")
     };
     let broken = ServerStatus { state: ServerState::Failed("gone".to_owned()), ..server("broken") };

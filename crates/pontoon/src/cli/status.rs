@@ -1,0 +1,185 @@
+//! `pontoon status`: the bridges of this user that run, and how each of them is.
+//!
+//! This file finds and asks them; what is printed is put together in `report` and `messages`.
+
+mod messages;
+mod report;
+
+use std::collections::HashSet;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
+
+use super::terminal::{say, tell};
+use super::user_folders::UserFolders;
+use crate::config::Environment;
+use crate::front::status::StatusLook;
+use crate::observe::running::{RunningBridge, find};
+
+/// How long a bridge may take to say how it is.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// More than this is no status.
+const MAX_ANSWER: u64 = 8 << 20;
+
+/// How often the table is made anew.
+const REFRESH: Duration = Duration::from_secs(1);
+
+/// Which bridges are looked at, and how much is shown.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Only the bridge with this process.
+    pid: Option<u32>,
+    /// Show the last messages between each bridge and its application, too (`connect`). How they begin is there for a
+    /// bridge that was started with --record-messages.
+    #[arg(long)]
+    messages: bool,
+    /// Go on showing it, every second, until Ctrl-C.
+    #[arg(long, conflicts_with = "json")]
+    watch: bool,
+    /// Print everything as JSON: a list with one object for each bridge.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Looks at the bridges that run. Exit code 0 if each of them answers, 1 if one does not or the one that was named is not
+/// there.
+pub fn run(arguments: &StatusArgs) -> ExitCode {
+    let environment = Environment::of_process();
+    let folders = UserFolders::of(&environment, None).status();
+    if folders.is_empty() {
+        tell(
+            "error: there is no home to look in: set HOME, or ask a `serve` with `pontoon health --url`",
+        );
+        return ExitCode::FAILURE;
+    }
+    let is_terminal = io::stdout().is_terminal();
+    let is_plain = environment.get("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let has_colour = is_terminal && !is_plain;
+    let look = if arguments.messages { StatusLook::Messages } else { StatusLook::Status };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return super::terminal::fail(&format!("cannot start: {error}")),
+    };
+    runtime.block_on(async {
+        // From now on, so that none is missed between two looks.
+        let mut interrupt = arguments.watch.then(|| signal(SignalKind::interrupt()).ok()).flatten();
+        loop {
+            let (bridges, faults) = look_at(&folders, arguments.pid, look).await;
+            let is_well =
+                faults.is_empty() && bridges.iter().all(|it| it["answers"] == json!(true));
+            let is_missed = arguments.pid.is_some() && bridges.is_empty();
+            let text = match arguments.json {
+                true => serde_json::to_string_pretty(&bridges).unwrap_or_default(),
+                false => {
+                    let mut text = report::report(&bridges, has_colour, SystemTime::now());
+                    if arguments.messages {
+                        text += &messages::messages(&bridges, has_colour);
+                    }
+                    text
+                }
+            };
+            match arguments.watch && is_terminal {
+                true => drop(repaint(&text)),
+                false => say(text.trim_end()),
+            }
+            faults.iter().for_each(|fault| tell(&format!("error: {fault}")));
+            if !arguments.watch {
+                return ExitCode::from(u8::from(!is_well || is_missed));
+            }
+            tokio::select! {
+                () = tokio::time::sleep(REFRESH) => {}
+                _ = interrupted(&mut interrupt) => return ExitCode::SUCCESS,
+            }
+        }
+    })
+}
+
+/// Waits for Ctrl-C, where it is heard.
+async fn interrupted(interrupt: &mut Option<Signal>) -> Option<()> {
+    match interrupt {
+        Some(interrupt) => interrupt.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Puts the text in place of the one before, without a moment in which there is none.
+fn repaint(text: &str) -> io::Result<()> {
+    let mut screen = String::from("\u{1b}[H");
+    text.lines().for_each(|line| screen.extend([line, "\u{1b}[K\r\n"]));
+    screen.push_str("\u{1b}[J");
+    let mut output = io::stdout().lock();
+    output.write_all(screen.as_bytes())?;
+    output.flush()
+}
+
+/// The bridges that run, with all that each says of itself, and why some could not be looked for.
+async fn look_at(
+    folders: &[PathBuf],
+    pid: Option<u32>,
+    look: StatusLook,
+) -> (Vec<Value>, Vec<String>) {
+    let (mut asked, mut faults, mut seen) = (JoinSet::new(), Vec::new(), HashSet::new());
+    for folder in folders {
+        match find(folder) {
+            Ok(found) => {
+                let wanted = found.into_iter().filter(|it| pid.is_none_or(|pid| pid == it.pid));
+                for (at, bridge) in wanted.enumerate() {
+                    // Two folders may be one.
+                    if seen.insert(bridge.socket.file_name().map(ToOwned::to_owned)) {
+                        let folder = faults.len() + at;
+                        asked.spawn(async move { (folder, one(&bridge, look).await) });
+                    }
+                }
+            }
+            Err(error) => faults.push(format!("{}: {error}", folder.display())),
+        }
+    }
+    let mut bridges = asked.join_all().await;
+    bridges.sort_by_cached_key(|(at, it)| (it["started"].as_str().map(str::to_owned), *at));
+    (bridges.into_iter().map(|(_, bridge)| bridge).collect(), faults)
+}
+
+/// All that is known of one bridge.
+async fn one(bridge: &RunningBridge, look: StatusLook) -> Value {
+    let answer = tokio::time::timeout(PATIENCE, ask(&bridge.socket, look)).await;
+    let (answer, silence) = match answer {
+        Ok(Ok(answer)) => (Some(answer), None),
+        Ok(Err(error)) => (None, Some(error.to_string())),
+        Err(_) => {
+            (None, Some(format!("no answer within {} s: it may be stopped", PATIENCE.as_secs())))
+        }
+    };
+    let mut told = json!({ "pid": bridge.pid, "answers": answer.is_some(), "silence": silence });
+    if let Some(facts) = &bridge.facts {
+        let program = facts.program.as_ref();
+        told["kind"] = json!(facts.kind);
+        told["address"] = json!(facts.address);
+        told["started"] = json!(facts.started);
+        told["version"] = json!(facts.version);
+        told["program"] = json!({
+            "path": program.map(|program| program.path()),
+            "on_disk": program.map(|program| program.on_disk().name()),
+        });
+    }
+    if let (Some(Value::Object(answer)), Value::Object(told)) = (answer, &mut told) {
+        told.extend(answer.into_iter().filter(|(name, _)| name != "pid"));
+    }
+    told
+}
+
+async fn ask(socket: &Path, look: StatusLook) -> io::Result<Value> {
+    let mut stream = UnixStream::connect(socket).await?;
+    stream.write_u8(look.letter()).await?;
+    let mut answer = Vec::new();
+    stream.take(MAX_ANSWER).read_to_end(&mut answer).await?;
+    Ok(serde_json::from_slice(&answer)?)
+}
