@@ -135,6 +135,8 @@ struct Shared {
     closed: AtomicUsize,
     /// The methods of all that it heard.
     heard: Mutex<Vec<String>>,
+    /// The headers of the newest opening, as `name: value`.
+    shown: Mutex<Vec<String>>,
 }
 
 /// A connection that can be ended from outside.
@@ -269,6 +271,11 @@ impl LiveApp {
         heard.iter().filter(|it| *it == method).count()
     }
 
+    /// The headers that it was shown last, as `name: value`.
+    pub fn shown(&self) -> Vec<String> {
+        self.shared.shown.lock().expect("no thread panics with it").clone()
+    }
+
     /// Closes all connections, as an application does that falls over, and goes on listening.
     pub fn drop_connections(&self) {
         self.shared.drop_connections();
@@ -350,6 +357,11 @@ fn serve_web(shared: &Shared, stream: impl Duplex) {
     let manner = shared.manner.lock().expect("no thread panics with it").clone();
     #[expect(clippy::result_large_err, reason = "the library wants it so")]
     let greet = |request: &Request, mut response: Response| {
+        let shown = request
+            .headers()
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", String::from_utf8_lossy(value.as_bytes())));
+        *shared.shown.lock().expect("no thread panics with it") = shown.collect();
         let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
         if let Some(token) = &manner.token
             && header("authorization") != Some(&format!("Bearer {token}"))
@@ -466,6 +478,7 @@ impl Shared {
             sent_away: AtomicUsize::new(0),
             closed: AtomicUsize::new(0),
             heard: Mutex::default(),
+            shown: Mutex::default(),
         }
     }
 

@@ -1,20 +1,21 @@
 //! One application without a listener: the bridge between it and one client.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio_util::sync::CancellationToken;
 
 use super::{BridgeStartError, entry, until};
+use crate::back::Surroundings;
 use crate::back::child::process::Starter;
 use crate::back::child::told::Hearers;
 use crate::back::remote::sharing::MeetingPoint;
-use crate::back::{Surroundings, open_store};
 use crate::config::Config;
 use crate::front::bridges::Bridges;
 use crate::front::stdio::StdioFront;
 use crate::ids::Ids;
+use crate::jobs::Store;
 use crate::observe::metrics::Metrics;
 use crate::session::admit::Admission;
 use crate::session::entry::Entry;
@@ -32,7 +33,6 @@ pub struct LiveBridge {
     /// The other bridges of this user, and where they come, if they share the connection.
     others: Option<(Arc<MeetingPoint>, Arc<Bridges>)>,
     stop: CancellationToken,
-    scratch: PathBuf,
 }
 
 impl LiveBridge {
@@ -41,15 +41,14 @@ impl LiveBridge {
     ///
     /// # Errors
     ///
-    /// [`BridgeStartError`] when there is no folder to work in.
+    /// [`BridgeStartError`] when the system gives no thread or no descriptor.
     pub fn new(
         config: &Config,
         state_dir: Option<&Path>,
         metrics: &Arc<Metrics>,
         starter: Starter,
     ) -> Result<Self, BridgeStartError> {
-        let scratch = std::env::temp_dir().join(format!("pontoon-{}", uuid::Uuid::new_v4()));
-        let store = open_store(config, &scratch)?;
+        let store = Store::nowhere()?;
         // No client comes back with an id.
         let ids = Ids::new(uuid::Uuid::new_v4().as_bytes(), "", SystemTime::now());
         let around = Surroundings::new(config, store, ids, starter, Arc::clone(metrics));
@@ -68,7 +67,6 @@ impl LiveBridge {
             max_message: config.settings.max_message,
             others: None,
             stop,
-            scratch,
         })
     }
 
@@ -107,14 +105,6 @@ impl LiveBridge {
         self.stop.cancel();
         if let Some(app) = self.entry.back.app() {
             app.close().await;
-        }
-    }
-}
-
-impl Drop for LiveBridge {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.scratch) {
-            tracing::debug!(folder = %self.scratch.display(), %error, "not removed");
         }
     }
 }
