@@ -20,6 +20,10 @@ pub const CONNECT_WAIT: Duration = Duration::from_secs(10);
 /// How long an application may give no sign of life while it works on a call, unless told otherwise.
 pub const BUSY_GRACE: Duration = Duration::from_secs(120);
 
+/// What bridges say to each other beside MCP. Those that say something else must not share a connection: they would
+/// misunderstand what they do not hear.
+const BRIDGE_WORDS: &str = "leaving, passed_on";
+
 /// An application that serves MCP by itself, as the user wants it used.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AppOptions {
@@ -48,7 +52,7 @@ impl AppOptions {
             Some(TokenSource::File(_) | TokenSource::Command(_)) | None => &[],
         };
         let Self { place, token, headers, tls, .. } = self;
-        let written = format!("{place:?} {token:?} {headers:?} {tls:?}");
+        let written = format!("{BRIDGE_WORDS} {place:?} {token:?} {headers:?} {tls:?}");
         let mut hash = Sha256::new().chain_update(written).chain_update([0]).chain_update(secret);
         for header in &headers.typed {
             hash.update([0]);

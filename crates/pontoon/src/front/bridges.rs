@@ -83,7 +83,7 @@ impl Bridges {
             return Err(io::Error::other(format!("{MAX_BRIDGES} bridges are here already")));
         }
         let (sessions, entry) = (Arc::clone(&self.sessions), Arc::clone(&self.entry));
-        let front = Arc::new(StdioFront::new(sessions, entry, self.max_message));
+        let front = Arc::new(StdioFront::of_bridge(sessions, entry, self.max_message));
         fronts.push(Arc::downgrade(&front));
         self.tasks.spawn(async move {
             let (input, output) = stream.into_split();

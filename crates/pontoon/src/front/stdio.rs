@@ -44,6 +44,13 @@ impl StdioFront {
         Self { client: Arc::new(client), max_message }
     }
 
+    /// The same for a client that is another bridge.
+    pub fn of_bridge(sessions: Arc<Sessions>, entry: Arc<Entry>, max_message: usize) -> Self {
+        let peer = StreamPeer::Bridge(Person::at_stdio());
+        let client = StreamClient::new(sessions, entry, peer);
+        Self { client: Arc::new(client), max_message }
+    }
+
     /// Serves the client until it leaves.
     pub async fn serve(
         self: &Arc<Self>,
@@ -86,6 +93,7 @@ impl StdioFront {
                     if written.is_err() {
                         break ClientEnd::Gone;
                     }
+                    answers.note_written();
                 }
                 () = &mut grace, if !is_open => break ClientEnd::Done,
             }

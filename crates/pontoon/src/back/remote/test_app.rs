@@ -58,7 +58,7 @@ impl TestApp {
         Self { pair, client, serving, _folder: folder }
     }
 
-    pub(crate) fn app(&self) -> &LiveApp {
+    pub(crate) fn app(&self) -> &Arc<LiveApp> {
         self.pair.back.app().expect("it was made so")
     }
 }
