@@ -20,7 +20,7 @@ use std::time::Duration;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 use tungstenite::handshake::server::{ErrorResponse, Request, Response};
-use tungstenite::http::StatusCode;
+use tungstenite::http::{HeaderMap, StatusCode};
 use tungstenite::protocol::frame::Frame;
 use tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use tungstenite::protocol::{CloseFrame, WebSocketConfig};
@@ -135,8 +135,8 @@ struct Shared {
     closed: AtomicUsize,
     /// The methods of all that it heard.
     heard: Mutex<Vec<String>>,
-    /// The headers of the newest opening, as `name: value`.
-    shown: Mutex<Vec<String>>,
+    /// The headers of the newest opening.
+    shown: Mutex<HeaderMap>,
 }
 
 /// A connection that can be ended from outside.
@@ -271,8 +271,8 @@ impl LiveApp {
         heard.iter().filter(|it| *it == method).count()
     }
 
-    /// The headers that it was shown last, as `name: value`.
-    pub fn shown(&self) -> Vec<String> {
+    /// The headers that it was shown last.
+    pub fn shown(&self) -> HeaderMap {
         self.shared.shown.lock().expect("no thread panics with it").clone()
     }
 
@@ -357,11 +357,7 @@ fn serve_web(shared: &Shared, stream: impl Duplex) {
     let manner = shared.manner.lock().expect("no thread panics with it").clone();
     #[expect(clippy::result_large_err, reason = "the library wants it so")]
     let greet = |request: &Request, mut response: Response| {
-        let shown = request
-            .headers()
-            .iter()
-            .map(|(name, value)| format!("{name}: {}", String::from_utf8_lossy(value.as_bytes())));
-        *shared.shown.lock().expect("no thread panics with it") = shown.collect();
+        *shared.shown.lock().expect("no thread panics with it") = request.headers().clone();
         let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
         if let Some(token) = &manner.token
             && header("authorization") != Some(&format!("Bearer {token}"))

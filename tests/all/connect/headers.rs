@@ -8,10 +8,11 @@ use serde_json::json;
 
 use super::{Home, app, text};
 
-/// The headers of these names that the application was shown last.
+/// The headers of these names that the application was shown last, as `name: value`.
 fn shown(app: &LiveApp, names: &[&str]) -> Vec<String> {
-    let is_named = |line: &String| names.iter().any(|name| line.starts_with(&format!("{name}:")));
-    app.shown().into_iter().filter(is_named).collect()
+    let headers = app.shown();
+    let of = |name: &&str| Some(format!("{name}: {}", headers.get(*name)?.to_str().ok()?));
+    names.iter().filter_map(of).collect()
 }
 
 #[test]

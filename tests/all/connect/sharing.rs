@@ -279,3 +279,40 @@ fn each_bridge_answers_at_once_though_the_application_is_away() {
     finish(&home, clients);
     home.is_tidy();
 }
+
+/// The socket at which the owner of a connection waits for other bridges.
+fn meeting_socket(home: &Home) -> std::path::PathBuf {
+    let run = home.0.path().join(".local/state/pontoon/run");
+    let files = std::fs::read_dir(run).unwrap().map(|entry| entry.unwrap().path());
+    files.into_iter().find(|path| path.extension().is_some_and(|it| it == "sock")).unwrap()
+}
+
+#[test]
+fn connections_that_say_nothing_keep_no_bridge_out() {
+    use std::os::unix::net::UnixStream;
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let app = narrow_app(&deeds);
+    let mut owner = home.client(&app.url(), &[]);
+    assert_eq!(text(&owner.call(1, "echo", json!({"text": "x"}))), "x");
+    let socket = meeting_socket(&home);
+    let idle: Vec<_> = (0..64).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    let mut second = home.client(&app.url(), &["--connect-wait", "30s"]);
+    assert_eq!(text(&second.call(1, "echo", json!({"text": "y"}))), "y");
+    assert_eq!((app.accepted(), app.sent_away()), (1, 0));
+    drop(idle);
+    finish(&home, [second, owner]);
+}
+
+#[test]
+fn long_messages_of_other_bridges_arrive_whole() {
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let app = narrow_app(&deeds);
+    let mut clients = three_clients(&home, &app, &[]);
+    for (round, bytes) in [100, 20_000, 3 << 20, 50, 17_000].into_iter().enumerate() {
+        for client in &mut clients {
+            let said = "x".repeat(bytes);
+            assert_eq!(text(&client.call(10 + round, "echo", json!({"text": said}))), said);
+        }
+    }
+    finish(&home, clients.into_iter().rev());
+}

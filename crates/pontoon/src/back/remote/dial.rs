@@ -109,7 +109,7 @@ impl Dialer {
                     Some(source) => Some(self.tokens.read(source).await?),
                     None => None,
                 };
-                let shown = Shown { token, headers: app.headers.read()? };
+                let shown = AppCredentials { token, headers: app.headers.read()? };
                 let dialing = self.open_either_way(stream, app, &shown, max_message);
                 in_time(dialing).await
             }
@@ -120,7 +120,7 @@ impl Dialer {
         &mut self,
         stream: Box<dyn Duplex>,
         app: &AppTarget,
-        shown: &Shown,
+        shown: &AppCredentials,
         max_message: usize,
     ) -> Result<Carrier, DialError> {
         let opened = self.open(stream, app, shown, max_message).await;
@@ -182,7 +182,7 @@ impl Dialer {
         &self,
         stream: Box<dyn Duplex>,
         app: &AppTarget,
-        shown: &Shown,
+        shown: &AppCredentials,
         max_message: usize,
     ) -> Result<Carrier, OpenError> {
         let url = match &app.endpoint {
@@ -206,7 +206,7 @@ impl Dialer {
         }
     }
 
-    fn request(&self, url: &str, shown: &Shown) -> Result<Request, DialError> {
+    fn request(&self, url: &str, shown: &AppCredentials) -> Result<Request, DialError> {
         let mut request = url
             .into_client_request()
             .map_err(|error| DialError::Foreign(format!("the address cannot be used: {error}")))?;
@@ -234,7 +234,7 @@ impl Dialer {
 }
 
 /// What an application is shown when a WebSocket to it is opened.
-struct Shown {
+struct AppCredentials {
     token: Option<Secret>,
     headers: Vec<AppHeader>,
 }
