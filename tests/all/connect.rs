@@ -8,7 +8,9 @@ mod example;
 mod examples;
 mod finding;
 mod floods;
+mod headers;
 mod losses;
+mod proxy;
 mod records;
 mod seed;
 mod sharing;
@@ -285,11 +287,42 @@ fn a_signal_ends_the_bridge_at_once_and_nothing_is_left() {
 }
 
 #[test]
+fn no_temporary_folder_is_needed_and_none_is_left_by_a_bridge_that_is_killed() {
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let app = app(&deeds);
+    let mut killed = home.client(&app.url(), &[]);
+    assert_eq!(text(&killed.call(1, "echo", json!({"text": "x"}))), "x");
+    killed.kill();
+    home.is_tidy();
+    let mut command = home.command(&app.url(), &[]);
+    let mut client = StdioServer::start(command.env("TMPDIR", "/none"));
+    client.initialize();
+    assert_eq!(text(&client.call(1, "echo", json!({"text": "x"}))), "x");
+    home.finish(client);
+}
+
+#[test]
 fn wrong_words_are_told_in_one_line_with_what_to_write() {
     let home = Home::new();
     for (url, options, says) in [
         ("7400", &[][..], "write ws://HOST:PORT/PATH"),
-        ("http://localhost:1", &[], "http:// is not spoken here"),
+        (
+            "http://localhost:1",
+            &[],
+            "`claude mcp add --transport http NAME http://...`), or write ws://",
+        ),
+        ("https://a.example/mcp", &[], "http NAME https://...`), or write wss://"),
+        ("ftp://localhost:1", &[], "ftp:// is not spoken here: write ws://"),
+        ("ws://localhost:1", &["--header", "Authorization: Bearer sekret"], "--token-file"),
+        ("ws://localhost:1", &["--header", "Cookie: sekret"], "--header-file"),
+        (
+            "ws://localhost:1",
+            &["--header", "Sec-WebSocket-Key: sekret"],
+            "Sec-WebSocket-Key belongs",
+        ),
+        ("ws://localhost:1", &["--header", "sekret"], "NAME: VALUE"),
+        ("ws://localhost:1", &["--header-file", "/none"], "/none cannot be read"),
+        ("unix:/run/x", &["--header", "A: b"], "no place for headers"),
         ("ws://me:secret@localhost:1", &[], "--token-file"),
         ("ws://localhost:1", &["--token-env", "NOT_SET"], "NOT_SET is not set"),
         ("ws://localhost:1", &["--log-level", "loud"], "no log level"),
@@ -302,5 +335,6 @@ fn wrong_words_are_told_in_one_line_with_what_to_write() {
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!((output.status.code(), told.lines().count()), (Some(2), 1), "{url}: {told}");
         assert!(told.contains(says) && output.stdout.is_empty(), "{url}: {told}");
+        assert!(!told.contains("sekret"), "{told}");
     }
 }

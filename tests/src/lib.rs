@@ -14,6 +14,7 @@
 //! - [`disk`] is a small one, to be filled.
 //! - [`metrics`] reads the page of `/metrics`, and is strict about it.
 //! - [`program`] makes programs that can be run at once.
+//! - [`proxy`] is one as companies have it.
 //! - [`stdio`] talks to a server on its standard input and output.
 //! - [`transcript`] reads and plays the conversations under `tests/transcripts`.
 
@@ -26,6 +27,7 @@ pub mod example_app;
 pub mod live_app;
 pub mod metrics;
 pub mod program;
+pub mod proxy;
 pub mod rig;
 pub mod seed_app;
 pub mod stdio;

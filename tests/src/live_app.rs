@@ -24,7 +24,7 @@ use std::time::Duration;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 use tungstenite::handshake::server::{ErrorResponse, Request, Response};
-use tungstenite::http::StatusCode;
+use tungstenite::http::{HeaderMap, StatusCode};
 use tungstenite::protocol::frame::Frame;
 use tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use tungstenite::protocol::{CloseFrame, WebSocketConfig};
@@ -145,6 +145,8 @@ struct Shared {
     hangs: (Mutex<bool>, Condvar),
     /// The next answer ends in the middle of its frame, and with it the connection.
     cuts: AtomicBool,
+    /// The headers of the newest opening.
+    shown: Mutex<HeaderMap>,
 }
 
 impl LiveApp {
@@ -226,6 +228,11 @@ impl LiveApp {
     pub fn heard(&self, method: &str) -> usize {
         let heard = self.shared.heard.lock().expect("no thread panics with it");
         heard.iter().filter(|it| *it == method).count()
+    }
+
+    /// The headers that it was shown last.
+    pub fn shown(&self) -> HeaderMap {
+        self.shared.shown.lock().expect("no thread panics with it").clone()
     }
 
     /// Closes all connections, as an application does that falls over, and goes on listening.
@@ -330,6 +337,7 @@ fn serve_web(shared: &Shared, stream: impl Duplex) {
     let manner = shared.manner.lock().expect("no thread panics with it").clone();
     #[expect(clippy::result_large_err, reason = "the library wants it so")]
     let greet = |request: &Request, mut response: Response| {
+        *shared.shown.lock().expect("no thread panics with it") = request.headers().clone();
         let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
         if let Some(token) = &manner.token
             && header("authorization") != Some(&format!("Bearer {token}"))
@@ -458,6 +466,7 @@ impl Shared {
             heard: Mutex::default(),
             hangs: (Mutex::default(), Condvar::new()),
             cuts: AtomicBool::new(false),
+            shown: Mutex::default(),
         }
     }
 

@@ -123,6 +123,11 @@ impl<T> Peer<T> {
         self.is_shared = true;
     }
 
+    /// Says that the requests from now on are of one client, and nothing is heard of the others' any more.
+    pub fn unshare(&mut self) {
+        self.is_shared = false;
+    }
+
     /// Sends a request under an id of ours. `waiting` comes back with its answer.
     pub fn request(&mut self, request: Rewrite, deadline: Option<Instant>, waiting: T) -> OurId {
         let id = OurId(self.next_id);

@@ -1,6 +1,7 @@
 //! An application that comes to the bridge by itself.
 
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 
 use pontoon_tests::live_app::{ComingApp, Deeds, Manner};
 use pontoon_tests::rig::wait_until;
@@ -125,7 +126,7 @@ fn those_who_knock_and_say_nothing_do_not_keep_the_application_out() {
         .map(|_| {
             let mut stream = None;
             wait_until("the bridge listens", SOON, || {
-                stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok();
+                stream = TcpStream::connect(("127.0.0.1", port)).ok();
                 stream.is_some()
             });
             stream
@@ -197,4 +198,51 @@ fn without_a_token_it_has_to_be_said_and_pages_are_refused_all_the_same() {
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(2) && told.contains(says), "{options:?}: {told}");
     }
+}
+
+/// What one hears that says this at the entrance, as soon as that is open.
+fn answer_to(port: u16, said: &str) -> String {
+    let mut stream = None;
+    wait_until("the bridge listens", SOON, || {
+        stream = TcpStream::connect(("127.0.0.1", port)).ok();
+        stream.is_some()
+    });
+    let mut stream = stream.unwrap();
+    stream.write_all(said.as_bytes()).unwrap();
+    let mut heard = Vec::new();
+    // Its end may be a reset, which changes nothing about what was heard.
+    let _ = stream.read_to_end(&mut heard);
+    String::from_utf8(heard).unwrap()
+}
+
+#[test]
+fn what_is_no_application_hears_why_it_is_sent_away() {
+    let (home, port) = (Home::new(), free_port());
+    let (client, _) = waiting(&home, port, &[]);
+    let host = "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n";
+    let upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    for (said, status, why) in [
+        (format!("{host}\r\n"), "400 Bad Request", "opens a WebSocket here"),
+        ("hello\r\n\r\n".to_owned(), "400 Bad Request", "opens a WebSocket here"),
+        (host.to_owned(), "408 Request Timeout", "longer than two seconds"),
+        (format!("{host}{upgrade}\r\n"), "401 Unauthorized", "a token is needed"),
+        (
+            format!("{host}{upgrade}Origin: https://x.example\r\n\r\n"),
+            "403 Forbidden",
+            "--allow-origin",
+        ),
+    ] {
+        let heard = answer_to(port, &said);
+        assert!(heard.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{said}: {heard}");
+        assert!(heard.contains(why), "{said}: {heard}");
+    }
+    // The first of too many makes room.
+    let mut first = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let _others: Vec<_> =
+        (0..64).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    let mut heard = String::new();
+    first.read_to_string(&mut heard).unwrap();
+    assert!(heard.starts_with("HTTP/1.1 503 ") && heard.contains("try again"), "{heard}");
+    home.finish(client);
 }

@@ -169,6 +169,63 @@ fn when_the_owner_is_killed_in_a_call_the_others_go_on() {
 }
 
 #[test]
+fn a_call_that_waited_at_an_owner_that_is_killed_is_made_by_the_next() {
+    for _ in 0..3 {
+        let (home, deeds) = (Home::new(), Deeds::default());
+        let app = narrow_app(&deeds);
+        let [mut owner, mut second, mut third] = three_clients(&home, &app, &[]);
+        owner.send_call(7, "silent", json!({"text": "the owner's"}));
+        wait_until("the call is there", SOON, || deeds.count("the owner's") == 1);
+        // The application does one thing at a time, so these wait.
+        second.send_call(7, "echo", json!({"text": "the second's"}));
+        third.send_call(7, "echo", json!({"text": "the third's"}));
+        owner.kill();
+        assert_eq!(text(&second.answer(7)["result"]), "the second's");
+        assert_eq!(text(&third.answer(7)["result"]), "the third's");
+        assert_eq!((deeds.repeated(), app.accepted()), (Vec::<String>::new(), 2));
+        for client in [&mut second, &mut third] {
+            let heard = client.unheard();
+            assert!(heard.is_empty(), "what bridges say is not for clients: {heard:?}");
+        }
+        finish(&home, [second, third]);
+    }
+}
+
+#[test]
+fn nothing_is_made_twice_whenever_the_owner_is_killed() {
+    for round in 0..12 {
+        let (home, deeds) = (Home::new(), Deeds::default());
+        let app = narrow_app(&deeds);
+        let [mut owner, mut second, mut third] =
+            three_clients(&home, &app, &["--connect-wait", "60s"]);
+        let said = |name: &str, number: usize| format!("{name}: {number}");
+        for number in 0..40 {
+            second.send_call(number, "echo", json!({"text": said("second", number)}));
+            third.send_call(number, "echo", json!({"text": said("third", number)}));
+        }
+        // In the middle of them, each time elsewhere.
+        owner.send_call("last", "echo", json!({"text": "the owner's"}));
+        wait_until("some are made", SOON, || deeds.count(&said("second", 3 * round)) == 1);
+        owner.kill();
+        let mut unknown = 0;
+        for (client, name) in [(&mut second, "second"), (&mut third, "third")] {
+            for number in 0..40 {
+                let result = client.answer(number)["result"].take();
+                let made = deeds.count(&said(name, number));
+                match result["_meta"]["pontoon/outcome"].as_str() {
+                    None => assert_eq!((text(&result), made), (&*said(name, number), 1)),
+                    Some("unknown") => unknown += 1,
+                    outcome => panic!("{outcome:?}: {result}"),
+                }
+            }
+        }
+        assert_eq!((deeds.repeated(), app.accepted()), (Vec::<String>::new(), 2));
+        assert!(unknown <= 4, "one call at a time is with the application: {unknown}");
+        finish(&home, [second, third]);
+    }
+}
+
+#[test]
 fn a_call_that_may_be_made_twice_survives_the_owner() {
     let (home, deeds) = (Home::new(), Deeds::default());
     let app = narrow_app(&deeds);
@@ -305,4 +362,41 @@ fn each_bridge_answers_at_once_though_the_application_is_away() {
     }
     finish(&home, clients);
     home.is_tidy();
+}
+
+/// The socket at which the owner of a connection waits for other bridges.
+fn meeting_socket(home: &Home) -> std::path::PathBuf {
+    let run = home.0.path().join(".local/state/pontoon/run");
+    let files = std::fs::read_dir(run).unwrap().map(|entry| entry.unwrap().path());
+    files.into_iter().find(|path| path.extension().is_some_and(|it| it == "sock")).unwrap()
+}
+
+#[test]
+fn connections_that_say_nothing_keep_no_bridge_out() {
+    use std::os::unix::net::UnixStream;
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let app = narrow_app(&deeds);
+    let mut owner = home.client(&app.url(), &[]);
+    assert_eq!(text(&owner.call(1, "echo", json!({"text": "x"}))), "x");
+    let socket = meeting_socket(&home);
+    let idle: Vec<_> = (0..64).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    let mut second = home.client(&app.url(), &["--connect-wait", "30s"]);
+    assert_eq!(text(&second.call(1, "echo", json!({"text": "y"}))), "y");
+    assert_eq!((app.accepted(), app.sent_away()), (1, 0));
+    drop(idle);
+    finish(&home, [second, owner]);
+}
+
+#[test]
+fn long_messages_of_other_bridges_arrive_whole() {
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let app = narrow_app(&deeds);
+    let mut clients = three_clients(&home, &app, &[]);
+    for (round, bytes) in [100, 20_000, 3 << 20, 50, 17_000].into_iter().enumerate() {
+        for client in &mut clients {
+            let said = "x".repeat(bytes);
+            assert_eq!(text(&client.call(10 + round, "echo", json!({"text": said}))), said);
+        }
+    }
+    finish(&home, clients.into_iter().rev());
 }

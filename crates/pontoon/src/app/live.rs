@@ -1,6 +1,6 @@
 //! One application without a listener: the bridge between it and one client.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -10,15 +10,16 @@ use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{BridgeStartError, entry, until};
+use crate::back::Surroundings;
 use crate::back::child::process::Starter;
 use crate::back::child::told::Hearers;
 use crate::back::remote::sharing::MeetingPoint;
-use crate::back::{Surroundings, open_store};
 use crate::config::Config;
 use crate::front::bridges::Bridges;
 use crate::front::status::{self, StatusLook};
 use crate::front::stdio::StdioFront;
 use crate::ids::Ids;
+use crate::jobs::Store;
 use crate::observe::app_status::AppStatus;
 use crate::observe::log::{Secrets, Troubles};
 use crate::observe::messages::MessageRing;
@@ -51,7 +52,6 @@ pub struct LiveBridge {
     others: Option<(Arc<MeetingPoint>, Arc<Bridges>)>,
     look: LiveLook,
     stop: CancellationToken,
-    scratch: PathBuf,
 }
 
 impl LiveBridge {
@@ -60,7 +60,7 @@ impl LiveBridge {
     ///
     /// # Errors
     ///
-    /// [`BridgeStartError`] when there is no folder to work in.
+    /// [`BridgeStartError`] when the system gives no thread or no descriptor.
     pub fn new(
         config: &Config,
         state_dir: Option<&Path>,
@@ -68,8 +68,7 @@ impl LiveBridge {
         starter: Starter,
         records: AppRecords,
     ) -> Result<Self, BridgeStartError> {
-        let scratch = std::env::temp_dir().join(format!("pontoon-{}", uuid::Uuid::new_v4()));
-        let store = open_store(config, &scratch)?;
+        let store = Store::nowhere()?;
         // No client comes back with an id.
         let ids = Ids::new(uuid::Uuid::new_v4().as_bytes(), "", SystemTime::now());
         let around = Surroundings::new(config, store, ids, starter, Arc::clone(metrics));
@@ -97,7 +96,6 @@ impl LiveBridge {
             others: None,
             look,
             stop,
-            scratch,
         })
     }
 
@@ -196,14 +194,6 @@ impl LiveLook {
             learnt: learnt.and_then(|learnt| learnt.elapsed().ok()),
             is_current,
             uptime: self.began.elapsed(),
-        }
-    }
-}
-
-impl Drop for LiveBridge {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.scratch) {
-            tracing::debug!(folder = %self.scratch.display(), %error, "not removed");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod error;
 mod outcome;
+mod passing_on;
 mod questions;
 mod reply;
 
@@ -16,6 +17,7 @@ use crate::clock::Clock;
 
 pub use error::CallError;
 pub use outcome::{MAX_EVENT, Outcome, Receipt};
+pub use passing_on::PassingOn;
 pub use questions::{Answerer, Feed, Questions};
 pub use reply::Reply;
 

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::error::CallError;
 use super::outcome::{Outcome, Receipt};
+use super::passing_on::PassingOn;
 use super::questions::{Answerer, Feed, Questions};
 use crate::client::Client;
 use crate::clock::since;
@@ -37,6 +38,8 @@ pub struct Reply {
     questions: Option<Arc<Questions>>,
     /// The questions asked on the way.
     asked: Mutex<Vec<String>>,
+    /// How the client hears that the call is about to be sent, if it has to.
+    passing_on: Option<PassingOn>,
     /// Sees the result before the client does.
     on_result: Option<OnResult>,
     is_done: bool,
@@ -65,8 +68,22 @@ impl Reply {
             held: None,
             questions,
             asked: Mutex::default(),
+            passing_on: None,
             on_result: None,
             is_done: false,
+        }
+    }
+
+    /// Lets the client hear that the call is about to be sent, before it is.
+    pub fn tell_passing_on(&mut self, passing_on: Option<PassingOn>) {
+        self.passing_on = passing_on;
+    }
+
+    /// Says that the call is about to be sent. False if the client has to hear so and does not: then it must not be.
+    pub async fn say_passed_on(&self) -> bool {
+        match &self.passing_on {
+            Some(passing_on) => passing_on.say(&self.id).await,
+            None => true,
         }
     }
 

@@ -19,8 +19,8 @@ use crate::back::child::process::Starter;
 use crate::back::remote::sharing::MeetingPoint;
 use crate::back::remote::tls::check_files;
 use crate::config::{
-    AppEntrance, AppOptions, AppPlace, BadPlace, Config, Environment, LogLevel, Server, ServerName,
-    TlsFiles, TokenSource, parse_log_level,
+    AppEntrance, AppHeader, AppHeaders, AppOptions, AppPlace, BadPlace, Config, Environment,
+    LogLevel, Secret, Server, ServerName, TlsFiles, TokenSource, parse_log_level, proxy_secrets,
 };
 use crate::errors::chain;
 use crate::observe::log::{self, LogPlace, LogSettings};
@@ -73,6 +73,13 @@ pub struct ConnectArgs {
     /// The command whose first line of output is that token; run by a shell for each connection.
     #[arg(long, value_name = "COMMAND")]
     token_command: Option<String>,
+    /// A header for the opening of a WebSocket, such as 'X-Project: demo'; may be given several times. What is typed can
+    /// be read by others on this machine.
+    #[arg(long, value_name = "NAME: VALUE", conflicts_with = "listen")]
+    header: Vec<String>,
+    /// A file with such headers, one on each line; read again for each connection.
+    #[arg(long, value_name = "FILE", conflicts_with = "listen")]
+    header_file: Option<PathBuf>,
     /// Certificates of authorities to trust beside those of this machine, in PEM form (wss://).
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
@@ -170,9 +177,7 @@ pub fn run(arguments: ConnectArgs) -> ExitCode {
         Err(why) => return wrong(&why),
     };
     let metrics = Arc::new(Metrics::default());
-    let token = server.app.as_ref().and_then(|app| app.token.clone());
-    let token = token.and_then(|token| token.known());
-    let redactor = Redactor::new(token.iter().map(|token| token.expose()));
+    let redactor = Redactor::new(secrets(&server, &environment).iter().map(Secret::expose));
     let file = log_file.as_deref().map(LogPlace::File);
     let settings = LogSettings { level: level.0, file, redactor, is_output_taken: true };
     let log = match log::start(settings, &metrics) {
@@ -287,6 +292,13 @@ fn server(
         _ => token,
     };
     let file = |file: Option<PathBuf>| file.as_deref().map(absolute).transpose();
+    let typed = arguments.header.iter().map(|header| AppHeader::typed(header));
+    let typed = typed.collect::<Result<_, _>>().map_err(|bad| bad.to_string())?;
+    let headers = AppHeaders { typed, file: file(arguments.header_file)? };
+    if !headers.is_empty() && !place.takes_token() {
+        return Err(format!("{place} has no place for headers: only WebSockets have"));
+    }
+    headers.read().map_err(|error| chain(&error))?;
     let own = file(arguments.client_cert)?.zip(file(arguments.client_key)?);
     let tls = TlsFiles { authorities: file(arguments.ca_file)?, own };
     if tls != TlsFiles::default() {
@@ -299,6 +311,7 @@ fn server(
     let app = AppOptions {
         place,
         token,
+        headers,
         tls,
         connect_wait: arguments.connect_wait,
         busy_grace: arguments.busy_grace,
@@ -310,6 +323,17 @@ fn server(
         max_in_flight: usize::from(arguments.max_in_flight),
         ..Server::of_app(name, app)
     })
+}
+
+/// What must never be in the log, as far as it is known now.
+fn secrets(server: &Server, environment: &Environment) -> Vec<Secret> {
+    let mut secrets: Vec<_> = proxy_secrets(environment).into_iter().map(Secret::new).collect();
+    if let Some(app) = &server.app {
+        secrets.extend(app.token.as_ref().and_then(TokenSource::known));
+        let headers = app.headers.read().unwrap_or_default();
+        secrets.extend(headers.into_iter().map(|header| header.value));
+    }
+    secrets
 }
 
 /// The path from the root on: bridges that were started elsewhere may use the same one, or not.

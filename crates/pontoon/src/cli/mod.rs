@@ -92,6 +92,7 @@ Examples:
   pontoon connect ws://localhost:7400 --token-env MAX_TOKEN
   pontoon connect ws://localhost:7400 --token-command 'pass show max'
   pontoon connect wss://studio.example:7443/mcp --ca-file studio.pem
+  pontoon connect ws://localhost:7400 --header 'X-Project: demo'
   pontoon connect ws://localhost:8090 --close-code 4001=3s --max-in-flight 4
   pontoon connect unix:/run/user/1000/editor.sock --connect-wait 30s
   pontoon connect tcp://localhost:9876 --timeout 2m --tool-timeout render=20m

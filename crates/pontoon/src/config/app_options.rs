@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+use super::app_headers::AppHeaders;
 use super::app_place::AppPlace;
 use super::endpoint::Endpoint;
 use super::environment::Environment;
@@ -19,6 +20,10 @@ pub const CONNECT_WAIT: Duration = Duration::from_secs(10);
 /// How long an application may give no sign of life while it works on a call, unless told otherwise.
 pub const BUSY_GRACE: Duration = Duration::from_secs(120);
 
+/// What bridges say to each other beside MCP. Those that say something else must not share a connection: they would
+/// misunderstand what they do not hear.
+const BRIDGE_WORDS: &str = "leaving, passed_on";
+
 /// An application that serves MCP by itself, as the user wants it used.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AppOptions {
@@ -26,6 +31,8 @@ pub struct AppOptions {
     pub place: AppPlace,
     /// What it is shown, if it asks who is there, or what it has to show if it comes by itself.
     pub token: Option<TokenSource>,
+    /// What it is sent besides, where it is a WebSocket.
+    pub headers: AppHeaders,
     /// How TLS is spoken to it, where the address wants it.
     pub tls: TlsFiles,
     /// How long a call waits for it.
@@ -38,21 +45,26 @@ pub struct AppOptions {
 
 impl AppOptions {
     /// What bridges are called by that may share a connection: the same for one application that is reached in the same
-    /// way, with the same token and certificates. Paths are absolute here.
+    /// way, with the same token, headers and certificates. Paths are absolute here.
     pub fn meeting_name(&self) -> String {
         let secret = match &self.token {
             Some(TokenSource::Value(secret)) => secret.expose(),
             Some(TokenSource::File(_) | TokenSource::Command(_)) | None => &[],
         };
-        let Self { place, token, tls, .. } = self;
-        let written = format!("{place:?} {token:?} {tls:?}");
-        let hash = Sha256::new().chain_update(written).chain_update([0]).chain_update(secret);
+        let Self { place, token, headers, tls, .. } = self;
+        let written = format!("{BRIDGE_WORDS} {place:?} {token:?} {headers:?} {tls:?}");
+        let mut hash = Sha256::new().chain_update(written).chain_update([0]).chain_update(secret);
+        for header in &headers.typed {
+            hash.update([0]);
+            hash.update(header.value.expose());
+        }
         hex(&hash.finalize()[..8])
     }
 
     /// The application at this address, which wants to see this token.
     pub fn target(&self, endpoint: Endpoint, token: Option<TokenSource>) -> AppTarget {
-        AppTarget { endpoint, token, tls: self.tls.clone(), busy_grace: self.busy_grace }
+        let (headers, tls) = (self.headers.clone(), self.tls.clone());
+        AppTarget { endpoint, token, headers, tls, busy_grace: self.busy_grace }
     }
 }
 
@@ -63,6 +75,8 @@ pub struct AppTarget {
     pub endpoint: Endpoint,
     /// What it is shown, if it asks who is there.
     pub token: Option<TokenSource>,
+    /// What it is sent besides, where it is a WebSocket.
+    pub headers: AppHeaders,
     /// How TLS is spoken to it, where the address wants it.
     pub tls: TlsFiles,
     /// How long it may give no sign of life while it works on a call.
@@ -136,6 +150,7 @@ mod tests {
         let options = |place: &str, token, authorities: Option<&str>| AppOptions {
             place: place.parse().unwrap(),
             token,
+            headers: AppHeaders::default(),
             tls: TlsFiles { authorities: authorities.map(PathBuf::from), own: None },
             connect_wait: CONNECT_WAIT,
             busy_grace: BUSY_GRACE,
@@ -152,7 +167,16 @@ mod tests {
             let place = AppPlace::Comes(AppEntrance { port: 80, origins });
             AppOptions { place, ..options("ws://a", None, None) }
         };
+        let with_headers = |typed: &[&str], file: Option<&str>| {
+            let typed = typed.iter().map(|header| header.parse().unwrap()).collect();
+            let headers = AppHeaders { typed, file: file.map(PathBuf::from) };
+            AppOptions { headers, ..options("ws://127.0.0.1:80", None, None) }
+        };
         let mut names = [
+            with_headers(&["A: 1"], None),
+            with_headers(&["A: 2"], None),
+            with_headers(&["A: 1", "B: 2"], None),
+            with_headers(&[], Some("/1")),
             options("ws://127.0.0.1:80", None, None),
             options("ws://127.0.0.1:80/x", None, None),
             options("ws://127.0.0.1:80", value("1"), None),

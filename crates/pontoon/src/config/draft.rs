@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::app_headers::AppHeader;
 use super::app_place::AppPlace;
 use super::environment::Environment;
 use super::lifetime::Mode;
@@ -46,6 +47,7 @@ pub(super) struct WrittenApp {
     pub(super) url: Option<AppPlace>,
     pub(super) socket: Option<PathBuf>,
     pub(super) token: Option<Secret>,
+    pub(super) headers: Vec<AppHeader>,
     pub(super) authorities: Option<PathBuf>,
     pub(super) certificate: Option<PathBuf>,
     pub(super) key: Option<PathBuf>,

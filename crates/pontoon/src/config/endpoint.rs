@@ -42,6 +42,17 @@ pub enum BadEndpoint {
     /// It has another form.
     #[error("{0:?} is no address of an application: write {FORMS}")]
     Form(String),
+    /// It is a server behind HTTP, which clients speak to by themselves.
+    #[error(
+        "{scheme}:// is not spoken here, for clients speak it themselves: add the server to the client (`claude mcp add \
+         --transport http NAME {scheme}://...`), or write {web}:// if it is a WebSocket"
+    )]
+    Http {
+        /// `http` or `https`.
+        scheme: String,
+        /// The same of a WebSocket.
+        web: &'static str,
+    },
     /// It begins with something that is not spoken.
     #[error("{0}:// is not spoken here: write {FORMS}")]
     Scheme(String),
@@ -156,6 +167,10 @@ impl std::str::FromStr for Endpoint {
                     _ => return Err(form()),
                 };
                 Ok(Self::WebSocket { host, path, is_secure: scheme == "wss" })
+            }
+            scheme @ ("http" | "https") if rest.starts_with("//") => {
+                let web = if scheme == "https" { "wss" } else { "ws" };
+                Err(BadEndpoint::Http { scheme: scheme.to_owned(), web })
             }
             other
                 if other.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+')

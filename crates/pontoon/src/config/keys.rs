@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use pontoon_wire::heal::HealMode;
 
+use super::app_headers::BadHeader;
 use super::app_place::{AppPlace, BadPlace};
 use super::document::{DocumentNode, DocumentReader, Member};
-use super::draft::{Draft, FileContext, WrittenKind, WrittenMode};
+use super::draft::{Draft, FileContext, WrittenApp, WrittenKind, WrittenMode};
 use super::endpoint::BadEndpoint;
 use super::isolation::{Level, Network};
 use super::lifetime::{FileLinks, SessionKey, Warm, WorkspaceScope};
@@ -216,8 +217,9 @@ key_table! {
     /// `{"Authorization": "Bearer ${env:NAME}"}`.
     "headers", "{}" => {
         for member in reader.members(node).unwrap_or_default() {
-            let value = template(&member.node, reader, around);
-            draft.app.token = value.and_then(|value| token(&member, &value, reader));
+            if let Some(value) = template(&member.node, reader, around) {
+                header(&member, &value, &mut draft.app, reader);
+            }
         }
     };
     /// Certificates of authorities to trust beside those of this machine, in PEM form, for a `wss` URL; relative to the
@@ -323,33 +325,36 @@ fn file(
     Some(file)
 }
 
-/// The token in the value of `Authorization`, or `None` after telling why there is none. One connection is everybody's, so
-/// nothing of it may be a person's.
-fn token(member: &Member<'_>, value: &Template, reader: &mut DocumentReader<'_>) -> Option<Secret> {
-    if !member.name.eq_ignore_ascii_case("authorization") {
-        reader.about_name(
-            Weight::Mistake,
-            member,
-            "the only header of this version is `Authorization`",
-        );
-        return None;
-    }
+/// Takes a header over, or tells why not. `Authorization` is a token. One connection is everybody's, so nothing of it may be a
+/// person's.
+fn header(
+    member: &Member<'_>,
+    value: &Template,
+    app: &mut WrittenApp,
+    reader: &mut DocumentReader<'_>,
+) {
+    let mut refuse = |message: String| reader.about(Weight::Mistake, &member.node, message);
     if value.needs_person() || value.needs_workspace() {
         let message = "all clients share one connection, so there is nothing for ${user:..}, ${header:..}, \
                        ${MCPO_WORKDIR} and ${MCPO_JOB_ID}";
-        reader.about(Weight::Mistake, &member.node, message);
-        return None;
+        return refuse(message.to_owned());
     }
     let value = value.fill(&Start::unknown());
-    let token = value.strip_prefix("Bearer ").map(str::trim).filter(|token| !token.is_empty());
-    if token.is_none() {
-        reader.about(
-            Weight::Mistake,
-            &member.node,
-            "expected \"Bearer TOKEN\", such as \"Bearer ${env:NAME}\"",
-        );
+    if member.name.eq_ignore_ascii_case("authorization") {
+        let token = value.strip_prefix("Bearer ").map(str::trim).filter(|it| !it.is_empty());
+        match token {
+            Some(token) => app.token = Some(Secret::new(token)),
+            None => refuse("expected \"Bearer TOKEN\", such as \"Bearer ${env:NAME}\"".to_owned()),
+        }
+        return;
     }
-    token.map(Secret::new)
+    match format!("{}: {value}", member.name).parse() {
+        Ok(header) => app.headers.push(header),
+        Err(BadHeader::Form) => {
+            refuse("is no header: a name without spaces, and a value of ASCII text".to_owned())
+        }
+        Err(bad) => refuse(bad.to_string()),
+    }
 }
 
 /// A text with placeholders.

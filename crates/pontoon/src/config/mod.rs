@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 mod address;
+mod app_headers;
 mod app_options;
 mod app_place;
 mod complete;
@@ -42,6 +43,7 @@ mod values;
 mod variables;
 
 pub use address::{AddressBlock, BadAddressBlock};
+pub use app_headers::{AppHeader, AppHeaders, BadHeader, BadHeaderFile};
 pub use app_options::{AppOptions, AppTarget, BUSY_GRACE, CONNECT_WAIT, TlsFiles, TokenSource};
 pub use app_place::{AppEntrance, AppPlace, BadPlace};
 pub use endpoint::{BadEndpoint, Endpoint, Host};

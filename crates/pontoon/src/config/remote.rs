@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use super::app_headers::AppHeaders;
 use super::app_options::{AppOptions, BUSY_GRACE, CONNECT_WAIT, TlsFiles, TokenSource};
 use super::app_place::AppPlace;
 use super::complete::WrittenKeys;
@@ -119,6 +120,7 @@ impl Draft {
         let app = AppOptions {
             place,
             token,
+            headers: AppHeaders { typed: self.app.headers, file: None },
             tls,
             connect_wait: self.app.connect_wait.unwrap_or(CONNECT_WAIT),
             busy_grace: self.app.busy_grace.unwrap_or(BUSY_GRACE),
@@ -193,6 +195,16 @@ mod tests {
         for wrong in ["Basic x", "Bearer ", "${env:TOKEN}"] {
             check(&token(wrong), &[("headers.authorization", form)]);
         }
+        let headers =
+            format!(r#"{url}, "headers": {{"X-Project": "demo", "X-Key": "${{env:TOKEN}}"}}"#);
+        let typed = app(&headers).headers.typed;
+        let typed: Vec<_> = typed.iter().map(|it| (&*it.name, it.value.expose())).collect();
+        assert_eq!(typed, [("X-Project", &b"demo"[..]), ("X-Key", b"secret")]);
+        let own =
+            "the header Host belongs to the opening of a WebSocket, which the bridge makes itself";
+        check(&format!(r#"{url}, "headers": {{"Host": "a"}}"#), &[("headers.Host", own)]);
+        let form = "is no header: a name without spaces, and a value of ASCII text";
+        check(&format!(r#"{url}, "headers": {{"a b": "c"}}"#), &[("headers.\"a b\"", form)]);
         let one = "all clients share one connection, so there is nothing for ${user:..}, ${header:..}, \
                    ${MCPO_WORKDIR} and ${MCPO_JOB_ID}";
         check(&token("Bearer ${user:id}"), &[("headers.authorization", one)]);

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use pontoon_wire::Text;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::CallError;
@@ -33,6 +34,10 @@ pub struct AnswerStream {
 struct AnswerState {
     session: Option<Arc<Session>>,
     calls: VecDeque<OwedAnswer>,
+    /// What goes out before everything else, and what is told when it is written.
+    urgent: VecDeque<(Text, oneshot::Sender<()>)>,
+    /// What is told once that which was taken last is written.
+    on_the_way: Vec<oneshot::Sender<()>>,
     /// Nothing new is put on it; it ends with the last answer.
     is_ending: bool,
     /// What went out last belonged to no call, so a call is next.
@@ -96,6 +101,26 @@ impl AnswerStream {
         owe(self.lock(), request_id, None)
     }
 
+    /// Sends this before everything else. What comes back fires when it is written, and fails if it cannot be.
+    pub fn send_first(&self, text: Text) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        let mut state = self.lock();
+        if !state.is_closed {
+            state.urgent.push_back((text, sender));
+            wake(state);
+        }
+        receiver
+    }
+
+    /// Says that all that was taken is written.
+    pub fn note_written(&self) {
+        let on_the_way = std::mem::take(&mut self.lock().on_the_way);
+        for sender in on_the_way {
+            // One that was given up meanwhile wants to hear nothing.
+            let _ = sender.send(());
+        }
+    }
+
     /// Cancels the call that the client gave this id, the newest if it gave it to several.
     pub fn cancel(&self, id: &[u8]) {
         let state = self.lock();
@@ -114,6 +139,8 @@ impl AnswerStream {
     pub fn close(&self) -> Option<Arc<Session>> {
         let mut state = self.lock();
         state.is_closed = true;
+        state.urgent.clear();
+        state.on_the_way.clear();
         let calls = std::mem::take(&mut state.calls);
         calls.iter().filter_map(|call| call.cancel.as_ref()).for_each(CancellationToken::cancel);
         state.session.take()
@@ -122,6 +149,10 @@ impl AnswerStream {
     /// The next message, `None` at the end.
     pub fn poll_message(&self, context: &mut Context<'_>) -> Poll<Option<Text>> {
         let mut state = self.lock();
+        if let Some((text, sender)) = state.urgent.pop_front() {
+            state.on_the_way.push(sender);
+            return Poll::Ready(Some(text));
+        }
         // In turns, so that neither keeps the other waiting.
         let next = match state.was_fed {
             true => state.poll_calls(context).or_else(|| state.poll_feed(context)),
@@ -227,4 +258,39 @@ fn wake(mut state: MutexGuard<'_, AnswerState>) {
     let waker = state.waker.take();
     drop(state);
     waker.into_iter().for_each(Waker::wake);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outbox::Item;
+
+    fn taken(answers: &AnswerStream) -> String {
+        let mut context = Context::from_waker(Waker::noop());
+        match answers.poll_message(&mut context) {
+            Poll::Ready(Some(text)) => String::from_utf8_lossy(&text.to_bytes()).into_owned(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_sent_first_is_told_when_it_is_written_and_not_before() {
+        let answers = AnswerStream::default();
+        let outbox = answers.begin(Bytes::from_static(b"1"), None).unwrap();
+        outbox.push(Item::Note(Bytes::from_static(b"note").into()));
+        let mut written = answers.send_first(Bytes::from_static(b"first").into());
+        answers.note_written();
+        assert!(written.try_recv().is_err(), "it was not taken yet");
+        assert_eq!(taken(&answers), "first");
+        assert!(written.try_recv().is_err(), "it was not written yet");
+        answers.note_written();
+        assert!(written.try_recv().is_ok());
+        assert_eq!(taken(&answers), "note");
+        let mut lost = answers.send_first(Bytes::from_static(b"lost").into());
+        assert_eq!(taken(&answers), "lost");
+        answers.close();
+        answers.note_written();
+        assert!(lost.try_recv().is_err(), "the client hung up");
+        assert!(answers.send_first(Bytes::new().into()).try_recv().is_err());
+    }
 }

@@ -3,20 +3,25 @@
 
 use std::io;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::geteuid;
 use tokio::net::UnixStream;
+use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 
 use super::stdio::StdioFront;
 use crate::back::remote::sharing::MeetingPoint;
+use crate::clock::{now, since};
 use crate::lock::Lock;
 use crate::session::Sessions;
 use crate::session::entry::Entry;
 
 /// As many bridges may share a connection.
 const MAX_BRIDGES: usize = 64;
+
+/// From when on one that says nothing makes room for another, where there is none left.
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// How long a bridge without a call may take to go after the word to leave.
 const GOING: Duration = Duration::from_millis(300);
@@ -34,15 +39,36 @@ pub struct Bridges {
     entry: Arc<Entry>,
     max_message: usize,
     /// Those that are here; `None` once they were sent away, and no other may come.
-    fronts: Lock<Option<Vec<Weak<StdioFront>>>>,
+    visitors: Lock<Option<Vec<ConnectedBridge>>>,
     tasks: TaskTracker,
+}
+
+/// One that came.
+#[derive(Debug)]
+struct ConnectedBridge {
+    front: Weak<StdioFront>,
+    came: Instant,
+    task: AbortHandle,
+}
+
+impl ConnectedBridge {
+    /// Sends it away if it has said nothing for long: a bridge introduces itself at once. Whether it went.
+    fn make_room(&self) -> bool {
+        let Some(front) = self.front.upgrade() else { return true };
+        if !front.is_unused() || since(self.came) < SILENCE {
+            return false;
+        }
+        self.task.abort();
+        front.leave();
+        true
+    }
 }
 
 impl Bridges {
     /// None is here yet. Their messages may be this long.
     pub fn new(sessions: Arc<Sessions>, entry: Arc<Entry>, max_message: usize) -> Self {
-        let (fronts, tasks) = (Lock::new(Some(Vec::new())), TaskTracker::new());
-        Self { sessions, entry, max_message, fronts, tasks }
+        let (visitors, tasks) = (Lock::new(Some(Vec::new())), TaskTracker::new());
+        Self { sessions, entry, max_message, visitors, tasks }
     }
 
     /// Takes the bridges that come, as long as it is polled.
@@ -76,27 +102,33 @@ impl Bridges {
         if stream.peer_cred()?.uid() != geteuid().as_raw() {
             return Err(io::Error::other("it is not this user's"));
         }
-        let mut fronts = self.fronts.lock();
-        let fronts = fronts.as_mut().ok_or_else(|| io::Error::other("this bridge leaves"))?;
-        fronts.retain(|front| front.strong_count() > 0);
-        if fronts.len() >= MAX_BRIDGES {
+        let mut visitors = self.visitors.lock();
+        let visitors = visitors.as_mut().ok_or_else(|| io::Error::other("this bridge leaves"))?;
+        visitors.retain(|visitor| visitor.front.strong_count() > 0);
+        if visitors.len() >= MAX_BRIDGES
+            && let Some(at) = visitors.iter().position(ConnectedBridge::make_room)
+        {
+            visitors.remove(at);
+        }
+        if visitors.len() >= MAX_BRIDGES {
             return Err(io::Error::other(format!("{MAX_BRIDGES} bridges are here already")));
         }
         let (sessions, entry) = (Arc::clone(&self.sessions), Arc::clone(&self.entry));
-        let front = Arc::new(StdioFront::new(sessions, entry, self.max_message));
-        fronts.push(Arc::downgrade(&front));
-        self.tasks.spawn(async move {
+        let front = Arc::new(StdioFront::of_bridge(sessions, entry, self.max_message));
+        let (weak, came) = (Arc::downgrade(&front), now());
+        let task = self.tasks.spawn(async move {
             let (input, output) = stream.into_split();
             front.serve(input, output).await;
         });
+        visitors.push(ConnectedBridge { front: weak, came, task: task.abort_handle() });
         Ok(())
     }
 
     /// Sends the bridges away: they make no more calls here, and those that are open are answered.
     pub async fn leave(&self) {
         self.tasks.close();
-        let fronts = self.fronts.lock().take().unwrap_or_default();
-        let fronts: Vec<_> = fronts.iter().filter_map(Weak::upgrade).collect();
+        let visitors = self.visitors.lock().take().unwrap_or_default();
+        let fronts: Vec<_> = visitors.iter().filter_map(|it| it.front.upgrade()).collect();
         fronts.iter().for_each(|front| front.say_leaving());
         if tokio::time::timeout(GOING, self.tasks.wait()).await.is_ok() {
             return;

@@ -14,11 +14,16 @@ use super::refusal::Refusal;
 use super::stream_client::{StreamClient, StreamPeer};
 use super::unwritten::Unwritten;
 use crate::client::Person;
+use crate::held_bytes::{HeldBytes, Hold, SMALL};
 use crate::session::Sessions;
 use crate::session::entry::Entry;
 
 /// How long open calls may go on when the client has closed its output.
 const GRACE: Duration = Duration::from_secs(30);
+
+/// How long another bridge waits for room for a long message, and how often that is looked for.
+const ROOM: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How the client left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +39,8 @@ pub enum ClientEnd {
 pub struct StdioFront {
     client: Arc<StreamClient>,
     max_message: usize,
+    /// Where long messages are counted, of a client that is another bridge.
+    held: Option<Arc<HeldBytes>>,
 }
 
 impl StdioFront {
@@ -41,7 +48,15 @@ impl StdioFront {
     pub fn new(sessions: Arc<Sessions>, entry: Arc<Entry>, max_message: usize) -> Self {
         let peer = StreamPeer::Local(Person::at_stdio());
         let client = StreamClient::new(sessions, entry, peer);
-        Self { client: Arc::new(client), max_message }
+        Self { client: Arc::new(client), max_message, held: None }
+    }
+
+    /// The same for a client that is another bridge.
+    pub fn of_bridge(sessions: Arc<Sessions>, entry: Arc<Entry>, max_message: usize) -> Self {
+        let peer = StreamPeer::Bridge(Person::at_stdio());
+        let held = Some(Arc::clone(&sessions.held));
+        let client = StreamClient::new(sessions, entry, peer);
+        Self { client: Arc::new(client), max_message, held }
     }
 
     /// Serves the client until it leaves.
@@ -52,6 +67,7 @@ impl StdioFront {
     ) -> ClientEnd {
         let answers = &self.client.answers;
         let mut lines = Lines::new(self.max_message);
+        let mut counted = CountedLines::new(self.held.as_ref());
         let mut unwritten = Unwritten::default();
         let mut is_open = true;
         let mut grace = std::pin::pin!(tokio::time::sleep(GRACE));
@@ -60,19 +76,29 @@ impl StdioFront {
                 && let Some(line) = lines.next_line()
             {
                 match line {
-                    Ok(line) => self.take(line).await,
+                    Ok(line) => {
+                        let (line, hold) = counted.take(line);
+                        self.take(line, hold).await;
+                    }
                     Err(too_long) => {
                         self.client.refuse(Refusal::invalid(413, too_long.to_string()));
                     }
                 }
             }
-            lines.buffer().reserve(8 * 1024);
+            counted.shrink(lines.buffer());
             let may_read = is_open && answers.has_room();
+            let is_full = may_read && !counted.has_room(lines.buffer());
+            if counted.full_since.is_some_and(|since| since.elapsed() > ROOM) {
+                tracing::warn!(
+                    "a message of another bridge is too long for what is free: that bridge is sent away"
+                );
+                break ClientEnd::Gone;
+            }
             tokio::select! {
-                read = input.read_buf(lines.buffer()), if may_read => if !matches!(read, Ok(1..)) {
+                read = input.read_buf(lines.buffer()), if may_read && !is_full => if !matches!(read, Ok(1..)) {
                     is_open = false;
                     if let Some(rest) = lines.finish() {
-                        self.take(rest).await;
+                        self.take(rest, None).await;
                     }
                     self.client.end();
                     grace.as_mut().reset(tokio::time::Instant::now() + GRACE);
@@ -86,7 +112,9 @@ impl StdioFront {
                     if written.is_err() {
                         break ClientEnd::Gone;
                     }
+                    answers.note_written();
                 }
+                () = tokio::time::sleep(LOOK_AGAIN), if is_full => {}
                 () = &mut grace, if !is_open => break ClientEnd::Done,
             }
         };
@@ -109,9 +137,67 @@ impl StdioFront {
         self.client.answers.end();
     }
 
-    async fn take(&self, line: BytesMut) {
-        if let Some(opening) = self.client.take(line, None) {
+    /// Whether the client has said nothing yet.
+    pub fn is_unused(&self) -> bool {
+        self.client.answers.is_unused()
+    }
+
+    async fn take(&self, line: BytesMut, hold: Option<Hold>) {
+        if let Some(opening) = self.client.take(line, hold) {
             opening.await;
+        }
+    }
+}
+
+/// Counts the lines of another bridge: those that are long, from when they begin to come until nothing of them is held.
+struct CountedLines {
+    hold: Option<Hold>,
+    /// Since when there is no room for more.
+    full_since: Option<tokio::time::Instant>,
+}
+
+impl CountedLines {
+    fn new(held: Option<&Arc<HeldBytes>>) -> Self {
+        Self { hold: held.map(|held| held.hold(None)), full_since: None }
+    }
+
+    /// Makes room to read into, if there is any.
+    fn has_room(&mut self, buffer: &mut BytesMut) -> bool {
+        let more = buffer.len().clamp(8 * 1024, 1024 * 1024);
+        if let Some(hold) = &mut self.hold
+            && hold.grow_to(buffer.len() + more).is_err()
+        {
+            self.full_since.get_or_insert_with(tokio::time::Instant::now);
+            return false;
+        }
+        self.full_since = None;
+        buffer.reserve(more);
+        true
+    }
+
+    /// A line that came, with what counts it.
+    fn take(&mut self, line: BytesMut) -> (BytesMut, Option<Hold>) {
+        match &mut self.hold {
+            // What is short must not keep the memory of the long line before it.
+            Some(hold) if line.len() <= SMALL && !hold.is_empty() => {
+                (BytesMut::from(&line[..]), None)
+            }
+            Some(hold) if line.len() > SMALL => {
+                let hold = hold.split(line.len());
+                (line, Some(hold))
+            }
+            _ => (line, None),
+        }
+    }
+
+    /// Lets go of the memory of a long line that is over.
+    fn shrink(&mut self, buffer: &mut BytesMut) {
+        if let Some(hold) = &mut self.hold
+            && !hold.is_empty()
+            && buffer.len() <= SMALL
+        {
+            *buffer = BytesMut::from(&buffer[..]);
+            *hold = hold.none();
         }
     }
 }

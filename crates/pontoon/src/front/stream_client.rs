@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Bytes, BytesMut};
+use pontoon_wire::envelope::notification;
 use pontoon_wire::{Era, Kind, Message, Slot, method};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -18,7 +19,8 @@ use super::mcp::post;
 use super::refusal::Refusal;
 use super::who::caller::{Caller, described_client};
 use crate::back::conversation::feeding::LEAVING;
-use crate::call::{Call, CallError, Reply, plain_notification};
+use crate::back::conversation::incoming::PASSED_ON;
+use crate::call::{Call, CallError, PassingOn, Reply, plain_notification};
 use crate::client::{Client, Key, Person};
 use crate::held_bytes::Hold;
 use crate::observe::metrics::Limit;
@@ -35,6 +37,8 @@ pub type SessionOpening = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub enum StreamPeer {
     /// The program that started us.
     Local(Arc<Person>),
+    /// Another bridge of this user.
+    Bridge(Arc<Person>),
     /// One that came in by the entrance.
     Caller(Box<Caller>),
 }
@@ -47,7 +51,7 @@ pub struct StreamClient {
     first_entry: Arc<Entry>,
     peer: StreamPeer,
     /// What goes out to it.
-    pub answers: AnswerStream,
+    pub answers: Arc<AnswerStream>,
     /// Fires when the client says nothing more: subscriptions end then, calls do not.
     heard_all: CancellationToken,
     /// The client, which is another bridge, is to make no more calls here.
@@ -57,7 +61,7 @@ pub struct StreamClient {
 impl StreamClient {
     /// A client that has said nothing yet.
     pub fn new(sessions: Arc<Sessions>, entry: Arc<Entry>, peer: StreamPeer) -> Self {
-        let (answers, heard_all) = (AnswerStream::default(), CancellationToken::new());
+        let (answers, heard_all) = (Arc::<AnswerStream>::default(), CancellationToken::new());
         let is_leaving = AtomicBool::new(false);
         Self { sessions, first_entry: entry, peer, answers, heard_all, is_leaving }
     }
@@ -137,7 +141,7 @@ impl StreamClient {
     /// Tells the client of a message that cannot be taken.
     pub fn refuse(&self, refusal: Refusal) {
         let refusal = match &self.peer {
-            StreamPeer::Local(_) => refusal,
+            StreamPeer::Local(_) | StreamPeer::Bridge(_) => refusal,
             StreamPeer::Caller(caller) => {
                 let refusal = refusal.asked_by(caller.person.principal.words());
                 let refusals = &self.sessions.admission.metrics.refusals;
@@ -156,7 +160,7 @@ impl StreamClient {
             return self.refuse(refusal.with_id(id));
         }
         let client = match &self.peer {
-            StreamPeer::Local(person) => {
+            StreamPeer::Local(person) | StreamPeer::Bridge(person) => {
                 described_client(&request, Key::Session("stdio".into()), person)
             }
             StreamPeer::Caller(caller) => caller.modern_client(entry, &request),
@@ -237,9 +241,21 @@ impl StreamClient {
             }
         };
         let questions = session.map(|session| Arc::clone(&session.questions));
-        let reply = Reply::new(id, outbox, questions);
+        let mut reply = Reply::new(id, outbox, questions);
+        reply.tell_passing_on(self.passing_on());
         let call = Call { request, client, cancel, clock, may_repeat: false, reply };
         self.span().in_scope(|| self.sessions.submit_aside(entry, arrival, call));
+    }
+
+    /// How another bridge hears that a call of its is about to be sent to the application.
+    fn passing_on(&self) -> Option<PassingOn> {
+        let StreamPeer::Bridge(_) = &self.peer else { return None };
+        let answers = Arc::clone(&self.answers);
+        Some(PassingOn::new(move |id| {
+            let id = String::from_utf8_lossy(id);
+            let params = format!("{{\"requestId\":{id}}}");
+            answers.send_first(Bytes::from(notification(PASSED_ON, &params)).into())
+        }))
     }
 
     /// Takes what wants no answer.
@@ -255,7 +271,7 @@ impl StreamClient {
 
     fn person(&self) -> &Arc<Person> {
         match &self.peer {
-            StreamPeer::Local(person) => person,
+            StreamPeer::Local(person) | StreamPeer::Bridge(person) => person,
             StreamPeer::Caller(caller) => &caller.person,
         }
     }
@@ -263,7 +279,7 @@ impl StreamClient {
     /// Whose child a session gets.
     fn key(&self, entry: &Entry, session: &Arc<str>) -> Key {
         match &self.peer {
-            StreamPeer::Local(_) => Key::Session(Arc::clone(session)),
+            StreamPeer::Local(_) | StreamPeer::Bridge(_) => Key::Session(Arc::clone(session)),
             StreamPeer::Caller(caller) => caller.key(Some(session), &entry.back.server),
         }
     }

@@ -108,6 +108,9 @@ impl StoreFault {
 /// The name of the child's directory in a job and in a session's workspace.
 pub(super) const FILES: &str = "files";
 
+/// A path below which nothing can ever be.
+const NOWHERE: &str = "/dev/null";
+
 /// The folders of our own.
 pub(super) const SESSIONS: &str = ".sessions";
 pub(super) const INSTANCES: &str = ".instances";
@@ -166,6 +169,18 @@ impl Root {
         root.look_around();
         root.make_folders()?;
         Ok(root)
+    }
+
+    /// No directory at all: everything that is wanted of it fails, and nothing is written anywhere.
+    pub(super) fn nowhere() -> Result<Self, StoreError> {
+        let path = PathBuf::from(NOWHERE);
+        let failed =
+            |error: io::Error| StoreError::new(Path::new(NOWHERE), StoreFault::Open, error);
+        // An open file that is no directory: whatever is looked for in it is not there, and cannot be made.
+        let (end, _) = io::pipe().map_err(failed)?;
+        let surroundings = Lock::new(RootSurroundings { above: None, is_mount_point: false });
+        let fd = RwLock::new(Arc::new(OwnedFd::from(end)));
+        Ok(Self { path, fd, surroundings, other_users: AtomicBool::new(false) })
     }
 
     /// Opens the directory, which has to be there.

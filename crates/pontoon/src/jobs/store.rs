@@ -56,6 +56,17 @@ impl Store {
         Ok(Self::with(Arc::new(root), None, None, options))
     }
 
+    /// A store without a directory, for a bridge whose server leaves nothing: an application keeps its own files.
+    /// What is asked of it fails.
+    ///
+    /// # Errors
+    ///
+    /// When there are no descriptors left.
+    pub fn nowhere() -> Result<Self, StoreError> {
+        let root = Arc::new(Root::nowhere()?);
+        Ok(Self::with(root, None, None, StoreOptions::default()))
+    }
+
     /// Lets children that run as other users pass through to their own directories from now on.
     ///
     /// # Errors
@@ -281,5 +292,21 @@ impl Store {
                 debug!(%error, "a session in use has no heartbeat");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_without_a_directory_fails_and_makes_nothing() {
+        let store = Store::nowhere().unwrap();
+        assert!(store.new_job().is_err());
+        assert!(store.new_scratch().is_err());
+        assert!(store.workspace("app", "me").is_err());
+        assert!(store.mend().is_err());
+        assert!(store.open_file("job", "name").is_err());
+        store.heartbeat();
     }
 }

@@ -41,7 +41,7 @@ pub struct Sessions {
     /// What the streams of all sessions keep.
     pub(super) memory: Arc<Memory>,
     /// The bytes that are held for clients.
-    pub(super) held: Arc<HeldBytes>,
+    pub held: Arc<HeldBytes>,
     table: Mutex<HashMap<Arc<str>, Arc<Session>>>,
     /// Makes their ids.
     pub(super) ids: Arc<Ids>,

@@ -45,6 +45,17 @@ impl<'b> Exchange<'b> {
             self.fail(reply, refusal);
             return None;
         }
+        tokio::select! {
+            () = cancel.cancelled() => {
+                reply.forget();
+                return None;
+            }
+            is_heard = reply.say_passed_on() => if !is_heard {
+                let why = "the bridge that asked takes nothing from this one, so this call was not made";
+                self.fail(reply, CallError::AppAway(why.to_owned()));
+                return None;
+            }
+        }
         let request = self.translated_request();
         let mut asked = self.ask(request.clone());
         // Held while a legacy client is asked something: the number of such calls is limited.

@@ -478,7 +478,9 @@ pub fn secrets_of(server: &Server) -> impl Iterator<Item = &[u8]> {
         Some(TokenSource::Value(token)) => Some(token.expose()),
         Some(TokenSource::File(_) | TokenSource::Command(_)) | None => None,
     });
-    named.chain(taken).map(str::as_bytes).chain(shown)
+    let headers = server.app.iter().flat_map(|app| &app.headers.typed);
+    let headers = headers.map(|header| header.value.expose());
+    named.chain(taken).map(str::as_bytes).chain(shown).chain(headers)
 }
 
 #[cfg(test)]

@@ -22,6 +22,10 @@ const MAX_HELD: usize = 16;
 /// over stdio the protocol has no word for it.
 pub(crate) const RELEASE_STREAM: &str = "notifications/pontoon/release_stream";
 
+/// A bridge that owns the connection to an application says by this notification to the bridge that asked that it is
+/// about to send a call on (`requestId`). Until then the call was certainly not made. It is for bridges alone.
+pub(crate) const PASSED_ON: &str = "notifications/pontoon/passed_on";
+
 impl SharedLink {
     /// Takes a message of the server.
     pub(crate) fn handle(
@@ -149,6 +153,15 @@ fn handle_loose(
     if method == RELEASE_STREAM {
         if let Some(mailbox) = state.only_call(false) {
             deliveries.event(mailbox, ServerEvent::Release);
+        }
+        return;
+    }
+    if method == PASSED_ON && state.tells_passing_on {
+        let id = message.raw(Slot::RequestId).and_then(|id| std::str::from_utf8(id).ok());
+        let id = id.and_then(|id| id.parse().ok());
+        let mut waiting = state.peer.all_waiting();
+        if let Some((_, awaited)) = waiting.find(|(it, _)| Some(it.number()) == id) {
+            awaited.is_passed_on = true;
         }
         return;
     }

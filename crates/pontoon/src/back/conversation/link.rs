@@ -23,6 +23,7 @@ use crate::held_bytes::HeldBytes;
 use crate::observe::heals::HealLog;
 use crate::observe::messages::MessageRing;
 
+pub(crate) use super::state::GHOST;
 pub use super::state::Purpose;
 
 /// How much may wait to be written to a server that does not read, until no more calls are taken.
@@ -89,7 +90,12 @@ impl Link {
         }
         state.has_served |= purpose == Purpose::Call;
         let begins_at = state.written + state.outgoing_bytes as u64;
-        let awaited = AwaitedAnswer { mailbox: Arc::clone(&mailbox), purpose, begins_at };
+        let awaited = AwaitedAnswer {
+            mailbox: Arc::clone(&mailbox),
+            purpose,
+            begins_at,
+            is_passed_on: false,
+        };
         let id = state.peer.request(request, deadline, awaited);
         state.write();
         if state.input.is_none() {
@@ -124,6 +130,16 @@ impl Link {
     /// Says that another client asks here, too, from now on.
     pub(crate) fn share(&self) {
         self.shared.share();
+    }
+
+    /// Says that one client is left of those that asked here, and has been alone for [`GHOST`].
+    pub(crate) fn unshare(&self) {
+        self.shared.unshare();
+    }
+
+    /// Says that the other side is a bridge that says when it passes a call on.
+    pub(crate) fn expect_passing_on(&self) {
+        self.shared.lock().tells_passing_on = true;
     }
 
     /// Calls `listener` for what belongs to no request, until the guard is dropped.
@@ -169,7 +185,9 @@ impl Link {
 
     /// Closes the server's input, which asks it to exit.
     pub fn close_input(&self) {
-        self.shared.lock().input = None;
+        let mut state = self.shared.lock();
+        (state.input, state.is_closed_here) = (None, true);
+        drop(state);
         self.shared.wake.notify_one();
     }
 

@@ -92,7 +92,11 @@ impl LinkReader {
                     FrameRead::Bytes => self.handle_lines(),
                     FrameRead::Frame(frame) => self.handle_frame(frame),
                     FrameRead::Nothing => {}
-                    FrameRead::End => break,
+                    FrameRead::End => {
+                        let mut state = self.shared.lock();
+                        state.is_ended_there = !state.is_closed_here;
+                        break;
+                    }
                 },
                 () = writable(blocked.as_deref()), if blocked.is_some() => self.shared.lock().write(),
                 // A timer that has fired stays ready, so it is not asked again until it is reset.

@@ -24,7 +24,7 @@ const MAX_OTHER_BYTES: usize = 1024 * 1024;
 
 /// A call that was cancelled may still be at work in the server for a while. So long nothing that
 /// the server says can be taken for another call's, on a child that several clients share.
-const GHOST: Duration = Duration::from_secs(10);
+pub(crate) const GHOST: Duration = Duration::from_secs(10);
 
 /// The code of a WebSocket that was closed because a message was too long.
 const TOO_LONG: u16 = 1009;
@@ -70,6 +70,12 @@ pub(crate) struct LinkState {
     pub(crate) armed: Option<Instant>,
     pub(crate) lists_changed: bool,
     pub(crate) is_gone: bool,
+    /// The other side is a bridge, which says when it passes a call on.
+    pub(crate) tells_passing_on: bool,
+    /// We have closed the input: the other side may still do what it was asked.
+    pub(crate) is_closed_here: bool,
+    /// The other side has ended by itself, and all it said was heard.
+    pub(crate) is_ended_there: bool,
     /// How what it said first begins that was no message.
     pub(crate) noise: Option<String>,
     /// How a WebSocket ended.
@@ -91,6 +97,8 @@ pub(crate) struct AwaitedAnswer {
     pub(crate) purpose: Purpose,
     /// How many bytes go to the server before the request.
     pub(crate) begins_at: u64,
+    /// A bridge has said that it passes the request on.
+    pub(crate) is_passed_on: bool,
 }
 
 /// What a request is for.
@@ -160,6 +168,9 @@ impl SharedLink {
             armed: None,
             lists_changed: false,
             is_gone: false,
+            tells_passing_on: false,
+            is_closed_here: false,
+            is_ended_there: false,
             noise: None,
             end: None,
             messages_noted: None,
@@ -190,6 +201,13 @@ impl SharedLink {
             self.hold_or_refuse(&mut state, &question);
         }
         self.flush(state);
+    }
+
+    /// Says that one client is left of those that asked here, and that nothing is heard any more of what the others asked.
+    pub(crate) fn unshare(&self) {
+        let mut state = self.lock();
+        state.peer.unshare();
+        self.one_client.store(true, Ordering::Release);
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, LinkState> {
@@ -266,9 +284,11 @@ impl LinkState {
         // Whatever is shorter than another that the server has taken was not too long.
         let is_too_long = self.end.as_ref().is_some_and(|end| end.code == Some(TOO_LONG));
         let too_long = is_too_long.then_some(self.longest.0);
+        let was_passing_on = self.tells_passing_on && self.is_ended_there;
         for awaited in self.peer.close() {
             let event = match awaited.begins_at {
                 begins_at if begins_at >= self.written => ServerEvent::Unsent,
+                _ if was_passing_on && !awaited.is_passed_on => ServerEvent::Unsent,
                 begins_at if Some(begins_at) == too_long => ServerEvent::TooLong,
                 _ => ServerEvent::Gone,
             };

@@ -78,6 +78,9 @@ impl AppConnection {
         terms: &Terms<'_>,
     ) -> (Self, Result<(), HandshakeError>) {
         let conversation = Conversation::new(Link::start(carrier, options), changes).with_app();
+        if terms.is_bridge {
+            conversation.link.expect_passing_on();
+        }
         let leaving = CancellationToken::new();
         let heard = leaving.clone();
         let hearing = terms.is_bridge.then(|| {

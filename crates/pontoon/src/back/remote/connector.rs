@@ -71,6 +71,8 @@ impl ConnectError {
     pub(super) fn advice(&self) -> &'static str {
         match self {
             Self::Dial(DialError::Denied { .. } | DialError::Token(_)) => "correct the token",
+            Self::Dial(DialError::Headers(_)) => "correct the file of headers",
+            Self::Dial(DialError::Proxy(error)) => error.advice().unwrap_or(START_IT),
             Self::Dial(DialError::Tls(error)) => error.advice(),
             Self::Dial(DialError::Foreign(_))
             | Self::Handshake(_)
@@ -86,7 +88,13 @@ impl ConnectError {
     /// Whether it wants no connection from us, or not now.
     pub(super) fn is_unwanted(&self) -> bool {
         match self {
-            Self::Dial(DialError::Denied { .. } | DialError::Token(_) | DialError::Tls(_)) => true,
+            Self::Dial(
+                DialError::Denied { .. }
+                | DialError::Token(_)
+                | DialError::Headers(_)
+                | DialError::Tls(_),
+            ) => true,
+            Self::Dial(DialError::Proxy(error)) => !error.may_pass(),
             Self::Dial(_)
             | Self::Place(_)
             | Self::Entrance(_)

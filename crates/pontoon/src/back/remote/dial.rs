@@ -12,15 +12,16 @@ use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::error::{ProtocolError, SubProtocolError};
 use tokio_tungstenite::tungstenite::handshake::client::Request;
-use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::tungstenite::http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
+use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
+use super::proxy::{Proxies, ProxyError};
 use super::tls::{Tls, TlsError};
 use super::token::{NoToken, TokenReader};
 use crate::back::conversation::carrier::Carrier;
 use crate::back::conversation::websocket::{Duplex, WebSocket};
-use crate::config::{AppTarget, Endpoint, Host, Secret, TlsFiles};
+use crate::config::{AppHeader, AppTarget, BadHeaderFile, Endpoint, Host, Secret, TlsFiles};
 
 /// How long each step of a connection may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -51,6 +52,12 @@ pub(crate) enum DialError {
     /// The token cannot be read.
     #[error("the token cannot be read")]
     Token(#[from] NoToken),
+    /// The headers cannot be read.
+    #[error(transparent)]
+    Headers(#[from] BadHeaderFile),
+    /// There is no way through the proxy.
+    #[error(transparent)]
+    Proxy(#[from] ProxyError),
     /// There is no TLS connection.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -73,6 +80,7 @@ fn ask_for_token(had_token: &bool) -> &'static str {
 #[derive(Debug)]
 pub(crate) struct Dialer {
     tokens: TokenReader,
+    proxies: Proxies,
     /// The application does not know the sub-protocol, and must not be asked for it.
     is_plain: bool,
     /// Made when it is needed first.
@@ -82,7 +90,7 @@ pub(crate) struct Dialer {
 impl Dialer {
     /// One that has dialled nothing yet.
     pub(crate) fn new(tokens: TokenReader) -> Self {
-        Self { tokens, is_plain: false, tls: None }
+        Self { proxies: Proxies::new(&tokens.environment), tokens, is_plain: false, tls: None }
     }
 
     /// Makes one connection; messages may be as long as `max_message`.
@@ -101,7 +109,8 @@ impl Dialer {
                     Some(source) => Some(self.tokens.read(source).await?),
                     None => None,
                 };
-                let dialing = self.open_either_way(stream, app, token.as_ref(), max_message);
+                let shown = AppCredentials { token, headers: app.headers.read()? };
+                let dialing = self.open_either_way(stream, app, &shown, max_message);
                 in_time(dialing).await
             }
         }
@@ -111,15 +120,15 @@ impl Dialer {
         &mut self,
         stream: Box<dyn Duplex>,
         app: &AppTarget,
-        token: Option<&Secret>,
+        shown: &AppCredentials,
         max_message: usize,
     ) -> Result<Carrier, DialError> {
-        let opened = self.open(stream, app, token, max_message).await;
+        let opened = self.open(stream, app, shown, max_message).await;
         match opened {
             Err(OpenError::UnknownProtocol) => {
                 self.is_plain = true;
                 let stream = self.reach(app).await?;
-                self.open(stream, app, token, max_message).await
+                self.open(stream, app, shown, max_message).await
             }
             opened => opened,
         }
@@ -132,15 +141,29 @@ impl Dialer {
             Endpoint::WebSocketUnix(path) | Endpoint::Unix(path) => {
                 Ok(Box::new(connect_unix(path).await?))
             }
-            Endpoint::WebSocket { host, is_secure: false, .. } | Endpoint::Tcp(host) => {
-                Ok(Box::new(connect(host).await?))
+            Endpoint::Tcp(host) => Ok(Box::new(connect(host).await?)),
+            Endpoint::WebSocket { host, is_secure: false, .. } => {
+                Ok(Box::new(self.connect_by_proxy(host, false).await?))
             }
             Endpoint::WebSocket { host, is_secure: true, .. } => {
-                let stream = connect(host).await?;
+                let stream = self.connect_by_proxy(host, true).await?;
                 let opening = self.tls(&app.tls).await?.open(stream, &host.name);
                 let opened = tokio::time::timeout(TLS_PATIENCE, opening).await;
                 Ok(Box::new(opened.unwrap_or(Err(TlsError::Silent))?))
             }
+        }
+    }
+
+    /// Connects to a host, through the proxy on the way there if there is one.
+    async fn connect_by_proxy(&self, host: &Host, is_secure: bool) -> Result<TcpStream, DialError> {
+        let Some(proxy) = self.proxies.on_the_way_to(host, is_secure)? else {
+            return connect(host).await;
+        };
+        tracing::debug!(proxy = %proxy.host, %host, "through a proxy");
+        match connect(&proxy.host).await {
+            Ok(stream) => Ok(proxy.tunnel(stream, host).await?),
+            Err(DialError::Unreachable(why)) => Err(proxy.unreachable(why).into()),
+            Err(error) => Err(error),
         }
     }
 
@@ -159,14 +182,14 @@ impl Dialer {
         &self,
         stream: Box<dyn Duplex>,
         app: &AppTarget,
-        token: Option<&Secret>,
+        shown: &AppCredentials,
         max_message: usize,
     ) -> Result<Carrier, OpenError> {
         let url = match &app.endpoint {
             Endpoint::WebSocket { host, path, .. } => format!("ws://{host}{path}"),
             _ => "ws://localhost/".to_owned(),
         };
-        let request = self.request(&url, token)?;
+        let request = self.request(&url, shown)?;
         let config = WebSocketConfig::default()
             .read_buffer_size(8 * 1024)
             .write_buffer_size(0)
@@ -179,18 +202,27 @@ impl Dialer {
             Err(Error::Protocol(ProtocolError::SecWebSocketSubProtocolError(
                 SubProtocolError::NoSubProtocol,
             ))) => Err(OpenError::UnknownProtocol),
-            Err(error) => Err(OpenError::Dial(told(error, token.is_some()))),
+            Err(error) => Err(OpenError::Dial(told(error, shown.token.is_some()))),
         }
     }
 
-    fn request(&self, url: &str, token: Option<&Secret>) -> Result<Request, DialError> {
+    fn request(&self, url: &str, shown: &AppCredentials) -> Result<Request, DialError> {
         let mut request = url
             .into_client_request()
             .map_err(|error| DialError::Foreign(format!("the address cannot be used: {error}")))?;
         if !self.is_plain {
             request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL);
         }
-        if let Some(token) = token {
+        for AppHeader { name, value } in &shown.headers {
+            let name = HeaderName::from_bytes(name.as_bytes());
+            let value = HeaderValue::from_bytes(value.expose());
+            // Both were looked at when they were read.
+            if let (Ok(name), Ok(mut value)) = (name, value) {
+                value.set_sensitive(true);
+                request.headers_mut().append(name, value);
+            }
+        }
+        if let Some(token) = &shown.token {
             let value = [b"Bearer ", token.expose()].concat();
             let value = HeaderValue::from_bytes(&value);
             let mut value = value.map_err(|_| NoToken::Form)?;
@@ -199,6 +231,12 @@ impl Dialer {
         }
         Ok(request)
     }
+}
+
+/// What an application is shown when a WebSocket to it is opened.
+struct AppCredentials {
+    token: Option<Secret>,
+    headers: Vec<AppHeader>,
 }
 
 /// Why no WebSocket was opened.
@@ -304,12 +342,13 @@ mod tests {
 
     use super::*;
     use crate::back::child::process::Starter;
-    use crate::config::{BUSY_GRACE, Environment};
+    use crate::config::{AppHeaders, BUSY_GRACE, Environment};
 
     /// Dials this address, where the test listens.
     async fn dial(url: &str) -> Result<Carrier, DialError> {
         let (endpoint, tls) = (url.parse().unwrap(), TlsFiles::default());
-        let app = AppTarget { endpoint, token: None, tls, busy_grace: BUSY_GRACE };
+        let headers = AppHeaders::default();
+        let app = AppTarget { endpoint, token: None, headers, tls, busy_grace: BUSY_GRACE };
         let starter = Starter::Nothing(Support::default());
         let tokens = TokenReader {
             starter,

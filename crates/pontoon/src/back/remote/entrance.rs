@@ -11,11 +11,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use socket2::{SockRef, Socket};
 use subtle::ConstantTimeEq;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
+use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tokio_tungstenite::tungstenite::http::header::{
     AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL,
@@ -132,8 +134,13 @@ async fn listen(listener: TcpListener, keeper: Arc<Doorkeeper>) {
                     oldest.pop_front().into_iter().for_each(|visit| visit.abort());
                 }
                 let keeper = Arc::clone(&keeper);
+                // Before the task begins: it may be ended before that.
+                let mut word = LastWord::over(&stream);
                 oldest.push_back(visits.spawn(async move {
-                    drop(tokio::time::timeout(PATIENCE, keeper.receive(stream)).await);
+                    let received = keeper.receive(stream, &mut word);
+                    if tokio::time::timeout(PATIENCE, received).await.is_err() {
+                        word.say(TOO_SLOW);
+                    }
                 }));
             }
             Err(error) => {
@@ -145,7 +152,7 @@ async fn listen(listener: TcpListener, keeper: Arc<Doorkeeper>) {
 }
 
 impl Doorkeeper {
-    async fn receive(&self, stream: TcpStream) {
+    async fn receive(&self, stream: TcpStream, word: &mut LastWord) {
         drop(stream.set_nodelay(true));
         let place = Arc::<Lock<Option<OwnedSemaphorePermit>>>::default();
         let guest: Box<dyn Duplex> = Box::new(Guest { stream, _place: Arc::clone(&place) });
@@ -154,6 +161,7 @@ impl Doorkeeper {
         let opened = accept_hdr_async_with_config(guest, look, Some(self.config)).await;
         match opened {
             Ok(mut socket) => {
+                word.leave_it();
                 // Only one that was let in takes up room.
                 if let Ok(room) = Arc::clone(&self.room).try_acquire_owned() {
                     *place.lock() = Some(room);
@@ -168,6 +176,11 @@ impl Doorkeeper {
             }
             Err(error) => {
                 tracing::debug!(%error, "one that knocked was not let in");
+                match error {
+                    // It has its answer.
+                    Error::Http(_) => word.leave_it(),
+                    _ => word.say(NO_WEBSOCKET),
+                }
                 tokio::time::sleep(REFUSED).await;
             }
         }
@@ -238,6 +251,51 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
 fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
     values.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(',')).map(str::trim)
+}
+
+/// What one hears that says nothing, or not enough.
+const TOO_SLOW: (&str, &str) =
+    ("408 Request Timeout", "the opening of the WebSocket took longer than two seconds");
+
+/// What one hears that wants something else.
+const NO_WEBSOCKET: (&str, &str) = (
+    "400 Bad Request",
+    "an application opens a WebSocket here, as pontoon connect --listen waits for; nothing else is served",
+);
+
+/// What one hears that has to make room.
+const TOO_MANY: (&str, &str) =
+    ("503 Service Unavailable", "too many connections wait to be let in: try again");
+
+/// What one hears that is sent away before its request could be answered, by HTTP.
+struct LastWord(Option<Socket>);
+
+impl LastWord {
+    fn over(stream: &TcpStream) -> Self {
+        Self(SockRef::from(stream).try_clone().ok())
+    }
+
+    /// The other side has its answer.
+    fn leave_it(&mut self) {
+        self.0 = None;
+    }
+
+    fn say(&mut self, (status, why): (&str, &str)) {
+        let Some(socket) = self.0.take() else { return };
+        let length = why.len() + 1;
+        let response = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{why}\n"
+        );
+        // One that does not take it goes without.
+        drop(socket.send(response.as_bytes()));
+        drop(socket.shutdown(std::net::Shutdown::Write));
+    }
+}
+
+impl Drop for LastWord {
+    fn drop(&mut self) {
+        self.say(TOO_MANY);
+    }
 }
 
 /// The connection of an application, which takes up the room until it is closed.

@@ -3,7 +3,8 @@
 //! [`LiveApp::connect`] is called again and again by one task, which learns what the application offers; calls
 //! lease what that task has connected, and wait a while for it.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use pontoon_wire::Slot;
@@ -17,7 +18,7 @@ use super::pauses::Pauses;
 use super::sharing::MeetingPoint;
 use super::size_limit::SizeLimit;
 use super::token::TokenReader;
-use crate::back::conversation::link::LinkOptions;
+use crate::back::conversation::link::{GHOST, LinkOptions};
 use crate::back::conversation::list_changes::ListChanges;
 use crate::call::CallError;
 use crate::client::{Client, Person};
@@ -57,6 +58,8 @@ pub struct LiveApp {
     stood: Lock<Stood>,
     /// The clients, in the order in which they came. A conversation is opened for the first.
     clients: watch::Sender<Vec<Arc<Client>>>,
+    /// How often a client came or left.
+    company: AtomicU64,
     pace: Lock<Pace>,
     size_limit: SizeLimit,
 }
@@ -114,6 +117,7 @@ impl LiveApp {
             state: watch::Sender::new(AppState::Away(away)),
             stood: Lock::new(Stood { since: now(), connections: 0 }),
             clients: watch::Sender::default(),
+            company: AtomicU64::new(0),
             pace: Lock::new(pace),
             size_limit: SizeLimit::default(),
         }
@@ -127,7 +131,7 @@ impl LiveApp {
 
     /// A client is there, or has become another than it was. It hears what belongs to no call.
     pub(crate) fn meet(&self, client: &Arc<Client>) {
-        self.clients.send_if_modified(|clients| {
+        let is_new = self.clients.send_if_modified(|clients| {
             let known = clients.iter_mut().find(|it| Arc::ptr_eq(&it.person, &client.person));
             let is_new = known.is_none();
             match known {
@@ -136,13 +140,16 @@ impl LiveApp {
             }
             is_new
         });
+        if is_new {
+            self.company.fetch_add(1, Ordering::AcqRel);
+        }
         if let Some(connection) = self.connection() {
             self.introduce(&connection);
         }
     }
 
     /// A client has left.
-    pub(crate) fn part(&self, person: &Arc<Person>) {
+    pub(crate) fn part(self: &Arc<Self>, person: &Arc<Person>) {
         let mut left = None;
         self.clients.send_if_modified(|clients| {
             let at = clients.iter().position(|it| Arc::ptr_eq(&it.person, person));
@@ -151,6 +158,28 @@ impl LiveApp {
         });
         if let (Some(client), Some(connection)) = (left, self.connection()) {
             connection.unfeed(&client);
+            let company = self.company.fetch_add(1, Ordering::AcqRel) + 1;
+            if self.clients.borrow().len() == 1 && !connection.link.is_of_one_client() {
+                let (app, connection) = (Arc::downgrade(self), Arc::downgrade(&connection));
+                tokio::spawn(be_alone(app, connection, company));
+            }
+        }
+    }
+
+    /// Gives the only client that is left what it had before another came: log messages, its level of them, and questions.
+    fn leave_alone(&self, connection: &AppConnection) {
+        let mut left = None;
+        // None can come meanwhile: it would find the link shared still.
+        self.clients.send_if_modified(|clients| {
+            if let [client] = &clients[..] {
+                connection.link.unshare();
+                left = Some(Arc::clone(client));
+            }
+            false
+        });
+        if let Some(client) = left {
+            connection.feed(&client);
+            connection.begin_for(&client);
         }
     }
 
@@ -337,5 +366,105 @@ impl LiveApp {
         }
         self.set_state(AppState::Away(Some(Absence { why: words, advice })));
         tokio::time::sleep(pause).await;
+    }
+}
+
+/// Waits until nothing can be heard any more of what the client asked that left, and leaves the application to the one
+/// that is there, if it is still alone then.
+async fn be_alone(app: Weak<LiveApp>, connection: Weak<AppConnection>, company: u64) {
+    tokio::time::sleep(GHOST).await;
+    let (Some(app), Some(connection)) = (app.upgrade(), connection.upgrade()) else { return };
+    if app.company.load(Ordering::Acquire) == company {
+        app.leave_alone(&connection);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use pontoon_wire::{Revision, method};
+
+    use super::super::test_app::{AppEnd, TestApp};
+    use super::*;
+    use crate::back::pair::{client, result};
+    use crate::call::{Feed, plain_notification};
+    use crate::outbox::{Next, Outbox};
+
+    /// A client with a session, and a level of log messages that it wants.
+    fn with_session(name: &str, level: &str) -> (Arc<Client>, Arc<Outbox>) {
+        let outbox = Arc::<Outbox>::default();
+        let feed = Some(Feed { outbox: Arc::clone(&outbox), questions: Arc::default() });
+        let log_level = Some(Bytes::from(format!("\"{level}\"")));
+        let client = Client::clone(&client(Revision::V2025_11_25, name, "{}"));
+        (Arc::new(Client { feed, log_level, ..client }), outbox)
+    }
+
+    /// An application that logs something when it is told to, and what it was told of levels.
+    async fn serve(mut end: AppEnd, levels: Arc<Lock<Vec<String>>>) {
+        while let Some((message, id)) = end.next().await {
+            match message.method().as_ref() {
+                "notifications/speak" => {
+                    let log = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":\
+                               {\"level\":\"error\",\"data\":\"x\"}}";
+                    end.say(log).await;
+                }
+                method::SET_LEVEL => {
+                    let level = message.string(Slot::Level).unwrap_or_default();
+                    levels.lock().push(level.into_owned());
+                    end.say(&result(&id, "{}")).await;
+                }
+                _ => {
+                    let hello =
+                        "{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{\"logging\":{}}}";
+                    end.say(&result(&id, hello)).await;
+                }
+            }
+        }
+    }
+
+    /// How many log messages a session hears when the application logs something now.
+    async fn heard(connection: &AppConnection, outbox: &Outbox) -> usize {
+        connection.link.say(plain_notification("notifications/speak"));
+        // Its answer comes behind what it logged.
+        assert!(connection.is_responsive().await);
+        let mut count = 0;
+        while let Ok(Next::Message(_)) =
+            tokio::time::timeout(Duration::from_millis(1), outbox.next()).await
+        {
+            count += 1;
+        }
+        count
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_is_alone_again_hears_log_messages_at_its_own_level_again() {
+        let levels = Arc::<Lock<Vec<String>>>::default();
+        let told = Arc::clone(&levels);
+        let test = TestApp::new(move |end| serve(end, Arc::clone(&told)), |_| {});
+        let app = test.app();
+        app.part(&test.client.person);
+        let ((first, of_first), (second, of_second)) =
+            (with_session("first", "warning"), with_session("second", "debug"));
+        app.meet(&first);
+        let connection = app.connect().await;
+        assert_eq!(heard(&connection, &of_first).await, 1);
+        app.meet(&second);
+        connection.begin_for(&second);
+        assert_eq!(heard(&connection, &of_first).await, 0, "it could be about a call of the other");
+        assert_eq!(heard(&connection, &of_second).await, 0);
+        app.part(&second.person);
+        assert_eq!(heard(&connection, &of_first).await, 0, "a call of the other may go on");
+        // One that comes meanwhile, and leaves, lets it begin anew.
+        tokio::time::sleep(GHOST / 2).await;
+        let (third, _) = with_session("third", "info");
+        app.meet(&third);
+        app.part(&third.person);
+        tokio::time::sleep(GHOST / 2 + Duration::from_secs(1)).await;
+        assert_eq!(heard(&connection, &of_first).await, 0);
+        tokio::time::sleep(GHOST / 2).await;
+        assert_eq!(heard(&connection, &of_first).await, 1);
+        assert_eq!(*levels.lock(), ["warning", "debug", "warning"]);
+        app.meet(&second);
+        assert_eq!(heard(&connection, &of_first).await, 0, "and so on");
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod dial;
 pub(crate) mod entrance;
 pub mod live_app;
 pub(crate) mod pauses;
+pub(crate) mod proxy;
 pub mod sharing;
 pub(crate) mod size_limit;
 pub(crate) mod targets;

@@ -126,13 +126,14 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::config::{BUSY_GRACE, CONNECT_WAIT, TlsFiles};
+    use crate::config::{AppHeaders, BUSY_GRACE, CONNECT_WAIT, TlsFiles};
 
     fn options(place: AppPlace) -> AppOptions {
         let tls = TlsFiles::default();
         AppOptions {
             place,
             token: None,
+            headers: AppHeaders::default(),
             tls,
             connect_wait: CONNECT_WAIT,
             busy_grace: BUSY_GRACE,

@@ -12,7 +12,7 @@ use super::live_app::LiveApp;
 use crate::back::child::in_memory::InMemoryServers;
 use crate::back::pair::{Pair, client};
 use crate::client::Client;
-use crate::config::{AppOptions, BUSY_GRACE, CONNECT_WAIT, Server, TlsFiles};
+use crate::config::{AppHeaders, AppOptions, BUSY_GRACE, CONNECT_WAIT, Server, TlsFiles};
 
 /// A back whose server is an application of the test.
 pub(crate) struct TestApp {
@@ -37,6 +37,7 @@ impl TestApp {
         let app = AppOptions {
             place: format!("unix:{}", socket.display()).parse().unwrap(),
             token: None,
+            headers: AppHeaders::default(),
             tls: TlsFiles::default(),
             connect_wait: CONNECT_WAIT,
             busy_grace: BUSY_GRACE,
@@ -57,7 +58,7 @@ impl TestApp {
         Self { pair, client, serving, _folder: folder }
     }
 
-    pub(crate) fn app(&self) -> &LiveApp {
+    pub(crate) fn app(&self) -> &Arc<LiveApp> {
         self.pair.back.app().expect("it was made so")
     }
 }
