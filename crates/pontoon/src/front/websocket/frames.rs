@@ -379,7 +379,8 @@ mod tests {
         // In a task of its own: what wakes the client must not wake the WebSocket.
         let reading = tokio::spawn(async move {
             let mut read = vec![0; 4 * BATCH + 2 + 20];
-            theirs.read_exact(&mut read).await.map(|_| read)
+            // It stays open, or its end would be heard.
+            theirs.read_exact(&mut read).await.map(|_| (read, theirs))
         });
         let read = tokio::select! {
             _ = std::future::poll_fn(|context| frames.poll(&answers, true, context)) => {
@@ -387,7 +388,7 @@ mod tests {
             }
             read = tokio::time::timeout(Duration::from_secs(5), reading) => read,
         };
-        let read =
+        let (read, _theirs) =
             read.expect("it waits for no other event").expect("no panic").expect("it is open");
         assert_eq!(read.iter().filter(|byte| **byte == b'x').count(), sizes.iter().sum::<usize>());
     }
