@@ -19,7 +19,7 @@ const SLEEPERS: [(&str, &str); 6] = [
     ("crates/supervise/tests/all/world.rs", "other processes can only be looked for"),
     ("tests/src/rig/wait.rs", "other processes can only be looked for"),
     ("tests/src/bin/", "a server under test is slow on purpose"),
-    ("tests/src/live_app.rs", "an application is slow on purpose, and waits for its port"),
+    ("tests/src/live_app", "an application is slow on purpose, and waits for its port"),
     ("tests/src/seed_app.rs", "an application is slow on purpose"),
     ("tests/all/tidy.rs", "looks for the words"),
 ];
