@@ -424,7 +424,7 @@ fn reloads_are_counted_and_servers_come_and_go() {
     rig.signal(Signal::HUP);
     check(&rig, "config_reloads_total", &[("result", "failed")], 1.0);
     check(&rig, "config_reloads_total", &[("result", "ok")], 1.0);
-    assert_eq!(Page::of(&rig).samples("pontoon_server_state", &[("server", "more")]).count(), 4);
+    assert_eq!(Page::of(&rig).samples("pontoon_server_state", &[("server", "more")]).count(), 5);
     rig.stop();
 }
 

@@ -28,9 +28,6 @@ use crate::session::admit::Admission;
 use crate::session::entry::{CatalogState, Entry};
 use crate::session::{Entries, Sessions};
 
-/// How long a call waits for its turn: its own time ends that.
-const TURN: Duration = Duration::from_secs(86_400);
-
 /// What is kept of what happens, for those who look.
 #[derive(Debug)]
 pub struct AppRecords {
@@ -80,7 +77,7 @@ impl LiveBridge {
         let server = &config.servers[0];
         let entry = entry(server, &around, state_dir, &stop);
         let entries = Entries::from([(server.name.to_string(), Arc::clone(&entry))]);
-        let admission = Admission::new(1, TURN, Arc::clone(metrics));
+        let admission = Admission::new(1, Duration::ZERO, Arc::clone(metrics));
         let (held, ids) = (Arc::clone(&around.machine.held), Arc::clone(&around.keep.ids));
         let sessions = Sessions::new(entries, admission, held, ids, config.ways_to_say_who());
         let look = LiveLook {

@@ -305,6 +305,10 @@ fn url(node: &DocumentNode<'_>, reader: &mut DocumentReader<'_>) -> Option<AppPl
              \"headers\": {\"Authorization\": \"Bearer ${env:NAME}\"}"
                 .to_owned()
         }
+        Err(BadPlace::Endpoint(BadEndpoint::Http { scheme, web })) => format!(
+            "a server at {scheme}:// is not supported by this version: write {web}:// if it is a WebSocket, or add it to \
+             the client itself"
+        ),
         Err(bad) => bad.to_string(),
     };
     reader.about(Weight::Mistake, node, message);

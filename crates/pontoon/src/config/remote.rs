@@ -250,7 +250,7 @@ mod tests {
     fn a_wrong_address_and_missing_files_say_what_to_write() {
         let (_, remarks) = servers(r#"{"mcpServers": {"a": {"url": "https://example.org"}}}"#);
         let told = remarks.to_string();
-        assert!(told.contains("https:// is not spoken here: write ws://HOST:PORT"), "{told}");
+        assert!(told.contains("https:// is not supported by this version: write wss://"), "{told}");
         let (_, remarks) = servers(r#"{"mcpServers": {"a": {"url": "ws://me:x@localhost:1"}}}"#);
         assert!(remarks.to_string().contains("Bearer ${env:NAME}"), "{remarks}");
         let certificates = "only a `wss` URL has a use for certificates";

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use pontoon_wire::{Era, method};
+use tokio::sync::watch;
 
 use super::catalog::{Catalog, Facts};
-use super::entry::{CatalogState, Entry};
+use super::entry::CatalogState;
 use super::legacy::Session;
 use super::sessions::Sessions;
 use crate::call::plain_notification;
@@ -24,35 +25,38 @@ impl Sessions {
     pub(super) fn announce_to(&self, session: &Arc<Session>) {
         let entry = self.entries().get(session.server.as_str()).cloned();
         let Some(entry) = entry.filter(|entry| entry.back.app().is_some()) else { return };
+        // From here on, whenever the task begins.
+        let mut changes = entry.changes();
+        let known = catalog(&changes.borrow_and_update());
         let session = Arc::clone(session);
         tokio::spawn(async move {
             tokio::select! {
                 () = session.over.cancelled() => {}
                 () = entry.back.stop.cancelled() => {}
-                () = entry.announce(&session) => {}
+                () = announce(&session, changes, known) => {}
             }
         });
     }
 }
 
-impl Entry {
-    /// Tells a session of changes, for as long as it is polled.
-    async fn announce(&self, session: &Session) {
-        let mut changes = self.changes();
-        let mut known = catalog(&changes.borrow_and_update());
-        while changes.changed().await.is_ok() {
-            let new = catalog(&changes.borrow_and_update());
-            let mut notes: Vec<_> = LISTS
-                .into_iter()
-                .filter(|(list, _)| texts(known.as_deref(), list) != texts(new.as_deref(), list))
-                .map(|(_, note)| note)
-                .collect();
-            notes.dedup();
-            for note in notes {
-                session.feed.outbox.push(Item::Note(plain_notification(note).into()));
-            }
-            known = new;
+/// Tells a session of changes, for as long as it is polled.
+async fn announce(
+    session: &Session,
+    mut changes: watch::Receiver<CatalogState>,
+    mut known: Option<Arc<Catalog>>,
+) {
+    while changes.changed().await.is_ok() {
+        let new = catalog(&changes.borrow_and_update());
+        let mut notes: Vec<_> = LISTS
+            .into_iter()
+            .filter(|(list, _)| texts(known.as_deref(), list) != texts(new.as_deref(), list))
+            .map(|(_, note)| note)
+            .collect();
+        notes.dedup();
+        for note in notes {
+            session.feed.outbox.push(Item::Note(plain_notification(note).into()));
         }
+        known = new;
     }
 }
 
