@@ -91,7 +91,9 @@ fn an_application_that_is_away_keeps_its_tools_and_a_call_waits_for_it_or_was_no
         assert_eq!(tools(&mut client)[..2], ["echo", "read"]);
         let response = echo(&mut client, 2, "early");
         assert_eq!(outcome(&response), "not made", "{}", response.text());
-        assert!(response.text().contains("start the application"), "{}", response.text());
+        let told = response.text();
+        assert!(told.contains("application `max` cannot be reached"), "{told}");
+        assert!(told.contains("start the application") && !told.contains("ws://"), "{told}");
         client.end();
     }
     rig.write_config(&[Server::reached("max", "url", &url_of(&place)).with("connect_wait", "60s")]);
@@ -171,6 +173,25 @@ fn a_session_hears_when_the_application_has_other_tools() {
     assert_eq!(heard["id"], Value::Null);
     let listed = legacy.ask(2, "tools/list", json!({})).text();
     assert!(listed.contains("new_tool"), "{listed}");
+    drop(stream);
+    legacy.end();
+    rig.stop();
+    app.close();
+}
+
+#[test]
+fn a_session_hears_of_other_tools_also_after_a_reload() {
+    let deeds = Deeds::default();
+    let (app, rig) = served(Manner::default(), &deeds);
+    let mut legacy = Legacy::open(&rig.endpoint("max"));
+    let mut stream = legacy.listen(None);
+    rig.write_config(&[at(&app).with("timeout", 77)]);
+    rig.signal(rustix::process::Signal::HUP);
+    wait_until("it is taken over", SOON, || rig.log().contains("configuration taken over"));
+    let grown = legacy.call(1, "grow", json!({"text": "new_tool"}));
+    assert!(grown.tool_text().is_some(), "{}", grown.text());
+    let method = "notifications/tools/list_changed";
+    while stream.next_message().unwrap().expect("the stream goes on")["method"] != method {}
     drop(stream);
     legacy.end();
     rig.stop();

@@ -3,7 +3,7 @@
 //! It works on one call at a time for each connection, as applications with one main thread do, and notes every call
 //! that it carries out. Its tools: `echo` gives `text` back, `read` does and is marked as read-only, `die` closes every
 //! connection before it answers, `die_once` does so the first time for a text and is marked as idempotent, `wait` takes
-//! `ms` milliseconds, `silent` never answers, `ask` asks the client something and never answers, `grow` adds a tool named by `text` and says
+//! `ms` milliseconds, `silent` never answers, `fail` gives the error `error`, `read` with `ms` "for ever" never answers, `ask` asks the client something and never answers, `grow` adds a tool named by `text` and says
 //! that the tools changed, and `tell` says `note`, a notification of no call, before it answers, and progress with its text if it is asked for that.
 
 mod answers;

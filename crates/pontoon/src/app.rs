@@ -224,12 +224,15 @@ impl App {
         // Answers that are ready may still be on their way out.
         drop(tokio::time::timeout(LAST, fronts.wait()).await);
         drop(tokio::time::timeout(LAST, self.keepers.wait()).await);
+        let apps = TaskTracker::new();
         for entry in sessions.entries().values() {
             entry.back.drain();
-            if let Some(app) = entry.back.app() {
-                app.close().await;
+            if let Some(app) = entry.back.app().cloned() {
+                apps.spawn(async move { app.close().await });
             }
         }
+        apps.close();
+        apps.wait().await;
         // It gives up after its whole ladder. A spawner that was stopped does nothing before it goes on.
         self.site.starter.stop_all(&Ladder::default()).await;
         let living = self.site.starter.living();

@@ -2,8 +2,8 @@
 //!
 //! Nobody who is known by name may hold more than three quarters of them, and as soon as two clients
 //! were seen within a minute, nobody at all may; so a greedy one never shuts the others out. Only
-//! where there is but one, anybody may have it. Whoever waits is served in turn, unless they have
-//! their share already. A permit comes back when it is dropped, whatever happens.
+//! where there is but one, anybody may have it. Clients that wait are served in turn, one call of each
+//! after the other, unless they have their share already. A permit comes back when it is dropped, whatever happens.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,17 +34,25 @@ pub struct Permits {
 struct PermitState {
     used: usize,
     held: HashMap<Principal, usize>,
-    waiting: VecDeque<PermitWaiter>,
+    /// Those who wait, a queue for each client; the first that may have one is next, and goes to the end then.
+    waiting: VecDeque<ClientQueue>,
     /// Who asked last, and when.
     last: Option<(Principal, Instant)>,
     /// When someone else than that asked last.
     other: Option<Instant>,
 }
 
+/// The calls of one client that wait, in the order in which they came.
 #[derive(Debug)]
-struct PermitWaiter {
+struct ClientQueue {
     who: Principal,
-    tell: oneshot::Sender<Permit>,
+    tells: VecDeque<oneshot::Sender<Permit>>,
+}
+
+impl ClientQueue {
+    fn living(&self) -> usize {
+        self.tells.iter().filter(|tell| !tell.is_closed()).count()
+    }
 }
 
 /// One permit, until it is dropped.
@@ -100,7 +108,7 @@ impl Permits {
 
     /// How many calls wait for one.
     pub fn waiting(&self) -> usize {
-        self.lock().waiting.iter().filter(|waiting| !waiting.tell.is_closed()).count()
+        self.lock().waiting.iter().map(ClientQueue::living).sum()
     }
 
     /// A permit, if one is free for this client now.
@@ -115,9 +123,11 @@ impl Permits {
     pub async fn take(self: &Arc<Self>, who: &Principal) -> Option<Permit> {
         {
             let mut state = self.lock();
-            state.waiting.retain(|waiting| !waiting.tell.is_closed());
-            let own = state.waiting.iter().filter(|waiting| waiting.who == *who).count();
-            if state.waiting.len() >= MAX_WAITING || own >= MAX_OWN_WAITING {
+            state.waiting.iter_mut().for_each(|queue| queue.tells.retain(|it| !it.is_closed()));
+            state.waiting.retain(|queue| !queue.tells.is_empty());
+            let all: usize = state.waiting.iter().map(|queue| queue.tells.len()).sum();
+            let own = state.waiting.iter().find(|queue| queue.who == *who);
+            if all >= MAX_WAITING || own.is_some_and(|own| own.tells.len() >= MAX_OWN_WAITING) {
                 return None;
             }
         }
@@ -134,7 +144,13 @@ impl Permits {
                 return Some(state.take(self, who));
             }
             let (tell, receiver) = oneshot::channel();
-            state.waiting.push_back(PermitWaiter { who: who.clone(), tell });
+            match state.waiting.iter_mut().find(|queue| queue.who == *who) {
+                Some(queue) => queue.tells.push_back(tell),
+                None => {
+                    let tells = VecDeque::from([tell]);
+                    state.waiting.push_back(ClientQueue { who: who.clone(), tells });
+                }
+            }
             // The others in the queue may be over their share, and this one not.
             drop(state);
             self.serve_waiting();
@@ -157,21 +173,19 @@ impl Permits {
         self.serve_waiting();
     }
 
-    /// Hands what is free to those who wait, in turn, leaving out whoever has their share.
+    /// Hands what is free to those who wait: to one client after the other, leaving out those who have their share.
     fn serve_waiting(self: &Arc<Self>) {
         loop {
             let mut state = self.lock();
             let now = now();
-            let next = state.waiting.iter().position(|waiting| {
-                waiting.tell.is_closed() || self.may_take(&state, &waiting.who, now)
-            });
-            let Some(PermitWaiter { who, tell }) = next.and_then(|at| state.waiting.remove(at))
-            else {
-                return;
-            };
-            if tell.is_closed() {
-                continue;
+            let next = state.waiting.iter().position(|it| self.may_take(&state, &it.who, now));
+            let Some(mut queue) = next.and_then(|at| state.waiting.remove(at)) else { return };
+            let tell = queue.tells.pop_front();
+            let who = queue.who.clone();
+            if !queue.tells.is_empty() {
+                state.waiting.push_back(queue);
             }
+            let Some(tell) = tell.filter(|tell| !tell.is_closed()) else { continue };
             let permit = state.take(self, &who);
             // A permit that finds nobody is dropped, which needs the lock.
             drop(state);
@@ -182,9 +196,8 @@ impl Permits {
     /// Whether one is free for a client that has not waited. Whoever waits and may have one was
     /// here first.
     fn is_free_for(&self, state: &PermitState, who: &Principal, now: Instant) -> bool {
-        let is_next = |waiting: &PermitWaiter| {
-            !waiting.tell.is_closed() && self.may_take(state, &waiting.who, now)
-        };
+        let is_next =
+            |queue: &ClientQueue| queue.living() > 0 && self.may_take(state, &queue.who, now);
         self.may_take(state, who, now) && !state.waiting.iter().any(is_next)
     }
 
@@ -305,7 +318,7 @@ mod tests {
             let (permits, who) = (Arc::clone(&permits), greedy.clone());
             waiting.spawn(async move { permits.take(&who).await });
         }
-        while permits.lock().waiting.len() < MAX_OWN_WAITING {
+        while permits.waiting() < MAX_OWN_WAITING {
             tokio::task::yield_now().await;
         }
         assert!(permits.take(&greedy).await.is_none());
@@ -329,7 +342,7 @@ mod tests {
             let permits = Arc::clone(&permits);
             async move { permits.take(&user("a")).await }
         });
-        while permits.lock().waiting.is_empty() {
+        while permits.waiting() == 0 {
             tokio::task::yield_now().await;
         }
         assert!(permits.try_take(&user("b"), Instant::now()).is_none());
@@ -338,6 +351,31 @@ mod tests {
         assert_eq!(*permit.who(), user("a"));
         drop(permit);
         assert!(permits.try_take(&user("b"), Instant::now()).is_some());
+    }
+
+    #[tokio::test]
+    async fn one_with_many_calls_that_wait_lets_every_other_have_its_turn() {
+        let permits = Permits::new(1);
+        let (alice, bob) = (user("alice"), user("bob"));
+        let held = permits.try_take(&alice, Instant::now()).unwrap();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut waiting = tokio::task::JoinSet::new();
+        for who in std::iter::repeat_n(&alice, 20).chain([&bob]) {
+            let (permits, who, order) = (Arc::clone(&permits), who.clone(), Arc::clone(&order));
+            waiting.spawn(async move {
+                let permit = permits.take(&who).await.unwrap();
+                order.lock().unwrap().push(who);
+                drop(permit);
+            });
+        }
+        while permits.waiting() < 21 {
+            tokio::task::yield_now().await;
+        }
+        drop(held);
+        waiting.join_all().await;
+        let order = order.lock().unwrap();
+        assert_eq!(order.iter().position(|who| *who == bob), Some(1), "after one of hers");
+        assert_eq!(order.len(), 21);
     }
 
     #[tokio::test]
@@ -362,11 +400,11 @@ mod tests {
             tokio::spawn(async move { permits.take(&who).await })
         };
         let greedy_waits = spawn(user("greedy"));
-        while permits.lock().waiting.is_empty() {
+        while permits.waiting() == 0 {
             tokio::task::yield_now().await;
         }
         let polite_waits = spawn(user("polite"));
-        while permits.lock().waiting.len() < 2 {
+        while permits.waiting() < 2 {
             tokio::task::yield_now().await;
         }
         drop(rest);
@@ -384,7 +422,7 @@ mod tests {
             let (permits, who) = (Arc::clone(&permits), greedy.clone());
             async move { permits.take_again(&who).await }
         });
-        while permits.lock().waiting.is_empty() {
+        while permits.waiting() == 0 {
             tokio::task::yield_now().await;
         }
         let free = permits.try_take(&polite, Instant::now()).expect("the fourth is free");

@@ -1,9 +1,11 @@
 //! An application that is lost in the middle of something.
 
 use pontoon_tests::live_app::{Deeds, LiveApp, Manner, Place};
+use pontoon_tests::rig::{send_signal, wait_until};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::{Home, app, text};
+use super::{Home, SOON, app, text};
 
 #[test]
 fn the_outcome_of_a_call_that_was_under_way_is_unknown_and_it_is_not_made_again() {
@@ -29,6 +31,34 @@ fn a_call_that_may_be_made_twice_is() {
     assert_eq!(text(&client.call(1, "die_once", json!({"text": "twice"}))), "twice");
     assert_eq!(deeds.count("twice"), 2);
     home.finish(client);
+}
+
+#[test]
+fn one_that_could_not_be_made_again_has_an_unknown_outcome() {
+    let (home, deeds) = (Home::new(), Deeds::default());
+    for options in [&["--connect-wait", "300ms"][..], &["--tool-timeout", "read=1s"]] {
+        let app = app(&deeds);
+        let mut client = home.client(&app.url(), options);
+        let said = options[0];
+        client.send_call(1, "read", json!({"text": said, "ms": "for ever"}));
+        wait_until("it is at the application", SOON, || deeds.count(said) == 1);
+        app.close();
+        let lost = client.answer(1)["result"].clone();
+        assert_eq!(lost["_meta"]["pontoon/outcome"], "unknown", "{lost}");
+        assert!(!text(&lost).contains("not made"), "{lost}");
+        home.finish(client);
+    }
+}
+
+#[test]
+fn what_a_signal_cuts_off_is_cancelled_at_the_application() {
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let app = app(&deeds);
+    let mut client = home.client(&app.url(), &["--no-share"]);
+    client.send_call(1, "silent", json!({"text": "cut off"}));
+    wait_until("it is at the application", SOON, || deeds.count("cut off") == 1);
+    send_signal(client.pid(), Signal::TERM).unwrap();
+    wait_until("it is cancelled", SOON, || app.heard("notifications/cancelled") == 1);
 }
 
 #[test]

@@ -129,6 +129,36 @@ fn an_application_that_talks_like_a_bridge_that_leaves_is_none() {
 }
 
 #[test]
+fn an_application_that_says_what_a_bridge_says_that_leaves_is_asked_once() {
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let app = narrow_app(&deeds);
+    let mut clients = three_clients(&home, &app, &[]);
+    let error = "the bridge is stopping; try again in a moment";
+    for (number, client) in clients.iter_mut().enumerate() {
+        let said = format!("once {number}");
+        let params = json!({"name": "fail", "arguments": {"text": said, "error": error}});
+        let answer = client.ask(7, "tools/call", &params);
+        assert_eq!(answer["error"]["message"], error, "{answer}");
+        assert_eq!(deeds.count(&said), 1);
+    }
+    finish(&home, clients);
+}
+
+#[test]
+fn a_bridge_that_is_killed_in_a_call_leaves_the_application_to_the_others_at_once() {
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let app = narrow_app(&deeds);
+    let [mut owner, mut killed, other] = three_clients(&home, &app, &[]);
+    killed.send_call(7, "silent", json!({"text": "left behind"}));
+    wait_until("it is at the application", SOON, || deeds.count("left behind") == 1);
+    killed.kill();
+    // A client that only closes its input has half a minute.
+    wait_until("it is cancelled", SOON / 3, || app.heard("notifications/cancelled") == 1);
+    assert_eq!(text(&owner.call(8, "echo", json!({"text": "next"}))), "next");
+    finish(&home, [owner, other]);
+}
+
+#[test]
 fn an_owner_whose_files_were_removed_is_found_again_when_it_has_connected_anew() {
     let (home, deeds) = (Home::new(), Deeds::default());
     let app = narrow_app(&deeds);

@@ -58,6 +58,11 @@ impl Shared {
                 }
                 Ok(result)
             }
+            ("tools/call", _) if message["params"]["name"] == "fail" => {
+                let arguments = &message["params"]["arguments"];
+                self.deeds.add(arguments["text"].as_str().unwrap_or_default());
+                Err(json!({"code": -32603, "message": arguments["error"]}))
+            }
             ("tools/call", is_modern) => {
                 let mut result = self.call(&message["params"])?;
                 if is_modern {
@@ -90,6 +95,7 @@ impl Shared {
             }
             "wait" => thread::sleep(Duration::from_millis(arguments["ms"].as_u64().unwrap_or(0))),
             "silent" => return None,
+            "read" if arguments["ms"] == "for ever" => return None,
             "grow" => self
                 .manner
                 .lock()
@@ -111,6 +117,7 @@ fn tools(more: &[String]) -> Vec<Value> {
         tool("die_once", json!({"idempotentHint": true})),
         tool("wait", json!({})),
         tool("silent", json!({})),
+        tool("fail", json!({})),
         tool("grow", json!({})),
         tool("ask", json!({})),
         tool("tell", json!({})),

@@ -28,6 +28,9 @@ use crate::session::admit::Admission;
 use crate::session::entry::{CatalogState, Entry};
 use crate::session::{Entries, Sessions};
 
+/// How long calls that were cut off may take to say so.
+const QUIET: Duration = Duration::from_millis(300);
+
 /// What is kept of what happens, for those who look.
 #[derive(Debug)]
 pub struct AppRecords {
@@ -135,6 +138,8 @@ impl LiveBridge {
             point.close();
             bridges.leave().await;
         }
+        // What was cut off is cancelled there first.
+        drop(tokio::time::timeout(QUIET, self.entry.back.until_quiet()).await);
         self.stop.cancel();
         if let Some(app) = self.entry.back.app() {
             app.close().await;

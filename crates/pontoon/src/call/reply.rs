@@ -42,6 +42,8 @@ pub struct Reply {
     passing_on: Option<PassingOn>,
     /// Sees the result before the client does.
     on_result: Option<OnResult>,
+    /// Whether an earlier try of the call may have been made.
+    was_sent: bool,
     is_done: bool,
 }
 
@@ -70,6 +72,7 @@ impl Reply {
             asked: Mutex::default(),
             passing_on: None,
             on_result: None,
+            was_sent: false,
             is_done: false,
         }
     }
@@ -85,6 +88,16 @@ impl Reply {
             Some(passing_on) => passing_on.say(&self.id).await,
             None => true,
         }
+    }
+
+    /// Takes note that the call was sent, and may have been made, though there will be another try.
+    pub fn note_sent(&mut self) {
+        self.was_sent = true;
+    }
+
+    /// Whether an earlier try of the call may have been made.
+    pub fn was_sent(&self) -> bool {
+        self.was_sent
     }
 
     /// The client's own id.

@@ -107,6 +107,15 @@ impl Host {
             || address.is_ok_and(|address| address.is_loopback())
     }
 
+    /// Whether it is reached without leaving this machine, however it is written.
+    pub fn is_here(&self) -> bool {
+        let name = self.name.trim_end_matches('.').to_ascii_lowercase();
+        let address = name.parse::<IpAddr>().map(|address| address.to_canonical());
+        name == "localhost"
+            || name.ends_with(".localhost")
+            || address.is_ok_and(|address| address.is_loopback() || address.is_unspecified())
+    }
+
     /// The host and port in a text; the port may be left out if there is a usual one.
     pub fn parse(text: &str, default_port: Option<u16>) -> Option<Self> {
         let (name, port) = match text.strip_prefix('[') {

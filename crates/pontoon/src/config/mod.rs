@@ -106,7 +106,7 @@ impl Config {
     ///
     /// let options =
     ///     Options { config: Some("mcp-servers.example.json".into()), ..Options::default() };
-    /// let environment = Environment::new([("HOME", "/home/me")]);
+    /// let environment = Environment::new([("HOME", "/home/me"), ("TOKEN", "of the application")]);
     /// let (config, remarks) = Config::load(&options, &environment)?;
     /// assert_eq!(config.settings.listen, ["127.0.0.1:8080".parse().unwrap()]);
     /// for remark in remarks.iter() {

@@ -116,7 +116,6 @@ impl Draft {
             authorities: self.app.authorities,
             own: self.app.certificate.zip(self.app.key),
         };
-        let written = place.to_string();
         let app = AppOptions {
             place,
             token,
@@ -126,15 +125,14 @@ impl Draft {
             busy_grace: self.app.busy_grace.unwrap_or(BUSY_GRACE),
             close_codes: Vec::new(),
         };
-        let mut server = Server {
+        Some(Server {
+            fingerprint: Server::fingerprint_of_app(&app),
             app: Some(app),
             program: Err(ProgramError::Application),
             mode: Mode::Shared { idle: Duration::MAX },
             files: FileLinks::Off,
             ..self.server
-        };
-        server.fingerprint = server.fingerprint_of(written.as_bytes());
-        Some(server)
+        })
     }
 }
 

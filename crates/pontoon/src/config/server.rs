@@ -130,13 +130,18 @@ impl Server {
 
     /// An application that serves MCP by itself.
     pub fn of_app(name: ServerName, app: AppOptions) -> Self {
-        let written = app.place.to_string();
+        let fingerprint = Self::fingerprint_of_app(&app);
         let mode = Mode::Stateful { idle: Duration::MAX, per_address: 1, per_client: 1 };
         let server = Self::new(name, Err(ProgramError::Application), Vec::new());
-        let mut server =
-            Self { app: Some(app), mode, files: FileLinks::Off, max_in_flight: 1, ..server };
-        server.fingerprint = server.fingerprint_of(written.as_bytes());
-        server
+        let files = FileLinks::Off;
+        Self { app: Some(app), mode, files, max_in_flight: 1, fingerprint, ..server }
+    }
+
+    /// What [`Server::fingerprint`] is for an application: what it offers may differ by what it is shown.
+    pub(super) fn fingerprint_of_app(app: &AppOptions) -> u64 {
+        let mut hash = PartsHash::default();
+        hash.part(app.meeting_name().as_bytes());
+        hash.finish()
     }
 
     /// The program as of now: it may have been installed, or moved, since the configuration was read.
@@ -240,8 +245,7 @@ impl Server {
             InheritEnv::Names(names) => hash.list(names.iter()),
         }
         hash.list(self.cwd.iter().map(|cwd| cwd.as_os_str().as_encoded_bytes()));
-        let hash: [u8; 32] = hash.0.finalize().into();
-        u64::from_le_bytes(*hash.first_chunk().expect("it has 32 bytes"))
+        hash.finish()
     }
 }
 
@@ -267,6 +271,12 @@ impl PartsHash {
     fn part(&mut self, bytes: &[u8]) {
         self.0.update((bytes.len() as u64).to_le_bytes());
         self.0.update(bytes);
+    }
+
+    /// The first bytes of the hash, as a number.
+    fn finish(self) -> u64 {
+        let hash: [u8; 32] = self.0.finalize().into();
+        u64::from_le_bytes(*hash.first_chunk().expect("it has 32 bytes"))
     }
 
     fn list(&mut self, parts: impl Iterator<Item = impl AsRef<[u8]>>) {

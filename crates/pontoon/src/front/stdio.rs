@@ -100,6 +100,10 @@ impl StdioFront {
                     if let Some(rest) = lines.finish() {
                         self.take(rest, None).await;
                     }
+                    // Another bridge has no more use for its calls then; a client may still read.
+                    if self.held.is_some() {
+                        break ClientEnd::Gone;
+                    }
                     self.client.end();
                     grace.as_mut().reset(tokio::time::Instant::now() + GRACE);
                 },

@@ -21,19 +21,16 @@ const LISTS: [(&str, &str); 4] = [
 ];
 
 impl Sessions {
-    /// Tells a session of changes until it ends, if its server is an application.
-    pub(super) fn announce_to(&self, session: &Arc<Session>) {
+    /// Tells a session of changes until it ends, if its server is an application. It was told of this catalogue.
+    pub(super) fn announce_to(&self, session: &Arc<Session>, known: Option<Arc<Catalog>>) {
         let entry = self.entries().get(session.server.as_str()).cloned();
         let Some(entry) = entry.filter(|entry| entry.back.app().is_some()) else { return };
-        // From here on, whenever the task begins.
-        let mut changes = entry.changes();
-        let known = catalog(&changes.borrow_and_update());
         let session = Arc::clone(session);
         tokio::spawn(async move {
             tokio::select! {
                 () = session.over.cancelled() => {}
                 () = entry.back.stop.cancelled() => {}
-                () = announce(&session, changes, known) => {}
+                () = announce(&session, entry.changes(), known) => {}
             }
         });
     }
@@ -45,7 +42,7 @@ async fn announce(
     mut changes: watch::Receiver<CatalogState>,
     mut known: Option<Arc<Catalog>>,
 ) {
-    while changes.changed().await.is_ok() {
+    loop {
         let new = catalog(&changes.borrow_and_update());
         let mut notes: Vec<_> = LISTS
             .into_iter()
@@ -57,6 +54,9 @@ async fn announce(
             session.feed.outbox.push(Item::Note(plain_notification(note).into()));
         }
         known = new;
+        if changes.changed().await.is_err() {
+            return;
+        }
     }
 }
 

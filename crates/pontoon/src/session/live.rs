@@ -13,7 +13,7 @@ use super::lists::{LearnError, Trust, learn_lists};
 use crate::back::remote::connection::AppConnection;
 use crate::back::remote::live_app::{AppState, LiveApp};
 use crate::call::{CallError, list_member};
-use crate::clock::now;
+use crate::clock::{now, since};
 
 /// How long a client that shakes hands waits for an application: it must not be late itself.
 const GREETING: Duration = Duration::from_millis(80);
@@ -23,6 +23,9 @@ const LISTING: Duration = Duration::from_secs(2);
 
 /// Changes come in bursts: how long is waited for the next one.
 const BURST: Duration = Duration::from_millis(50);
+
+/// What comes sooner after the last one comes hastily.
+const CALM: Duration = Duration::from_secs(2);
 
 /// The same of one that says so again and again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -42,7 +45,7 @@ impl Entry {
     /// Learns what the application offers as long as this connection lasts. Says why it is of no use, if it was not
     /// the connection that ended.
     async fn keep_learning(&self, app: &LiveApp, connection: &AppConnection) -> Option<String> {
-        let (mut is_known, mut pause) = (false, BURST);
+        let (mut is_known, mut pause, mut learnt_at) = (false, BURST, now());
         loop {
             let learnt = tokio::select! {
                 learnt = learn(connection) => learnt,
@@ -51,9 +54,10 @@ impl Entry {
             match learnt {
                 Ok(facts) => {
                     let is_same = !self.set_app(connection.era, facts) && is_known;
-                    // One that says so again and again, and changes nothing, is believed ever more slowly.
-                    pause = if is_same { (2 * pause).min(LONGEST_PAUSE) } else { BURST };
-                    is_known = true;
+                    // One that says so again and again is believed ever more slowly.
+                    let is_hasty = is_same || is_known && since(learnt_at) < CALM;
+                    pause = if is_hasty { (2 * pause).min(LONGEST_PAUSE) } else { BURST };
+                    (is_known, learnt_at) = (true, now());
                 }
                 Err(LearnError::Gone) => return None,
                 // It is at work, perhaps; what was known stays known.

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
+use pontoon_wire::Era;
+
 use tokio_util::task::TaskTracker;
 
 use super::admit::Admission;
@@ -90,7 +92,20 @@ impl Sessions {
 
     /// Serves these servers from now on. Calls that are under way go on with what they have.
     pub fn replace(&self, entries: Entries) {
-        *self.entries.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(entries);
+        let new = Arc::new(entries);
+        let before = {
+            let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *entries, Arc::clone(&new))
+        };
+        let open: Vec<_> = self.lock().values().cloned().collect();
+        for session in &open {
+            let name = session.server.as_str();
+            if let (Some(before), Some(now)) = (before.get(name), new.get(name))
+                && !Arc::ptr_eq(before, now)
+            {
+                self.announce_to(session, before.known_to(Era::Legacy));
+            }
+        }
     }
 
     /// Takes a session in, if there is room for it; gives the one that has its id.
@@ -119,7 +134,8 @@ impl Sessions {
         evicted.iter().for_each(|session| self.let_go(session));
         drop(table);
         evicted.iter().for_each(|session| self.end(session));
-        self.announce_to(&session);
+        let known = self.entries().get(session.server.as_str()).map(|it| it.known_to(Era::Legacy));
+        self.announce_to(&session, known.flatten());
         Ok(session)
     }
 
@@ -158,6 +174,7 @@ impl Sessions {
         // Its client may have ended it since it was looked for.
         if self.has_ended(id) {
             self.lock().remove(id);
+            session.end();
             return Err(NoSession::Unknown);
         }
         tracing::info!(server = %name, "a session goes on that was opened elsewhere");

@@ -35,6 +35,16 @@ pub(crate) struct Exchange<'b> {
     pub(crate) record: Option<CallRecord<'b>>,
 }
 
+/// What is told of a call that fails: one that was sent before, and may have been made then, was not refused.
+pub(crate) fn after_earlier_try(reply: &Reply, error: CallError) -> CallError {
+    match reply.was_sent() && error.is_refusal() {
+        true => CallError::OutcomeUnknown(format!(
+            "the connection to the application was lost after this call was sent, and it could not be made again. {LOOK_FIRST}"
+        )),
+        false => error,
+    }
+}
+
 /// Where an exchange stands after something was heard.
 #[allow(clippy::large_enum_variant, reason = "made and taken apart at once, never kept")]
 pub(crate) enum NextStep {
@@ -45,11 +55,14 @@ pub(crate) enum NextStep {
 }
 
 impl Exchange<'_> {
-    /// Whether another bridge, which has the connection to the application, did not make the call, for it leaves.
-    pub(crate) fn was_sent_on(&self, answer: &Message) -> bool {
-        let is_bridge = matches!(&self.lease, Lease::App(connection) if connection.is_bridge);
-        let why = || answer.string(Slot::ErrorMessage);
-        is_bridge && why().is_some_and(|why| why == CallError::Stopping.to_string())
+    /// What is told of a call under way when the bridge stops: what became of it only an application knows.
+    pub(crate) fn stopped(&self) -> CallError {
+        match self.lease {
+            Lease::App(_) => CallError::OutcomeUnknown(format!(
+                "the bridge stops, and this call is still at the application. {LOOK_FIRST}"
+            )),
+            Lease::Own(_) | Lease::Kept(_) | Lease::Task(_) => CallError::Stopping,
+        }
     }
 
     /// Sends a request of this call to the server.
@@ -71,6 +84,7 @@ impl Exchange<'_> {
 
     /// Fails the call, and says so in its record, whose job the client gets.
     pub(crate) fn fail(&mut self, reply: Reply, error: CallError) {
+        let error = after_earlier_try(&reply, error);
         let record = self.record.take();
         let receipt = record.as_ref().and_then(|record| record.receipt());
         finish(record, &CallEnd::Failed(&error.to_string()));
@@ -250,7 +264,8 @@ impl Exchange<'_> {
         let server = &self.back.server.name;
         tracing::error!(%server, how, "the outcome of a call is unknown");
         let text = format!(
-            "the connection to the application was lost after this call was sent ({how}). {LOOK_FIRST}"
+            "the connection to the application was lost after this call was sent ({}). {LOOK_FIRST}",
+            self.back.launcher.told(how)
         );
         self.fail(reply, CallError::OutcomeUnknown(text));
     }

@@ -24,7 +24,7 @@ use pontoon_wire::error::{ErrorObject, code};
 use pontoon_wire::{Era, Message, Slot, method};
 use tokio_util::sync::CancellationToken;
 
-use self::exchange::Exchange;
+use self::exchange::{Exchange, after_earlier_try};
 use self::record::{CallEnd, CallRecord, finish};
 use self::run::{Retry, Unsent};
 use super::Back;
@@ -226,6 +226,7 @@ fn refuse(
     request: &Message,
     client: &Client,
 ) {
+    let error = after_earlier_try(&reply, error);
     finish(record, &CallEnd::Failed(&error.to_string()));
     match error.for_model(request, client.era()) {
         Some(result) => reply.fail_with_result(&error, &result),

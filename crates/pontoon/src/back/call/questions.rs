@@ -131,7 +131,7 @@ impl Exchange<'_> {
         self.clock.enter(Stage::Turn);
         tokio::select! {
             () = cancel.cancelled() => reply.forget(),
-            () = self.back.closing.cancelled() => reply.fail(CallError::Stopping),
+            () = self.back.closing.cancelled() => self.fail(reply, self.stopped()),
             retaken = self.clock.bound(reply.retake_permit()) => {
                 if retaken.is_some() {
                     self.clock.enter(Stage::Answering);
@@ -286,7 +286,7 @@ impl Exchange<'_> {
             reply.release_permit();
             let responses = tokio::select! {
                 () = cancel.cancelled() => return reply.forget(),
-                () = self.back.closing.cancelled() => return reply.fail(CallError::Stopping),
+                () = self.back.closing.cancelled() => return self.fail(reply, self.stopped()),
                 responses = self.responses(&answer, &reply) => responses,
             };
             let responses = match responses {

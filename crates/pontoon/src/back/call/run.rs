@@ -64,7 +64,7 @@ impl<'b> Exchange<'b> {
         loop {
             let event = tokio::select! {
                 () = self.back.closing.cancelled(), if waiting.is_some() => {
-                    self.fail(reply, CallError::Stopping);
+                    self.fail(reply, self.stopped());
                     return None;
                 }
                 () = cancel.cancelled() => {
@@ -114,10 +114,6 @@ impl<'b> Exchange<'b> {
                     Box::pin(self.ask_legacy_client(&request, answer, cancel, reply)).await;
                     return None;
                 }
-                ServerEvent::Answer(answer) if retry.if_unsent && self.was_sent_on(&answer) => {
-                    self.record.iter_mut().for_each(|record| record.take_back());
-                    return Some((cancel, self.clock, self.record, reply));
-                }
                 ServerEvent::Answer(answer) => {
                     self.lease.note_answer();
                     self.note_length_taken();
@@ -145,6 +141,7 @@ impl<'b> Exchange<'b> {
                     NextStep::Over
                 }
                 ServerEvent::Gone if retry.if_lost && matches!(self.lease, Lease::App(_)) => {
+                    reply.note_sent();
                     return Some((cancel, self.clock, self.record, reply));
                 }
                 ServerEvent::Unsent if retry.if_unsent => {

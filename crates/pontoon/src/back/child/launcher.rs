@@ -19,6 +19,7 @@ use super::machine::{Machine, WHAT_TO_DO};
 use super::population::{Living, Population};
 use super::process::Process;
 use super::ready::ReadyChild;
+use super::told::Hearers;
 use super::workspace::{OwnJob, Temporary, Workspace, blocking};
 use crate::back::conversation::Conversation;
 use crate::back::conversation::abilities::can_answer;
@@ -146,7 +147,11 @@ impl Launcher {
         let (is_shared, secrets) = (self.server.mode.is_shared(), self.machine.secrets.clone());
         let link = self.link_options(!is_shared, Span::none());
         let tokens = TokenReader { starter, environment, secrets };
-        let app = LiveApp::new(app, link, Arc::clone(&self.changed), tokens);
+        let name = match self.machine.hearers {
+            Hearers::Clients => Some(self.server.name.to_string()),
+            Hearers::Operator => None,
+        };
+        let app = LiveApp::new(app, link, Arc::clone(&self.changed), tokens, name);
         if is_shared {
             app.meet(&Arc::new(Client::everyone()));
         }

@@ -27,6 +27,9 @@ pub(super) struct FedSessions {
     pub(super) is_app: bool,
 }
 
+/// How the names of notifications begin that are for bridges alone: no application may say them to one.
+const BRIDGE_NOTES: &str = "notifications/pontoon/";
+
 /// By this notification a bridge that owns the connection to an application says to the others that it leaves, so that
 /// they give no new calls to it. It is for bridges alone.
 pub(crate) const LEAVING: &str = "notifications/pontoon/leaving";
@@ -126,7 +129,7 @@ impl FedSessions {
             let method = message.method();
             let is_shared = weak.upgrade().is_none_or(|link| !link.is_of_one_client());
             match method.as_ref() {
-                LEAVING => {}
+                method if method.starts_with(BRIDGE_NOTES) => {}
                 method if is_app && method.ends_with("/list_changed") => {}
                 method::LOG if is_shared => {}
                 method::LOG => outbox.push(Item::Log(message.clone().into())),
@@ -152,7 +155,9 @@ impl FedSessions {
         let asked = link.ask(request, None, Purpose::Listen);
         let (outbox, is_app) = (Arc::clone(&feed.outbox), self.is_app);
         let hear = move |note: &Message| {
-            if !(is_app && note.method().ends_with("/list_changed")) {
+            let method = note.method();
+            let is_for_bridges = method.starts_with(BRIDGE_NOTES);
+            if !is_for_bridges && !(is_app && method.ends_with("/list_changed")) {
                 outbox.push(Item::Note(era::to_legacy_note(note).into()));
             }
         };

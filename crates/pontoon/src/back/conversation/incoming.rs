@@ -13,7 +13,8 @@ use pontoon_wire::{Message, Slot, Text, method};
 
 use super::abilities::can_answer;
 use super::mailbox::ServerEvent;
-use super::state::{Handover, Handovers, LinkState, Purpose, SharedLink};
+use super::state::{AwaitedAnswer, Handover, Handovers, LinkState, Purpose, SharedLink};
+use crate::call::CallError;
 
 /// At most this many questions wait for the next call.
 const MAX_HELD: usize = 16;
@@ -46,7 +47,11 @@ impl SharedLink {
                 if !self.is_of_one_client() && awaited.purpose == Purpose::Call {
                     state.note_answer();
                 }
-                deliveries.event(awaited.mailbox, ServerEvent::Answer(answer));
+                let event = match state.tells_passing_on && was_sent_on(&awaited, &answer) {
+                    true => ServerEvent::Unsent,
+                    false => ServerEvent::Answer(answer),
+                };
+                deliveries.event(awaited.mailbox, event);
             }
             PeerEvent::Ended(awaited) => deliveries.event(awaited.mailbox, ServerEvent::Ended),
             PeerEvent::TimedOut(awaited, note) => {
@@ -131,6 +136,14 @@ impl SharedLink {
         }
         refuse(state, question);
     }
+}
+
+/// Whether another bridge, which has the connection to the application, did not make a call, for it leaves. What was passed on
+/// may have been made, whatever is said of it.
+fn was_sent_on(awaited: &AwaitedAnswer, answer: &Message) -> bool {
+    let is_call = awaited.purpose == Purpose::Call && !awaited.is_passed_on;
+    let why = || answer.string(Slot::ErrorMessage);
+    is_call && why().is_some_and(|why| why == CallError::Stopping.to_string())
 }
 
 fn refuse(state: &mut LinkState, question: &Message) {

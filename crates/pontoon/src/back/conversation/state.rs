@@ -54,6 +54,8 @@ pub(crate) struct LinkState {
     longest: (u64, usize),
     /// Until when a cancelled call may still be at work.
     ghost_until: Option<Instant>,
+    /// Whether one ever was.
+    has_ghosts: bool,
     /// Until when what the server logs may still be about a call that was answered.
     answered_until: Option<Instant>,
     pub(crate) input: Option<Arc<FrameInput>>,
@@ -157,6 +159,7 @@ impl SharedLink {
             written: 0,
             longest: (0, 0),
             ghost_until: None,
+            has_ghosts: false,
             answered_until: None,
             input: Some(Arc::new(input)),
             listeners: Vec::new(),
@@ -203,9 +206,13 @@ impl SharedLink {
         self.flush(state);
     }
 
-    /// Says that one client is left of those that asked here, and that nothing is heard any more of what the others asked.
+    /// Says that one client is left of those that asked here, and that nothing is heard any more of what the others asked:
+    /// unless they left a call behind that was given up, and may still be at work.
     pub(crate) fn unshare(&self) {
         let mut state = self.lock();
+        if state.has_ghosts {
+            return;
+        }
         state.peer.unshare();
         self.one_client.store(true, Ordering::Release);
     }
@@ -244,6 +251,7 @@ impl LinkState {
     /// Takes note that a call was given up which may still be at work in the server.
     pub(crate) fn haunt(&mut self) {
         self.ghost_until = Some(now() + GHOST);
+        self.has_ghosts = true;
     }
 
     /// Takes note that a call was answered: what is logged soon after may still be about it.

@@ -3,6 +3,7 @@
 //! [`LiveApp::connect`] is called again and again by one task, which learns what the application offers; calls
 //! lease what that task has connected, and wait a while for it.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ use super::pauses::Pauses;
 use super::sharing::MeetingPoint;
 use super::size_limit::SizeLimit;
 use super::token::TokenReader;
+use crate::back::child::told::Hearers;
 use crate::back::conversation::link::{GHOST, LinkOptions};
 use crate::back::conversation::list_changes::ListChanges;
 use crate::call::CallError;
@@ -53,6 +55,8 @@ pub struct Absence {
 #[derive(Debug)]
 pub struct LiveApp {
     connector: Connector,
+    /// What clients hear it called that are not the one who runs the bridge.
+    name_for_clients: Option<String>,
     state: watch::Sender<AppState>,
     /// How it stood so far.
     stood: Lock<Stood>,
@@ -97,12 +101,14 @@ struct Pace {
 }
 
 impl LiveApp {
-    /// The application that these options describe, not yet looked for.
+    /// The application that these options describe, not yet looked for. Clients hear it called by this name, and not where
+    /// it is, if there is one.
     pub(crate) fn new(
         options: AppOptions,
         link: LinkOptions,
         changes: Arc<ListChanges>,
         tokens: TokenReader,
+        name_for_clients: Option<String>,
     ) -> Self {
         let pauses = Pauses::new(options.place.is_local(), options.close_codes.clone());
         let pace = Pace { pauses, said: None };
@@ -114,6 +120,7 @@ impl LiveApp {
         };
         Self {
             connector: Connector::new(options, link, changes, tokens),
+            name_for_clients,
             state: watch::Sender::new(AppState::Away(away)),
             stood: Lock::new(Stood { since: now(), connections: 0 }),
             clients: watch::Sender::default(),
@@ -278,9 +285,13 @@ impl LiveApp {
             AppState::Away(Some(Absence { why, advice })) => (why.clone(), *advice),
             AppState::Away(None) | AppState::Up(_) => ("it is not ready".to_owned(), START_IT),
         };
-        let app = &self.connector.options.place;
+        // Where it is, is for the one who runs the bridge to know.
+        let (app, why) = match &self.name_for_clients {
+            Some(name) => (format!("`{name}`"), Hearers::Clients.told(&why, Path::new(""))),
+            None => (format!("at {}", self.connector.options.place), why),
+        };
         CallError::AppAway(format!(
-            "the application at {app} cannot be reached ({why}), so this call was not made: {advice} and call again"
+            "the application {app} cannot be reached ({why}), so this call was not made: {advice} and call again"
         ))
     }
 

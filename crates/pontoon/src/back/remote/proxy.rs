@@ -91,8 +91,7 @@ impl Proxies {
         host: &Host,
         is_secure: bool,
     ) -> Result<Option<Proxy>, ProxyError> {
-        if host.is_loopback() || self.set("NO_PROXY").is_some_and(|(_, list)| is_named(host, list))
-        {
+        if host.is_here() || self.set("NO_PROXY").is_some_and(|(_, list)| is_named(host, list)) {
             return Ok(None);
         }
         let named = self.set(if is_secure { "HTTPS_PROXY" } else { "HTTP_PROXY" });
@@ -151,7 +150,10 @@ fn is_named(host: &Host, list: &str) -> bool {
             Some(named) => (named.name, named.port),
             None => return false,
         };
-        let word = word.to_ascii_lowercase();
+        if let Some(address) = address {
+            return port == host.port && word.parse() == Ok(address);
+        }
+        let word = word.trim_end_matches('.').to_ascii_lowercase();
         let domain = word.trim_start_matches('*').trim_start_matches('.');
         let is_in =
             name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
@@ -258,7 +260,17 @@ mod tests {
         let with = |list, to, expected| {
             check(&[("ALL_PROXY", "http://p:1"), ("NO_PROXY", list)], to, expected);
         };
-        for to in ["localhost", "127.0.0.1", "127.9.9.9:80", "[::1]:9"] {
+        for to in [
+            "localhost",
+            "localhost.",
+            "x.LocalHost",
+            "127.0.0.1",
+            "127.9.9.9:80",
+            "0.0.0.0",
+            "[::1]:9",
+            "[::]:9",
+            "[::ffff:127.0.0.1]:9",
+        ] {
             with("", to, "none");
         }
         for list in
@@ -272,6 +284,11 @@ mod tests {
         with("10.0.0.0/8", "10.1.2.3", "none");
         with("10.1.2.3", "10.1.2.3", "none");
         with("10.0.0.0/8", "11.1.2.3", "p:1");
+        for list in ["3", "2.3", ".2.3"] {
+            with(list, "10.1.2.3", "p:1");
+        }
+        with("a.example.", "a.example", "none");
+        with("localhost.example", "notlocalhost", "p:1");
         with("fe80::/10", "[fe80::1]:80", "none");
     }
 }
