@@ -161,7 +161,7 @@ fn leave_file(rig: &Rig, jobs: &Path, headers: Headers<'_>, server: &str) -> (St
 }
 
 /// The paths of everything that is none of a server's business: another job with its records,
-/// another chat's workspace, the configuration, the state, the folders of the store, a home.
+/// another chat's workspace, the configuration, the state, the lock of the bridge.
 fn foreign(rig: &Rig, place: &Place) -> Vec<PathBuf> {
     let jobs = place.path("jobs");
     let (job, file) = leave_file(rig, &jobs, BEN, "fixture");
@@ -176,7 +176,12 @@ fn foreign(rig: &Rig, place: &Place) -> Vec<PathBuf> {
     let learnt = learnt.map(|entry| entry.unwrap().path()).find(|path| path.is_file());
     let learnt = learnt.expect("something was learnt");
     let config = rig.directory().join("mcp-servers.json");
-    vec![file, record, request, space, learnt, config]
+    // With it, a process asks the bridge for its status, and for arguments of other programs.
+    let known = fs::read_dir(rig.directory().join(".local/state/pontoon/status")).unwrap();
+    let known = known.map(|entry| entry.unwrap().path());
+    let lock = known.into_iter().find(|path| path.extension() == Some("lock".as_ref()));
+    let lock = lock.expect("the lock of the bridge");
+    vec![file, record, request, space, learnt, config, lock]
 }
 
 /// A server of each kind that a child can be of.

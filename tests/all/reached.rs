@@ -73,6 +73,22 @@ fn clients_of_both_eras_share_one_connection_and_have_their_own_answers() {
 }
 
 #[test]
+fn an_era_is_told_of_an_application_that_was_seen() {
+    let deeds = Deeds::default();
+    let app = LiveApp::start(&Place::WebSocket(0), Manner::default(), &deeds);
+    let never = Server::reached("never", "url", "ws://127.0.0.1:1");
+    let rig = rig([at(&app), never]);
+    rig.wait_for_state("max", "ready");
+    rig.wait_for_state("never", "away");
+    wait_until("its tools are known", SOON, || {
+        rig.health()["servers"]["max"]["eras"] == json!(["legacy"])
+    });
+    assert_eq!(rig.health()["servers"]["never"]["eras"], json!([]));
+    rig.stop();
+    app.close();
+}
+
+#[test]
 fn an_application_that_is_away_keeps_its_tools_and_a_call_waits_for_it_or_was_not_made() {
     let deeds = Deeds::default();
     let app = LiveApp::start(&Place::WebSocket(0), Manner::default(), &deeds);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use pontoon_supervise::{Ladder, Spawner};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -30,6 +30,7 @@ use crate::ids::Ids;
 use crate::jobs::{Store, StoreError};
 use crate::observe::log::Troubles;
 use crate::observe::metrics::Metrics;
+use crate::observe::running::StatusSocket;
 use crate::session::Entries;
 use crate::session::entry::Entry;
 use crate::session::turns::Turns;
@@ -170,9 +171,9 @@ impl App {
     }
 
     /// Tells how it is, to those who ask at this socket, as long as the process runs.
-    pub fn tell_status(&self, listener: UnixListener, troubles: Arc<Troubles>) {
+    pub fn tell_status(&self, socket: StatusSocket, troubles: Arc<Troubles>) {
         let site = Arc::clone(&self.site);
-        tokio::spawn(status::serve(listener, move |_| {
+        tokio::spawn(status::serve(socket, move |_| {
             let (site, troubles) = (Arc::clone(&site), Arc::clone(&troubles));
             async move { admin::told(&site, &troubles).await }
         }));

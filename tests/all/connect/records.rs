@@ -71,6 +71,23 @@ fn a_log_file_has_more_than_standard_error_and_no_token() {
 }
 
 #[test]
+fn a_log_file_that_was_there_keeps_what_it_has() {
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let app = app(&deeds);
+    let file = home.0.path().join("notes.txt");
+    let mine = "what I wrote, without a newline";
+    fs::write(&file, mine).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    let mut client = home.client(&app.url(), &["--log-file", &file.display().to_string()]);
+    assert_eq!(text(&client.call(1, "echo", json!({"text": "x"}))), "x");
+    home.finish(client);
+    let log = read(&file);
+    assert!(log.starts_with(&format!("{mine}\n")), "{log}");
+    assert!(log.contains("application connected"), "{log}");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+}
+
+#[test]
 fn a_log_file_that_is_full_becomes_an_old_one() {
     let (home, deeds) = (Home::new(), Deeds::default());
     let app = app(&deeds);

@@ -1,7 +1,9 @@
 //! `pontoon status`: the bridges of a user that run, as their user sees them.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -162,6 +164,46 @@ fn a_bridge_that_was_killed_is_not_shown_and_its_files_go() {
     assert_eq!(home.status_files(), 2);
     assert_eq!(home.only()["pid"], json!(next.pid()));
     assert!(next.finish().success());
+}
+
+#[test]
+fn two_that_look_at_once_see_no_bridge_where_none_is() {
+    let home = Home::new();
+    let folder = home.status_folder();
+    fs::create_dir_all(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    for round in 0..3 {
+        for pid in 0..500 {
+            fs::write(folder.join(format!("{pid}-0123abcd.lock")), "{}").unwrap();
+        }
+        std::thread::scope(|scope| {
+            let looks = [(); 4].map(|()| scope.spawn(|| status(home.0.path(), &[])));
+            for look in looks {
+                let none = (Some(0), "no bridge of this user runs\n".to_owned());
+                assert_eq!(look.join().unwrap(), none, "in round {round}");
+            }
+        });
+        assert_eq!(home.status_files(), 0);
+    }
+}
+
+#[test]
+fn who_found_the_socket_and_does_not_know_the_word_hears_nothing() {
+    let home = Home::new();
+    let client = home.client("ws://127.0.0.1:1", &["--record-messages"]);
+    let mut paths = fs::read_dir(home.status_folder()).unwrap().map(|file| file.unwrap().path());
+    let socket = paths.find(|path| path.extension() == Some("sock".as_ref())).unwrap();
+    for asked in ["m", "s", &"0".repeat(33), &format!("{}m", "f".repeat(32))] {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        stream.write_all(asked.as_bytes()).unwrap();
+        let mut heard = Vec::new();
+        // It may hang up before all was said.
+        drop(stream.read_to_end(&mut heard));
+        assert_eq!(String::from_utf8_lossy(&heard), "", "{asked}");
+    }
+    assert_eq!(home.only()["answers"], json!(true), "its user knows it");
+    home.finish(client);
 }
 
 #[test]

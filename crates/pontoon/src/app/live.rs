@@ -6,7 +6,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use pontoon_wire::{Era, method};
 use serde_json::Value;
-use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{BridgeStartError, entry, until};
@@ -24,6 +23,7 @@ use crate::observe::app_status::AppStatus;
 use crate::observe::log::{Secrets, Troubles};
 use crate::observe::messages::MessageRing;
 use crate::observe::metrics::Metrics;
+use crate::observe::running::StatusSocket;
 use crate::session::admit::Admission;
 use crate::session::entry::{CatalogState, Entry};
 use crate::session::{Entries, Sessions};
@@ -109,9 +109,9 @@ impl LiveBridge {
     }
 
     /// Tells how it is, to those who ask at this socket.
-    pub fn tell_status(&self, listener: UnixListener) {
+    pub fn tell_status(&self, socket: StatusSocket) {
         let look = self.look.clone();
-        let telling = status::serve(listener, move |asked| std::future::ready(look.at(asked)));
+        let telling = status::serve(socket, move |asked| std::future::ready(look.at(asked)));
         self.sessions.tasks.spawn(until(self.stop.clone(), telling));
     }
 

@@ -2,19 +2,17 @@
 
 use std::path::PathBuf;
 
-use tokio::net::UnixListener;
-
-use crate::observe::running::{Announcement, BridgeFacts};
+use crate::observe::running::{Announcement, BridgeFacts, StatusSocket};
 
 /// Makes this bridge known to `pontoon status`, if there is a folder for that.
 pub(super) fn announced(
     folders: &[PathBuf],
     kind: &str,
     address: String,
-) -> Option<(Announcement, UnixListener)> {
+) -> Option<(Announcement, StatusSocket)> {
     let facts = BridgeFacts::of_process(kind, address);
     for folder in folders {
-        match Announcement::new(folder, &facts) {
+        match Announcement::new(folder, facts.clone()) {
             Ok(announced) => return Some(announced),
             Err(error) => {
                 tracing::info!(folder = %folder.display(), %error, "`pontoon status` does not find this bridge there");

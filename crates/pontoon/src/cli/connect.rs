@@ -246,8 +246,8 @@ async fn join(
     };
     let address = config.servers[0].app.as_ref().map(|app| app.place.to_string());
     let known = announced(&folders.status(), "connect", address.unwrap_or_default());
-    let _announcement = known.map(|(announcement, listener)| {
-        bridge.tell_status(listener);
+    let _announcement = known.map(|(announcement, socket)| {
+        bridge.tell_status(socket);
         announcement
     });
     bridge.begin();

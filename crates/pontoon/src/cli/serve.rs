@@ -49,8 +49,8 @@ pub fn run(options: &Options) -> ExitCode {
         greet(&config, &app);
         let folders = UserFolders::of(&config.environment, None).status();
         let known = announced(&folders, "serve", addresses(&app));
-        let _announcement = known.map(|(announcement, listener)| {
-            app.tell_status(listener, log.troubles());
+        let _announcement = known.map(|(announcement, socket)| {
+            app.tell_status(socket, log.troubles());
             announcement
         });
         let hidden = log.secrets();

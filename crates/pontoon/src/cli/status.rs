@@ -7,7 +7,7 @@ mod report;
 
 use std::collections::HashSet;
 use std::io::{self, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -26,6 +26,11 @@ use crate::observe::running::{RunningBridge, find};
 
 /// How long a bridge may take to say how it is.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often it is looked again at a bridge that cannot be reached, and with which pause: it may begin or end just now, or
+/// be gone while another process removes its files.
+const LOOKS: usize = 20;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// More than this is no status.
 const MAX_ANSWER: u64 = 8 << 20;
@@ -136,21 +141,30 @@ async fn look_at(
                     // Two folders may be one.
                     if seen.insert(bridge.socket.file_name().map(ToOwned::to_owned)) {
                         let folder = faults.len() + at;
-                        asked.spawn(async move { (folder, one(&bridge, look).await) });
+                        asked.spawn(async move { Some((folder, one(bridge, look).await?)) });
                     }
                 }
             }
             Err(error) => faults.push(format!("{}: {error}", folder.display())),
         }
     }
-    let mut bridges = asked.join_all().await;
+    let mut bridges: Vec<_> = asked.join_all().await.into_iter().flatten().collect();
     bridges.sort_by_cached_key(|(at, it)| (it["started"].as_str().map(str::to_owned), *at));
     (bridges.into_iter().map(|(_, bridge)| bridge).collect(), faults)
 }
 
-/// All that is known of one bridge.
-async fn one(bridge: &RunningBridge, look: StatusLook) -> Value {
-    let answer = tokio::time::timeout(PATIENCE, ask(&bridge.socket, look)).await;
+/// All that is known of one bridge; `None` if it has ended.
+async fn one(mut bridge: RunningBridge, look: StatusLook) -> Option<Value> {
+    let mut answer = tokio::time::timeout(PATIENCE, ask(&bridge, look)).await;
+    for _ in 0..LOOKS {
+        let Ok(Err(error)) = &answer else { break };
+        if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+        bridge = bridge.again()?;
+        answer = tokio::time::timeout(PATIENCE, ask(&bridge, look)).await;
+    }
     let (answer, silence) = match answer {
         Ok(Ok(answer)) => (Some(answer), None),
         Ok(Err(error)) => (None, Some(error.to_string())),
@@ -173,13 +187,46 @@ async fn one(bridge: &RunningBridge, look: StatusLook) -> Value {
     if let (Some(Value::Object(answer)), Value::Object(told)) = (answer, &mut told) {
         told.extend(answer.into_iter().filter(|(name, _)| name != "pid"));
     }
-    told
+    Some(told)
 }
 
-async fn ask(socket: &Path, look: StatusLook) -> io::Result<Value> {
-    let mut stream = UnixStream::connect(socket).await?;
-    stream.write_u8(look.letter()).await?;
+async fn ask(bridge: &RunningBridge, look: StatusLook) -> io::Result<Value> {
+    let unsaid = || io::Error::new(io::ErrorKind::NotFound, "its lock has no word to ask it with");
+    let word = bridge.word.as_ref().ok_or_else(unsaid)?;
+    let mut stream = UnixStream::connect(&bridge.socket).await?;
+    stream.write_all(&[word.as_bytes(), &[look.letter()]].concat()).await?;
     let mut answer = Vec::new();
     stream.take(MAX_ANSWER).read_to_end(&mut answer).await?;
     Ok(serde_json::from_slice(&answer)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::private_folder::{LockTry, try_lock};
+
+    #[tokio::test]
+    async fn a_lock_that_another_process_looks_at_for_a_moment_is_no_bridge() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path();
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+        for has_socket in [true, false] {
+            let lock = folder.join("99-0123abcd.lock");
+            fs::write(&lock, "{}").unwrap();
+            if has_socket {
+                drop(std::os::unix::net::UnixListener::bind(lock.with_extension("sock")).unwrap());
+            }
+            let Ok(LockTry::Ours(held)) = try_lock(&lock) else { panic!("it is held by none") };
+            let found = find(folder).unwrap().pop().unwrap();
+            // A lock that stays taken belongs to a process that lives.
+            let told = one(find(folder).unwrap().pop().unwrap(), StatusLook::Status).await;
+            assert_eq!(told.unwrap()["answers"], json!(false));
+            drop(held);
+            assert_eq!(one(found, StatusLook::Status).await, None);
+            assert_eq!(fs::read_dir(folder).unwrap().count(), 0, "what it left is removed");
+        }
+    }
 }

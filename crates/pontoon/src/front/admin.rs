@@ -185,6 +185,10 @@ fn children(site: &HttpSite, entry: &Entry) -> Vec<ChildStatus> {
 /// The eras that a server speaks, as far as is known.
 fn eras(entry: &Entry) -> Vec<&'static str> {
     let CatalogState::Ready(catalog) = entry.state() else { return Vec::new() };
+    // An application that was never seen is taken to speak one.
+    if entry.back.app().is_some() && entry.learnt_at().0.is_none() {
+        return Vec::new();
+    }
     let known = [(Era::Legacy, "legacy"), (Era::Modern, "modern")];
     known.into_iter().filter(|(era, _)| catalog.speaks(*era)).map(|(_, name)| name).collect()
 }

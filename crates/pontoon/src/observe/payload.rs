@@ -8,6 +8,25 @@ use super::redact::{HIDDEN, Redactor};
 /// A name that has such a word in it and is no secret: every request for progress has one.
 const PLAIN: &str = "progressToken";
 
+/// What the name of a secret has in it, in small letters, whatever is around it.
+const SECRET_PARTS: [&str; 12] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "secret",
+    "token",
+    "apikey",
+    "api_key",
+    "api-key",
+    "credential",
+    "cookie",
+    "authorization",
+];
+
+/// Words that are in other words as well, and say so only by themselves.
+const SECRET_WORDS: [&str; 4] = ["pass", "auth", "otp", "pin"];
+
 /// What may be shown of the beginning of a message; `is_cut` if there is more of it.
 pub(super) fn shown(bytes: &[u8], is_cut: bool, redactor: &Redactor) -> String {
     let text = String::from_utf8_lossy(bytes);
@@ -21,15 +40,17 @@ pub(super) fn shown(bytes: &[u8], is_cut: bool, redactor: &Redactor) -> String {
 /// The text without the values of members whose names say that they are secret.
 fn hide_members(text: &str) -> String {
     let (mut shown, mut at) = (String::with_capacity(text.len()), 0);
-    while let Some(found) = text[at..].find(':') {
-        let colon = at + found;
-        shown.push_str(&text[at..=colon]);
-        at = colon + 1;
-        if !is_secret(name_before(&text[..colon])) {
+    while let Some(found) = text[at..].find([':', '=']) {
+        let sign = at + found;
+        shown.push_str(&text[at..=sign]);
+        at = sign + 1;
+        if !is_secret(name_before(&text[..sign])) {
             continue;
         }
         let value = &text[at..];
-        let space = value.len() - value.trim_start().len();
+        // The sign may be a longer one: `:=`, `==` or `=>`.
+        let is_before = |c: char| c.is_whitespace() || matches!(c, ':' | '=' | '>');
+        let space = value.len() - value.trim_start_matches(is_before).len();
         let (quotes, length) = value_length(&value[space..]);
         shown.push_str(&value[..space]);
         shown.push_str(quotes);
@@ -40,7 +61,7 @@ fn hide_members(text: &str) -> String {
     shown
 }
 
-/// The name that stands before a colon, in quotes or not.
+/// The name that stands before a colon or an equals sign, in quotes or not.
 fn name_before(text: &str) -> &str {
     let text = text.trim_end().trim_end_matches(['"', '\'', '\\']);
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
@@ -51,23 +72,35 @@ fn is_secret(name: &str) -> bool {
     if name == PLAIN {
         return false;
     }
-    // `accessToken` is `access_token` in other words.
+    let small = name.to_ascii_lowercase();
+    if SECRET_PARTS.iter().any(|part| small.contains(part)) {
+        return true;
+    }
+    let words = words_of(name);
+    words.split(|c: char| !c.is_ascii_alphabetic()).any(|word| SECRET_WORDS.contains(&word))
+        || Redactor::is_secret(&words)
+}
+
+/// The words of a name, in small letters: `accessKey` is `access_key` in other words, and `DBPass` is `db_pass`.
+fn words_of(name: &str) -> String {
     let mut words = String::with_capacity(name.len() + 4);
     let mut was_small = false;
-    for c in name.chars() {
-        if c.is_ascii_uppercase() && was_small {
+    let mut letters = name.chars().peekable();
+    while let Some(c) = letters.next() {
+        let is_last_of_capitals = letters.peek().is_some_and(char::is_ascii_lowercase);
+        if c.is_ascii_uppercase() && (was_small || is_last_of_capitals) {
             words.push('_');
         }
         was_small = c.is_ascii_lowercase() || c.is_ascii_digit();
-        words.push(c);
+        words.push(c.to_ascii_lowercase());
     }
-    Redactor::is_secret(&words)
+    words
 }
 
 /// The quotes that a value begins with, and how much of the text it is without the quotes at its end.
 fn value_length(value: &str) -> (&str, usize) {
     let slashes = value.len() - value.trim_start_matches('\\').len();
-    if value[slashes..].starts_with('"') {
+    if value[slashes..].starts_with(['"', '\'']) {
         let quotes = &value[..=slashes];
         let inside = &value[quotes.len()..];
         // Quotes with more before them than the first are inside of the value.
@@ -119,6 +152,59 @@ mod tests {
             r#"{"text":"{\"token\":\"[hidden]\",\"n\":1}"}"#,
         );
         check("Authorization: Basic dXNlcjpwYXNz", "Authorization: [hidden]");
+    }
+
+    #[test]
+    fn secrets_are_known_by_every_common_name() {
+        for name in [
+            "apikey",
+            "APIKey",
+            "api-key",
+            "X-Api-Key",
+            "OPENAI_APIKEY",
+            "accesstoken",
+            "refreshToken",
+            "clientsecret",
+            "client_secret",
+            "DBPassword",
+            "password2",
+            "PASSWD",
+            "passphrase",
+            "pwd",
+            "pass",
+            "DBPass",
+            "smtp_pass",
+            "pass2",
+            "auth",
+            "basicAuth",
+            "otp",
+            "pin",
+            "set-cookie",
+            "accessKey",
+        ] {
+            let expected = format!(r#"{{"{name}":"[hidden]","a":1}}"#);
+            check(&format!(r#"{{"{name}":"canary","a":1}}"#), &expected);
+        }
+        for name in ["author", "compass", "passenger", "spin", "pinned", "option", "progressToken"]
+        {
+            let member = format!(r#"{{"{name}":"shown","a":1}}"#);
+            check(&member, &member);
+        }
+    }
+
+    #[test]
+    fn secrets_are_hidden_after_equals_signs_and_in_addresses_too() {
+        check("Password = canary, a = 1", "Password = [hidden], a = 1");
+        check("export DB_PASSWORD='a canary' x=1", "export DB_PASSWORD='[hidden]' x=1");
+        check("token == \"canary\" && x", "token == \"[hidden]\" && x");
+        check("secret := canary", "secret := [hidden]");
+        check(":token => 'canary', b", ":token => '[hidden]', b");
+        check(
+            "https://a.example/x?a=1&access_token=canary next",
+            "https://a.example/x?a=1&access_token=[hidden] next",
+        );
+        check(r#"{"url":"/x?apikey=canary"}"#, r#"{"url":"/x?apikey=[hidden]}"#);
+        check("x == 1 && y=2", "x == 1 && y=2");
     }
 
     #[test]

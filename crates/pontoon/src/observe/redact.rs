@@ -22,7 +22,8 @@ const SHORTEST_SECRET: usize = 4;
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Words in the name of a field that say: its value is secret.
-const SECRET_WORDS: [&str; 11] = [
+const SECRET_WORDS: [&str; 13] = [
+    "apikey",
     "authorization",
     "bearer",
     "cookie",
@@ -30,6 +31,7 @@ const SECRET_WORDS: [&str; 11] = [
     "credentials",
     "jwt",
     "key",
+    "passphrase",
     "passwd",
     "password",
     "secret",
@@ -255,7 +257,15 @@ mod tests {
 
     #[test]
     fn secret_names_hide_their_values() {
-        for name in ["token", "api_key", "API-Key", "http.authorization", "tokens", "jwt_secret"] {
+        for name in [
+            "token",
+            "api_key",
+            "API-Key",
+            "http.authorization",
+            "tokens",
+            "jwt_secret",
+            "OPENAI_APIKEY",
+        ] {
             assert_eq!(redactor().value(name, "x"), HIDDEN, "{name}");
         }
         for name in ["monkey", "keyboard", "tokenise", "trace_id", "server"] {

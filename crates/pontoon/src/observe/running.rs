@@ -1,15 +1,17 @@
 //! The bridges of a user that run: how each makes itself known, and how they are found.
 //!
 //! Each has two files in a folder that only its user may enter: a lock, which it holds and which says what it is, and a
-//! socket, where it tells how it is. Whose lock is free is gone, however it ended, and its files are removed by the next
-//! that looks. No other file is ever removed.
+//! socket, where it tells how it is to those who say the word that is in the lock. Whose lock is free is gone, however it
+//! ended, and its files are removed by the next that looks. No other file is ever removed.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq;
 use tokio::net::UnixListener;
 use uuid::Uuid;
 
@@ -56,6 +58,54 @@ impl BridgeFacts {
     }
 }
 
+/// The word that is said at the socket of a bridge before anything is asked. A process of the same user finds the
+/// socket without entering its folder, but this stands only in the lock, which a confined server cannot read.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusWord(String);
+
+impl StatusWord {
+    /// So long is each of them, in bytes.
+    pub const LENGTH: usize = 32;
+
+    /// Another than every one before.
+    pub fn random() -> Self {
+        Self(Uuid::new_v4().simple().to_string())
+    }
+
+    /// As it is said.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    /// Whether this is the word. How long that takes tells nothing of it.
+    pub fn is(&self, said: &[u8]) -> bool {
+        self.as_bytes().ct_eq(said).into()
+    }
+}
+
+impl fmt::Debug for StatusWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StatusWord")
+    }
+}
+
+/// Where a bridge is asked how it is.
+#[derive(Debug)]
+pub struct StatusSocket {
+    /// Where those who ask come.
+    pub listener: UnixListener,
+    /// What they have to say first.
+    pub word: StatusWord,
+}
+
+/// What is in a lock.
+#[derive(Serialize, Deserialize)]
+struct LockText {
+    #[serde(flatten)]
+    facts: BridgeFacts,
+    word: StatusWord,
+}
+
 /// The files of this bridge. They go with it.
 #[derive(Debug)]
 pub struct Announcement {
@@ -70,20 +120,21 @@ impl Announcement {
     /// # Errors
     ///
     /// When the folder is open to others or its path too long, or what the system says.
-    pub fn new(folder: &Path, facts: &BridgeFacts) -> io::Result<(Self, UnixListener)> {
+    pub fn new(folder: &Path, facts: BridgeFacts) -> io::Result<(Self, StatusSocket)> {
         make_folder(folder)?;
         remove_stale(folder);
+        let text = LockText { facts, word: StatusWord::random() };
         for _ in 0..TRIES {
             // Processes of several containers may have one folder, and one number.
-            let name = format!("{}-{}", facts.pid, &Uuid::new_v4().simple().to_string()[..8]);
+            let name = format!("{}-{}", text.facts.pid, &Uuid::new_v4().simple().to_string()[..8]);
             let lock_path = folder.join(format!("{name}.lock"));
             let socket_path = folder.join(format!("{name}.sock"));
             check_length(&socket_path)?;
             let LockTry::Ours(mut lock) = claim(&lock_path)? else { continue };
-            lock.write_all(&serde_json::to_vec(facts)?)?;
+            lock.write_all(&serde_json::to_vec(&text)?)?;
             let own = Self { lock, lock_path, socket_path };
             let listener = listen(&own.socket_path)?;
-            return Ok((own, listener));
+            return Ok((own, StatusSocket { listener, word: text.word }));
         }
         Err(io::ErrorKind::ResourceBusy.into())
     }
@@ -103,10 +154,40 @@ impl Drop for Announcement {
 pub struct RunningBridge {
     /// What it says of itself; `None` before it has said so.
     pub facts: Option<BridgeFacts>,
+    /// What is said before it is asked; `None` before it has said what it is.
+    pub word: Option<StatusWord>,
     /// Its process, as its files are called.
     pub pid: u32,
     /// Where it is asked.
     pub socket: PathBuf,
+    lock: PathBuf,
+}
+
+impl RunningBridge {
+    /// What it says of itself now; `None` if it has ended. Another process that looks for bridges holds the lock of one
+    /// that is gone for a moment, and it seems to run so long.
+    pub fn again(&self) -> Option<Self> {
+        Self::at(&self.lock)
+    }
+
+    /// The bridge whose lock this is, if it runs. What is left of one that is gone is removed.
+    fn at(lock: &Path) -> Option<Self> {
+        let pid = announced(lock)?;
+        match try_lock(lock) {
+            Ok(LockTry::Other(text)) => {
+                let text: Option<LockText> = serde_json::from_str(&text).ok();
+                let (facts, word) = text.map(|text| (text.facts, text.word)).unzip();
+                let (socket, lock) = (lock.with_extension("sock"), lock.to_owned());
+                Some(Self { facts, word, pid, socket, lock })
+            }
+            Ok(LockTry::Ours(own)) => {
+                remove(lock, &own);
+                None
+            }
+            // It has ended meanwhile.
+            Err(_) => None,
+        }
+    }
 }
 
 /// The bridges that run and are known in this folder, in the order in which they began. What others left is removed.
@@ -119,21 +200,8 @@ pub fn find(folder: &Path) -> io::Result<Vec<RunningBridge>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         checked => checked?,
     }
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder)?.take(MAX_FILES).flatten() {
-        let path = entry.path();
-        let Some(pid) = announced(&path) else { continue };
-        match try_lock(&path) {
-            Ok(LockTry::Other(text)) => {
-                let (facts, socket) =
-                    (serde_json::from_str(&text).ok(), path.with_extension("sock"));
-                found.push(RunningBridge { facts, pid, socket });
-            }
-            Ok(LockTry::Ours(lock)) => remove(&path, &lock),
-            // It has ended meanwhile.
-            Err(_) => {}
-        }
-    }
+    let entries = fs::read_dir(folder)?.take(MAX_FILES).flatten();
+    let mut found: Vec<_> = entries.filter_map(|entry| RunningBridge::at(&entry.path())).collect();
     let began = |bridge: &RunningBridge| bridge.facts.as_ref().map(|facts| facts.started.clone());
     found.sort_by_cached_key(|bridge| (began(bridge), bridge.pid));
     Ok(found)
@@ -182,11 +250,15 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("status");
         assert!(find(&folder).unwrap().is_empty(), "there is no folder yet");
-        let (first, _listener) = Announcement::new(&folder, &facts()).unwrap();
-        let (second, _other) = Announcement::new(&folder, &facts()).unwrap();
+        let (first, _listener) = Announcement::new(&folder, facts()).unwrap();
+        let (second, _other) = Announcement::new(&folder, facts()).unwrap();
         let found = find(&folder).unwrap();
         assert_eq!(found.len(), 2);
         assert_eq!(found[0].facts, Some(facts()));
+        let words = [0, 1].map(|at| found[at].word.clone().unwrap());
+        assert!(words.iter().all(|word| word.as_bytes().len() == StatusWord::LENGTH));
+        assert_ne!(words[0], words[1]);
+        assert!(!format!("{found:?}").contains(&words[0].0), "it is in no log");
         for file in fs::read_dir(&folder).unwrap() {
             assert_eq!(file.unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o600);
         }
@@ -200,14 +272,14 @@ mod tests {
     async fn what_a_killed_bridge_left_is_removed_and_nothing_else() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("status");
-        let (_living, _listener) = Announcement::new(&folder, &facts()).unwrap();
+        let (_living, _listener) = Announcement::new(&folder, facts()).unwrap();
         fs::write(folder.join("99-0123abcd.lock"), "{}").unwrap();
         drop(UnixListener::bind(folder.join("99-0123abcd.sock")).unwrap());
         fs::write(folder.join("notes.txt"), "mine").unwrap();
         fs::write(folder.join("99-short.lock"), "mine").unwrap();
         assert_eq!((find(&folder).unwrap().len(), names(&folder)), (1, 4));
         fs::write(folder.join("98-0123abcd.lock"), "").unwrap();
-        let (_other, _its) = Announcement::new(&folder, &facts()).unwrap();
+        let (_other, _its) = Announcement::new(&folder, facts()).unwrap();
         assert_eq!(names(&folder), 6, "a bridge that begins looks, too");
     }
 
@@ -216,6 +288,6 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         fs::set_permissions(home.path(), Permissions::from_mode(0o755)).unwrap();
         assert!(find(home.path()).unwrap_err().to_string().contains("chmod 700"));
-        assert!(Announcement::new(home.path(), &facts()).is_err());
+        assert!(Announcement::new(home.path(), facts()).is_err());
     }
 }

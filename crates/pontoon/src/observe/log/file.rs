@@ -1,6 +1,7 @@
 //! The log file of one instance: of bounded size, with a few older ones beside it.
 //!
-//! Several instances may share the directory, or be given one name: each holds a lock on its own file. A fault of the disk costs lines and nothing else; a line is there whole or not at all.
+//! Several instances may share the directory, or be given one name: each holds a lock on its own file. A fault of the disk costs lines and nothing else; a line is there whole or not at all. Of a file
+//! that a user named nothing is ever taken away: half a line stays, and the next one is not joined to it.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Permissions};
@@ -63,6 +64,17 @@ struct OpenLog {
     file: File,
     path: PathBuf,
     length: u64,
+    /// What is done about half a line at its end.
+    half_line: HalfLine,
+}
+
+/// What becomes of half a line at the end of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HalfLine {
+    /// The file is ours alone: it goes.
+    Goes,
+    /// The file was named by a user and may have been there before: it stays.
+    Stays,
 }
 
 impl LogFile {
@@ -110,31 +122,50 @@ impl LogFile {
             self.looked = Some(now);
             self.open.take_if(|open| !open.is_in_place());
         }
-        let open = match &mut self.open {
+        // After a fault there is none, until it is time to look again.
+        let mut open = match self.open.take() {
             Some(open) => open,
-            None if is_time => self.open.insert(open(&self.name)?),
+            None if is_time => open(&self.name)?,
             None => return Err(io::ErrorKind::NotFound.into()),
         };
         if open.length > 0 && open.length + lines.len() as u64 > self.max_bytes {
-            open.turn_over()?;
+            open = open.turn_over()?;
         }
-        open.append(lines)
+        self.open.insert(open).append(lines)
     }
 }
 
 impl OpenLog {
     fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        if self.half_line == HalfLine::Stays && !ends_with_newline(&self.file)? {
+            self.file.write_all(b"\n")?;
+            self.length += 1;
+        }
         let written = self.file.write_all(lines);
-        match written {
-            Ok(()) => self.length += lines.len() as u64,
+        match (&written, self.half_line) {
+            (Ok(()), _) => self.length += lines.len() as u64,
             // Half a line would spoil the next one.
-            Err(_) => drop(self.file.set_len(self.length)),
+            (Err(_), HalfLine::Goes) => drop(self.file.set_len(self.length)),
+            (Err(_), HalfLine::Stays) => {
+                self.length = self.file.metadata().map_or(self.length, |file| file.len());
+            }
         }
         written
     }
 
     /// Makes this file the newest of the old ones and begins another.
-    fn turn_over(&mut self) -> io::Result<()> {
+    fn turn_over(self) -> io::Result<Self> {
+        // Without it, the old ones would move on for nothing, and the oldest be lost each time.
+        if self.is_in_place() {
+            self.make_old()?;
+        }
+        let Self { file, path, half_line, .. } = self;
+        // Its descriptor may be the one that the next file needs.
+        drop(file);
+        Ok(open_at(&path, half_line)?.ok_or(io::ErrorKind::ResourceBusy)?)
+    }
+
+    fn make_old(&self) -> io::Result<()> {
         let old = |generation: u32| -> PathBuf {
             let mut name = self.path.clone().into_os_string();
             name.push(format!(".{generation}"));
@@ -146,9 +177,7 @@ impl OpenLog {
                 _ => {}
             }
         }
-        fs::rename(&self.path, old(1))?;
-        *self = open_at(&self.path)?.ok_or(io::ErrorKind::ResourceBusy)?;
-        Ok(())
+        fs::rename(&self.path, old(1))
     }
 
     /// Whether the file still lies under its name: an operator may have removed or moved it.
@@ -166,8 +195,9 @@ fn open(name: &LogName) -> io::Result<OpenLog> {
     if !folder.as_os_str().is_empty() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
+    let half_line = if name.is_among_ours { HalfLine::Goes } else { HalfLine::Stays };
     for name_of_file in (1..=MAX_NAMESAKES).map(|number| name.numbered(number)) {
-        if let Some(open) = open_at(&folder.join(&name_of_file))? {
+        if let Some(open) = open_at(&folder.join(&name_of_file), half_line)? {
             if let (true, Some(own)) = (name.is_among_ours, name_of_file.to_str()) {
                 remove_old(folder, own);
             }
@@ -177,8 +207,8 @@ fn open(name: &LogName) -> io::Result<OpenLog> {
     Err(io::ErrorKind::ResourceBusy.into())
 }
 
-/// Opens one file, for its owner only, and locks it; `None` if another instance holds it.
-fn open_at(path: &Path) -> io::Result<Option<OpenLog>> {
+/// Opens one file, which is made for its owner only, and locks it; `None` if another instance holds it.
+fn open_at(path: &Path, half_line: HalfLine) -> io::Result<Option<OpenLog>> {
     // No symbolic link is followed, and a pipe under that name does not hold us up.
     let guards = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | guards;
@@ -198,10 +228,21 @@ fn open_at(path: &Path) -> io::Result<Option<OpenLog>> {
         // Some file systems of networks have no locks.
         Err(_) => {}
     }
-    file.set_permissions(Permissions::from_mode(0o600))?;
-    let length = whole_lines(&file, metadata.len())?;
-    file.set_len(length)?;
-    Ok(Some(OpenLog { file, path: path.to_owned(), length }))
+    let mut length = metadata.len();
+    if half_line == HalfLine::Goes {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        length = whole_lines(&file, length)?;
+        file.set_len(length)?;
+    }
+    Ok(Some(OpenLog { file, path: path.to_owned(), length, half_line }))
+}
+
+/// Whether the next line begins a line of its own.
+fn ends_with_newline(file: &File) -> io::Result<bool> {
+    let Some(last) = file.metadata()?.len().checked_sub(1) else { return Ok(true) };
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, last)?;
+    Ok(byte == *b"\n")
 }
 
 /// Up to where the file holds whole lines: the last one may have been cut by a crash.
@@ -327,6 +368,57 @@ mod tests {
     }
 
     #[test]
+    fn of_a_file_that_was_named_nothing_is_taken_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notes.txt");
+        for (before, after) in [
+            ("no newline at all", "no newline at all\nb\nc\n"),
+            ("a\nhalf", "a\nhalf\nb\nc\n"),
+            ("a\n", "a\nb\nc\n"),
+            ("", "b\nc\n"),
+        ] {
+            fs::write(&path, before).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+            let mut log = LogFile::at(&path, 80);
+            log.write(b"b\n", Instant::now()).unwrap();
+            log.write(b"c\n", Instant::now()).unwrap();
+            check(folder.path(), &[("notes.txt", after)]);
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+            // Another program writes there as well, and stops in the middle of a line.
+            fs::write(&path, format!("{after}half")).unwrap();
+            log.write(b"d\n", Instant::now()).unwrap();
+            check(folder.path(), &[("notes.txt", &format!("{after}half\nd\n"))]);
+        }
+    }
+
+    #[test]
+    fn old_files_stay_when_a_full_one_cannot_be_followed_by_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut log, now) = (log_file(folder.path()), Instant::now());
+        for line in ["1111111\n", "2222222\n", "3333333\n"] {
+            log.write(line.as_bytes(), now).unwrap();
+        }
+        // Something is in the way under its name.
+        let path = folder.path().join("pontoon-h-1.log");
+        fs::rename(&path, folder.path().join("moved")).unwrap();
+        fs::create_dir(&path).unwrap();
+        for _ in 0..GENERATIONS {
+            assert!(log.write(b"lost\n", now).is_err());
+        }
+        fs::remove_dir(&path).unwrap();
+        log.write(b"4444444\n", now + LOOK).unwrap();
+        check(
+            folder.path(),
+            &[
+                ("moved", "3333333\n"),
+                ("pontoon-h-1.log", "4444444\n"),
+                ("pontoon-h-1.log.1", "2222222\n"),
+                ("pontoon-h-1.log.2", "1111111\n"),
+            ],
+        );
+    }
+
+    #[test]
     fn a_file_that_was_taken_away_is_made_anew() {
         let folder = tempfile::tempdir().unwrap();
         let mut log = log_file(&folder.path().join("logs"));
@@ -376,7 +468,8 @@ mod tests {
         let path = folder.path().join("pontoon-h-1.log");
         fs::write(&path, "a\n").unwrap();
         // Opened for reading only, so that writing fails.
-        let mut open = OpenLog { file: File::open(&path).unwrap(), path, length: 2 };
+        let file = File::open(&path).unwrap();
+        let mut open = OpenLog { file, path, length: 2, half_line: HalfLine::Goes };
         assert!(open.append(b"b\n").is_err());
         assert_eq!(open.length, 2);
         check(folder.path(), &[("pontoon-h-1.log", "a\n")]);
