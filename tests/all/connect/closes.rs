@@ -1,13 +1,14 @@
 //! Applications that close connections in order, and why.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, channel};
 
 use pontoon_tests::live_app::{Deeds, LiveApp, Manner, Place};
 use pontoon_tests::rig::wait_until;
 use pontoon_tests::stdio::StdioServer;
-use serde_json::json;
+use serde_json::{Value, json};
 use tungstenite::protocol::{CloseFrame, frame::coding::CloseCode};
 
 use super::{Home, SOON, text};
@@ -42,6 +43,55 @@ fn an_application_is_left_alone_for_as_long_as_its_code_was_said_to_mean() {
         let tries = connections.try_iter().count();
         assert!(if is_many { tries > 10 } else { tries <= 2 }, "{pause}: {tries}");
         home.finish(client);
+    }
+}
+
+/// An application that takes each other connection, answers once and hangs up; the others it does not take. It tells of
+/// each that it took.
+fn flapping() -> (String, Receiver<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("tcp://{}", listener.local_addr().unwrap());
+    let (taken, connections) = channel();
+    std::thread::spawn(move || {
+        for (stream, takes) in listener.incoming().zip([true, false].into_iter().cycle()) {
+            let mut stream = stream.unwrap();
+            let mut line = String::new();
+            if !takes || BufReader::new(&stream).read_line(&mut line).is_err() {
+                continue;
+            }
+            let asked: Value = serde_json::from_str(&line).unwrap();
+            let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}});
+            let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": hello});
+            // The bridge may have gone meanwhile, at the end of the test.
+            if writeln!(stream, "{answer}").is_err() || taken.send(()).is_err() {
+                return;
+            }
+        }
+    });
+    (url, connections)
+}
+
+#[test]
+fn an_application_that_comes_and_goes_quickly_does_not_fill_the_log() {
+    let home = Home::new();
+    let (url, connections) = flapping();
+    let told = home.0.path().join("told");
+    let mut command = home.command(&url, &["--log-level", "info", "--no-share"]);
+    let mut client = StdioServer::start(command.stderr(fs::File::create(&told).unwrap()));
+    client.initialize();
+    for _ in 0..10 {
+        connections.recv_timeout(SOON).unwrap();
+    }
+    home.finish(client);
+    let told = fs::read_to_string(&told).unwrap();
+    let count = |words: &str| told.matches(words).count();
+    for (words, times) in [
+        ("application connected", 3),
+        ("application gone", 3),
+        ("no connection; it is tried again and again", 1),
+        ("comes and goes quickly", 1),
+    ] {
+        assert_eq!(count(words), times, "{words}: {told}");
     }
 }
 

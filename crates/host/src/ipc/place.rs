@@ -5,9 +5,9 @@
 //! directory itself, so there is nothing to delete by which a live one would look dead, and systemd's
 //! cleaner of temporary files leaves it alone.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -28,13 +28,27 @@ const SOCKET_NAME: &str = "tools.sock";
 const SCHEMA_NAME: &str = "tools.json";
 const NEW_SCHEMA_NAME: &str = "tools.new";
 
+/// All of them, in the order in which they are removed.
+const OWN_NAMES: [&str; 3] = [NEW_SCHEMA_NAME, SCHEMA_NAME, SOCKET_NAME];
+
 /// The directories of this process, for a signal that ends it.
-static LIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+static LIVE: Mutex<Vec<OwnDirectory>> = Mutex::new(Vec::new());
+
+/// A directory that goes with its session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct OwnDirectory {
+    path: PathBuf,
+    /// Which one it is, if the program chose the path: later another may be there, and more may lie in it.
+    chosen: Option<DirectoryId>,
+}
+
+/// The device and the inode of a directory. No other has them as long as the session holds its lock.
+type DirectoryId = (u64, u64);
 
 /// The directory of a session, removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
-    directory: PathBuf,
+    directory: OwnDirectory,
     pub(super) socket: PathBuf,
     pub(super) schema: PathBuf,
     /// Locked for as long as it is open.
@@ -63,12 +77,13 @@ impl Place {
     /// Makes a place at this very path, which is no other's: then the socket is at a path that is known ahead. What an
     /// earlier session left there is removed.
     pub(crate) fn make_at(directory: &Path) -> io::Result<Self> {
-        let directory = std::path::absolute(directory)?;
+        // A slash at the end would follow a symbolic link.
+        let directory: PathBuf = std::path::absolute(directory)?.components().collect();
         let (socket, schema) = (directory.join(SOCKET_NAME), directory.join(SCHEMA_NAME));
         if socket.as_os_str().len() > MAX_SOCKET_PATH {
             return Err(io::Error::other("its path is too long for a socket"));
         }
-        let lock = {
+        let (lock, directory) = {
             let mut live = live();
             match DirBuilder::new().mode(0o700).create(&directory) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -78,27 +93,30 @@ impl Place {
                 io::Error::other("another program offers its tools there, or it is another user's")
             })?;
             check_own(&directory)?;
+            let chosen = Some(id_of(&lock.metadata()?));
+            let directory = OwnDirectory { path: directory, chosen };
             live.push(directory.clone());
-            lock
+            (lock, directory)
         };
         let place = Self { directory, socket, schema, _lock: lock };
-        remove_files(&place.directory)?;
+        remove_own_files(&place.directory.path)?;
         Ok(place)
     }
 
     fn make_in(base: &Path) -> io::Result<Self> {
         // Another session's sweep may take a new directory for an old one before it is locked.
         for _ in 0..100 {
-            let directory = base.join(directory_name());
+            let path = base.join(directory_name());
+            let directory = OwnDirectory { path: path.clone(), chosen: None };
             {
                 // Made under the lock, so that one that is made while a signal ends the process waits for that.
                 let mut live = live();
-                DirBuilder::new().mode(0o700).create(&directory)?;
+                DirBuilder::new().mode(0o700).create(&path)?;
                 live.push(directory.clone());
             }
-            let locked = lock(&directory);
+            let locked = lock(&path);
             if locked.is_err() {
-                let _ = fs::remove_dir(&directory);
+                let _ = fs::remove_dir(&path);
             }
             let Ok(Some(lock)) = locked else {
                 forget(&directory);
@@ -106,22 +124,22 @@ impl Place {
                 continue;
             };
             let schema = format!("{SCHEMA_FILE_PREFIX}{}.json", Uuid::new_v4().simple());
-            let (socket, schema) = (directory.join(socket_name()), directory.join(schema));
+            let (socket, schema) = (path.join(socket_name()), path.join(schema));
             return Ok(Self { directory, socket, schema, _lock: lock });
         }
         Err(io::Error::other("other sessions removed what was made"))
     }
 
     /// The directory itself.
-    #[cfg(all(test, feature = "model"))]
+    #[cfg(test)]
     pub(crate) fn directory(&self) -> &Path {
-        &self.directory
+        &self.directory.path
     }
 
     /// Writes a file of this name, and gives its path.
     #[cfg(feature = "model")]
     pub(crate) fn write(&self, name: &str, text: &[u8]) -> io::Result<PathBuf> {
-        let path = self.directory.join(name);
+        let path = self.directory.path.join(name);
         write_file(&path, text).map(|()| path)
     }
 
@@ -131,10 +149,23 @@ impl Place {
     }
 }
 
+impl OwnDirectory {
+    /// Removes it. Of one that the program chose, the session's own files go, and the directory if it is empty then.
+    fn remove(&self) -> io::Result<()> {
+        let Some(id) = self.chosen else { return remove(&self.path) };
+        if id_of(&fs::symlink_metadata(&self.path)?) != id {
+            // It was removed, and what is there now is another's.
+            return Ok(());
+        }
+        remove_own_files(&self.path)?;
+        fs::remove_dir(&self.path)
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         // The schema file may just be written anew. What cannot be removed, the next session tries again.
-        let _ = remove(&self.directory).or_else(|_| remove(&self.directory));
+        let _ = self.directory.remove().or_else(|_| self.directory.remove());
         forget(&self.directory);
     }
 }
@@ -144,16 +175,16 @@ pub(super) fn remove_all() {
     let live = live();
     for directory in &*live {
         // A session that just begins may put something into it meanwhile.
-        let _ = (0..10).find(|_| remove(directory).is_ok() || !directory.exists());
+        let _ = (0..10).find(|_| directory.remove().is_ok() || !directory.path.exists());
     }
     std::mem::forget(live);
 }
 
-fn live() -> MutexGuard<'static, Vec<PathBuf>> {
+fn live() -> MutexGuard<'static, Vec<OwnDirectory>> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn forget(directory: &Path) {
+fn forget(directory: &OwnDirectory) {
     live().retain(|other| other != directory);
 }
 
@@ -218,19 +249,25 @@ fn lock(directory: &Path) -> io::Result<Option<File>> {
     }
     // It may have been removed before it was locked.
     let (of_lock, of_path) = (opened.metadata()?, fs::symlink_metadata(directory));
-    let is_there =
-        of_path.is_ok_and(|path| path.ino() == of_lock.ino() && path.dev() == of_lock.dev());
+    let is_there = of_path.is_ok_and(|path| id_of(&path) == id_of(&of_lock));
     Ok((is_there && of_lock.uid() == geteuid().as_raw()).then_some(opened))
 }
 
-/// Refuses a directory that others can enter, or in which more lies than a session leaves.
+fn id_of(directory: &Metadata) -> DirectoryId {
+    (directory.dev(), directory.ino())
+}
+
+/// Refuses a directory that others can enter, or in which more lies than a session leaves. A session makes its socket first
+/// and removes it last, so that another file without it is the user's.
 fn check_own(directory: &Path) -> io::Result<()> {
     if fs::metadata(directory)?.mode() & 0o077 != 0 {
         return Err(io::Error::other("the folder is open to others (chmod 700)"));
     }
+    let socket = fs::symlink_metadata(directory.join(SOCKET_NAME));
+    let has_socket = socket.is_ok_and(|socket| socket.file_type().is_socket());
     for entry in fs::read_dir(directory)? {
         let name = entry?.file_name();
-        if ![SOCKET_NAME, SCHEMA_NAME, NEW_SCHEMA_NAME].iter().any(|own| name == *own) {
+        if !(has_socket && OWN_NAMES.iter().any(|own| name == *own)) {
             let text = format!("the folder is not for a session alone: it has {name:?}");
             return Err(io::Error::other(text));
         }
@@ -240,22 +277,29 @@ fn check_own(directory: &Path) -> io::Result<()> {
 
 /// Removes the directory of a session. It has no folders in it.
 fn remove(directory: &Path) -> io::Result<()> {
-    remove_files(directory)?;
+    for entry in fs::read_dir(directory)?.flatten() {
+        remove_file(&entry.path())?;
+    }
     fs::remove_dir(directory)
 }
 
-fn remove_files(directory: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(directory)?.flatten() {
-        match fs::remove_file(entry.path()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+/// Removes the files that a session has in a directory that the program chose.
+fn remove_own_files(directory: &Path) -> io::Result<()> {
+    OWN_NAMES.iter().try_for_each(|name| remove_file(&directory.join(name)))
+}
+
+/// Removes a file, if it is there.
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+
     use super::*;
 
     fn make(base: &Path) -> Place {
@@ -283,7 +327,7 @@ mod tests {
         write_file(&place.schema, b"[]").unwrap();
         write_file(&place.schema, b"[1]").unwrap();
         assert_eq!(fs::read(&place.schema).unwrap(), b"[1]");
-        assert_eq!((mode(&place.directory), mode(&place.schema)), (0o700, 0o600));
+        assert_eq!((mode(place.directory()), mode(&place.schema)), (0o700, 0o600));
         let name = place.socket.file_name().unwrap().to_str().unwrap().to_owned();
         assert!(name.starts_with("claudecode_ipc_") && name.ends_with(".sock"), "{name}");
         assert_eq!(name.len(), "claudecode_ipc_.sock".len() + 32);
@@ -298,7 +342,7 @@ mod tests {
         let first = make(base.path());
         assert!(!old.exists());
         let second = make(base.path());
-        assert!(first.directory.exists() && second.directory.exists());
+        assert!(first.directory().exists() && second.directory().exists());
     }
 
     #[test]
@@ -307,13 +351,13 @@ mod tests {
         let place = make(base.path());
         write_file(&place.schema, b"[]").unwrap();
         // A cleaner of temporary files.
-        fs::read_dir(&place.directory)
+        fs::read_dir(place.directory())
             .unwrap()
             .for_each(|entry| fs::remove_file(entry.unwrap().path()).unwrap());
         drop(make(base.path()));
-        assert!(place.directory.exists());
+        assert!(place.directory().exists());
         write_file(&place.schema, b"[]").unwrap();
-        let directory = place.directory.clone();
+        let directory = place.directory().to_owned();
         drop(place);
         assert!(!directory.exists());
     }
@@ -331,7 +375,8 @@ mod tests {
         assert!(!chosen.exists());
         // What a killed one left.
         DirBuilder::new().mode(0o700).create(&chosen).unwrap();
-        for name in ["tools.sock", "tools.json", "tools.new"] {
+        drop(UnixListener::bind(chosen.join("tools.sock")).unwrap());
+        for name in ["tools.json", "tools.new"] {
             fs::write(chosen.join(name), "").unwrap();
         }
         let place = Place::make_at(&chosen).unwrap();
@@ -354,6 +399,63 @@ mod tests {
         let long = base.path().join("x".repeat(100));
         assert!(Place::make_at(&long).unwrap_err().to_string().contains("too long"));
         assert!(!long.exists());
+    }
+
+    #[test]
+    fn a_file_of_the_user_s_with_a_name_of_ours_is_not_taken_for_a_leftover() {
+        let base = tempfile::tempdir().unwrap();
+        let chosen = base.path().join("mine");
+        DirBuilder::new().mode(0o700).create(&chosen).unwrap();
+        fs::write(chosen.join("tools.json"), "my saws").unwrap();
+        let refused = Place::make_at(&chosen).unwrap_err().to_string();
+        assert!(refused.contains("tools.json"), "{refused}");
+        // Nor beside what is no socket.
+        fs::write(chosen.join("tools.sock"), "my socks").unwrap();
+        Place::make_at(&chosen).unwrap_err();
+        assert_eq!(fs::read(chosen.join("tools.json")).unwrap(), b"my saws");
+        assert_eq!(fs::read(chosen.join("tools.sock")).unwrap(), b"my socks");
+    }
+
+    #[test]
+    fn what_the_program_puts_into_a_folder_that_it_chose_stays_there() {
+        let base = tempfile::tempdir().unwrap();
+        let chosen = base.path().join("my-program");
+        let place = Place::make_at(&chosen).unwrap();
+        drop(UnixListener::bind(&place.socket).unwrap());
+        write_file(&place.schema, b"[]").unwrap();
+        fs::write(chosen.join("letter.txt"), "dear").unwrap();
+        drop(place);
+        let left: Vec<_> =
+            fs::read_dir(&chosen).unwrap().map(|it| it.unwrap().file_name()).collect();
+        assert_eq!(left, ["letter.txt"]);
+    }
+
+    #[test]
+    fn a_session_whose_folder_was_removed_leaves_alone_the_one_that_came_after_it() {
+        let base = tempfile::tempdir().unwrap();
+        let chosen = base.path().join("my-program");
+        let first = Place::make_at(&chosen).unwrap();
+        fs::remove_dir_all(&chosen).unwrap();
+        let second = Place::make_at(&chosen).unwrap();
+        let _listener = UnixListener::bind(&second.socket).unwrap();
+        drop(first);
+        assert!(second.socket.exists());
+        drop(second);
+        assert!(!chosen.exists());
+    }
+
+    #[test]
+    fn a_symbolic_link_is_not_followed_whatever_stands_behind_it() {
+        let base = tempfile::tempdir().unwrap();
+        let (there, link) = (base.path().join("there"), base.path().join("link"));
+        DirBuilder::new().mode(0o700).create(&there).unwrap();
+        std::os::unix::fs::symlink(&there, &link).unwrap();
+        for end in ["", "/", "//", "/."] {
+            let chosen = PathBuf::from(format!("{}{end}", link.display()));
+            assert!(Place::make_at(&chosen).is_err(), "{end:?}");
+        }
+        let chosen = PathBuf::from(format!("{}/", there.display()));
+        assert_eq!(Place::make_at(&chosen).unwrap().socket, there.join("tools.sock"));
     }
 
     #[test]
@@ -383,7 +485,7 @@ mod tests {
         let long = base.path().join("x".repeat(60));
         fs::create_dir(&long).unwrap();
         let place = Place::make(&[long, base.path().to_owned()]).unwrap();
-        assert_eq!(place.directory.parent(), Some(base.path()));
+        assert_eq!(place.directory().parent(), Some(base.path()));
         assert!(place.socket.as_os_str().len() <= MAX_SOCKET_PATH);
     }
 

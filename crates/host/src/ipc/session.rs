@@ -76,10 +76,11 @@ impl Session {
     pub(crate) fn start_with(place: Place, tools: Tools) -> Result<Self, IpcError> {
         // Counted before they are written, so that no change is missed.
         let changes = tools.changes();
-        write_schema(&place.schema, &tools).map_err(failed("the schema file cannot be written"))?;
+        // Before the schema file: a folder that was chosen is known as a session's by its socket.
         let listener = UnixListener::bind(&place.socket)
             .and_then(|listener| place.close_socket().map(|()| listener))
             .map_err(failed("the socket cannot be made"))?;
+        write_schema(&place.schema, &tools).map_err(failed("the schema file cannot be written"))?;
         let stop = CancellationToken::new();
         let connections = TaskTracker::new();
         let schema = place.schema.clone();

@@ -331,7 +331,7 @@ fn secrets(server: &Server, environment: &Environment) -> Vec<Secret> {
     if let Some(app) = &server.app {
         secrets.extend(app.token.as_ref().and_then(TokenSource::known));
         let headers = app.headers.read().unwrap_or_default();
-        secrets.extend(headers.into_iter().map(|header| header.value));
+        secrets.extend(headers.iter().filter_map(AppHeader::secret).map(Secret::new));
     }
     secrets
 }

@@ -24,6 +24,13 @@ const RESERVED: &[&str] = &[
     "expect",
 ];
 
+/// Parts of names that say: the value lets a client in.
+const TELLING: &[&str] =
+    &["auth", "bearer", "cookie", "credential", "jwt", "key", "pass", "secret", "session", "token"];
+
+/// A value is taken for a secret from this many bytes on, whatever its name.
+const SECRET_LENGTH: usize = 12;
+
 /// Headers that are sent when a WebSocket is opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AppHeaders {
@@ -38,8 +45,10 @@ pub struct AppHeaders {
 pub struct AppHeader {
     /// Its name, as it was written.
     pub name: String,
-    /// Its value, which never shows in a log.
+    /// Its value, which the bridge itself never logs.
     pub value: Secret,
+    /// Whether it was taken from a variable that may hold a secret.
+    pub is_from_variable: bool,
 }
 
 /// Why a text is no header. It does not repeat the value.
@@ -100,6 +109,16 @@ impl AppHeader {
             false => Ok(header),
         }
     }
+
+    /// The value, if it has to be hidden wherever it is repeated. A short word such as that of `X-Project: work` has not: the
+    /// same word stands in a log for other reasons.
+    pub fn secret(&self) -> Option<&[u8]> {
+        let (name, value) = (self.name.to_ascii_lowercase(), self.value.expose());
+        let is_secret = self.is_from_variable
+            || value.len() >= SECRET_LENGTH
+            || TELLING.iter().any(|part| name.contains(part));
+        is_secret.then_some(value)
+    }
 }
 
 impl std::str::FromStr for AppHeader {
@@ -122,7 +141,10 @@ impl std::str::FromStr for AppHeader {
             || lower.starts_with("proxy-");
         match is_reserved {
             true => Err(BadHeader::Reserved(name.to_owned())),
-            false => Ok(Self { name: name.to_owned(), value: Secret::new(value) }),
+            false => {
+                let (name, value) = (name.to_owned(), Secret::new(value));
+                Ok(Self { name, value, is_from_variable: false })
+            }
         }
     }
 }
@@ -195,6 +217,20 @@ mod tests {
         }
         check("authorization: Bearer hunter2", Err("--token-file"));
         check("Cookie: hunter2", Err("--header-file"));
+    }
+
+    #[test]
+    fn a_value_is_hidden_for_its_name_its_length_or_its_source_and_a_short_word_is_not() {
+        let header = |text: &str| text.parse::<AppHeader>().unwrap();
+        for plain in ["X-Project: work", "Accept-Language: de-DE", "X-Other: elevenbytes"] {
+            assert_eq!(header(plain).secret(), None, "{plain}");
+        }
+        for secret in ["X-Api-Key: work", "apikey: work", "Cookie: a=b", "X-AuthToken: work"] {
+            assert!(header(secret).secret().is_some(), "{secret}");
+        }
+        assert_eq!(header("X-Other: twelve-bytes").secret(), Some(b"twelve-bytes" as &[u8]));
+        let taken = AppHeader { is_from_variable: true, ..header("X-Project: work") };
+        assert_eq!(taken.secret(), Some(b"work" as &[u8]));
     }
 
     #[test]

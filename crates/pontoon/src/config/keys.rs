@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use pontoon_wire::heal::HealMode;
 
-use super::app_headers::BadHeader;
+use super::app_headers::{AppHeader, BadHeader};
 use super::app_place::{AppPlace, BadPlace};
 use super::document::{DocumentNode, DocumentReader, Member};
 use super::draft::{Draft, FileContext, WrittenApp, WrittenKind, WrittenMode};
@@ -343,6 +343,7 @@ fn header(
                        ${MCPO_WORKDIR} and ${MCPO_JOB_ID}";
         return refuse(message.to_owned());
     }
+    let is_from_variable = value.variables().next().is_some();
     let value = value.fill(&Start::unknown());
     if member.name.eq_ignore_ascii_case("authorization") {
         let token = value.strip_prefix("Bearer ").map(str::trim).filter(|it| !it.is_empty());
@@ -352,8 +353,8 @@ fn header(
         }
         return;
     }
-    match format!("{}: {value}", member.name).parse() {
-        Ok(header) => app.headers.push(header),
+    match format!("{}: {value}", member.name).parse::<AppHeader>() {
+        Ok(header) => app.headers.push(AppHeader { is_from_variable, ..header }),
         Err(BadHeader::Form) => {
             refuse("is no header: a name without spaces, and a value of ASCII text".to_owned())
         }

@@ -55,6 +55,16 @@ pub(super) fn servers(text: &str) -> (Vec<Arc<Server>>, Remarks) {
     (servers, remarks)
 }
 
+#[test]
+fn a_header_from_a_variable_is_hidden_and_a_short_word_is_not() {
+    let file = r#"{"mcpServers": {"app": {"url": "ws://127.0.0.1:7400", "headers":
+        {"X-Project": "work", "X-Studio": "in ${env:STUDIO}"}}}}"#;
+    let (config, _) = load(Some(file), &Options::default(), &[("STUDIO", "sesame-8")]).unwrap();
+    let headers = &config.servers[0].app.as_ref().unwrap().headers.typed;
+    let secrets: Vec<_> = headers.iter().map(AppHeader::secret).collect();
+    assert_eq!(secrets, [None, Some(b"in sesame-8" as &[u8])]);
+}
+
 fn first_name(config: &Config) -> String {
     config.servers[0].name.to_string()
 }

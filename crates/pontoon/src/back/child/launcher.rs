@@ -33,7 +33,7 @@ use crate::call::CallError;
 use crate::client::{Client, Key, Person};
 use crate::clock::{Clock, now};
 use crate::config::{
-    Environment, FileLinks, Mode, ProgramError, Server, TokenSource, proxy_secrets,
+    AppHeader, Environment, FileLinks, Mode, ProgramError, Server, TokenSource, proxy_secrets,
 };
 use crate::errors::chain;
 use crate::hex::hex;
@@ -484,7 +484,7 @@ pub fn secrets_of(server: &Server) -> impl Iterator<Item = &[u8]> {
         Some(TokenSource::File(_) | TokenSource::Command(_)) | None => None,
     });
     let headers = server.app.iter().flat_map(|app| &app.headers.typed);
-    let headers = headers.map(|header| header.value.expose());
+    let headers = headers.filter_map(AppHeader::secret);
     named.chain(taken).map(str::as_bytes).chain(shown).chain(headers)
 }
 
@@ -495,6 +495,7 @@ mod tests {
     use super::*;
     use crate::back::child::in_memory::{InMemoryServers, ServerEnd};
     use crate::back::pair::{Pair, client, naming, result, serve_legacy};
+    use crate::config::{AppHeaders, AppOptions, BUSY_GRACE, CONNECT_WAIT, TlsFiles};
 
     /// Starts a child for a client that has this long.
     async fn start(pair: &Pair, patience: Duration) -> Result<ReadyChild, CallError> {
@@ -503,6 +504,22 @@ mod tests {
         let opening = Opening::for_client(&ada, pontoon_wire::Era::Legacy);
         let clock = Clock::new(patience, now());
         launcher.start_for(workspace, &opening, &ada, &clock).await
+    }
+
+    #[test]
+    fn of_headers_those_are_hidden_that_may_be_secrets() {
+        let typed = ["X-Project: work", "X-Api-Key: sesame"].map(|it| it.parse().unwrap()).to_vec();
+        let app = AppOptions {
+            place: "ws://127.0.0.1:7400".parse().unwrap(),
+            token: None,
+            headers: AppHeaders { typed, file: None },
+            tls: TlsFiles::default(),
+            connect_wait: CONNECT_WAIT,
+            busy_grace: BUSY_GRACE,
+            close_codes: Vec::new(),
+        };
+        let server = Server::of_app("app".parse().unwrap(), app);
+        assert_eq!(secrets_of(&server).collect::<Vec<_>>(), [b"sesame"]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -109,7 +109,13 @@ impl Dialer {
                     Some(source) => Some(self.tokens.read(source).await?),
                     None => None,
                 };
-                let shown = AppCredentials { token, headers: app.headers.read()? };
+                let headers = app.headers.read()?;
+                // Those of the file may be others than when the log began.
+                let of_file = headers.iter().skip(app.headers.typed.len());
+                of_file
+                    .filter_map(AppHeader::secret)
+                    .for_each(|value| self.tokens.secrets.hide_passing(value));
+                let shown = AppCredentials { token, headers };
                 let dialing = self.open_either_way(stream, app, &shown, max_message);
                 in_time(dialing).await
             }
@@ -213,7 +219,7 @@ impl Dialer {
         if !self.is_plain {
             request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL);
         }
-        for AppHeader { name, value } in &shown.headers {
+        for AppHeader { name, value, .. } in &shown.headers {
             let name = HeaderName::from_bytes(name.as_bytes());
             let value = HeaderValue::from_bytes(value.expose());
             // Both were looked at when they were read.
@@ -343,18 +349,23 @@ mod tests {
     use super::*;
     use crate::back::child::process::Starter;
     use crate::config::{AppHeaders, BUSY_GRACE, Environment};
+    use crate::observe::log::Secrets;
 
     /// Dials this address, where the test listens.
     async fn dial(url: &str) -> Result<Carrier, DialError> {
+        dial_with(url, AppHeaders::default(), &Secrets::default()).await
+    }
+
+    async fn dial_with(
+        url: &str,
+        headers: AppHeaders,
+        secrets: &Secrets,
+    ) -> Result<Carrier, DialError> {
         let (endpoint, tls) = (url.parse().unwrap(), TlsFiles::default());
-        let headers = AppHeaders::default();
         let app = AppTarget { endpoint, token: None, headers, tls, busy_grace: BUSY_GRACE };
         let starter = Starter::Nothing(Support::default());
-        let tokens = TokenReader {
-            starter,
-            environment: Environment::default(),
-            secrets: crate::observe::log::Secrets::default(),
-        };
+        let tokens =
+            TokenReader { starter, environment: Environment::default(), secrets: secrets.clone() };
         Dialer::new(tokens).dial(&app, 1 << 20).await
     }
 
@@ -367,5 +378,23 @@ mod tests {
         let secure = dial(&format!("wss://{place}")).await;
         let secure = secure.unwrap_err().to_string();
         assert_eq!(secure, "what answers there says nothing to a TLS handshake");
+    }
+
+    #[tokio::test]
+    async fn what_a_file_of_headers_has_now_is_hidden_from_then_on() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("ws://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { while listener.accept().await.is_ok() {} });
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("headers");
+        let (secrets, typed) =
+            (Secrets::default(), vec!["X-Typed: known-already".parse().unwrap()]);
+        for value in ["sesame-1", "sesame-2"] {
+            std::fs::write(&file, format!("Cookie: {value}\nX-Project: work\n")).unwrap();
+            let headers = AppHeaders { typed: typed.clone(), file: Some(file.clone()) };
+            assert!(dial_with(&url, headers, &secrets).await.is_err(), "it hangs up at once");
+        }
+        let told = secrets.redactor().value("text", "sesame-1, sesame-2, work");
+        assert_eq!(told, "[hidden], [hidden], work");
     }
 }

@@ -33,6 +33,9 @@ use crate::observe::app_status::AppStanding;
 /// How long an application may take to hear that we leave.
 const CLOSING: Duration = Duration::from_millis(300);
 
+/// How many connections in a row that came and went at once are logged as others are.
+const QUICK: u32 = 3;
+
 /// Where an application stands.
 #[derive(Debug, Clone)]
 pub enum AppState {
@@ -308,8 +311,11 @@ impl LiveApp {
                     let connection = Arc::new(connection);
                     let hello = connection.hello.as_ref().and_then(|hello| hello.raw(Slot::Result));
                     self.size_limit.meet(hello.unwrap_or_default());
-                    self.pace.lock().said = None;
-                    tracing::info!(app = %self.connector.options.place, era = ?connection.era, "application connected");
+                    let (app, era) = (&self.connector.options.place, connection.era);
+                    match self.pace.lock().pauses.short_ones() < QUICK {
+                        true => tracing::info!(%app, ?era, "application connected"),
+                        false => tracing::debug!(%app, ?era, "application connected"),
+                    }
                     connection.begin_for(&client);
                     self.set_state(AppState::Up(Arc::clone(&connection)));
                     // They may have got their sessions while this went on.
@@ -358,11 +364,14 @@ impl LiveApp {
     pub async fn lose(&self, connection: &AppConnection, why: Option<&str>) {
         let end = connection.link.end();
         let mut words = why.map_or_else(|| connection.how_it_ended(), str::to_owned);
-        let (pause, is_contested) = {
-            let pauses = &mut self.pace.lock().pauses;
+        let (pause, is_contested, short_ones) = {
+            let Pace { pauses, said } = &mut *self.pace.lock();
             let lasted = since(connection.opened);
             let pause = pauses.after_loss(end.as_ref(), lasted, why.is_some(), chance());
-            (pause, pauses.is_contested())
+            if pauses.short_ones() == 0 {
+                *said = None;
+            }
+            (pause, pauses.is_contested(), pauses.short_ones())
         };
         let (app, mut advice) = (&self.connector.options.place, START_IT);
         if is_contested {
@@ -372,8 +381,16 @@ impl LiveApp {
         if connection.is_handed_over() {
             advice = WAIT;
             tracing::info!(%app, why = words, "the connection is handed over");
+        } else if short_ones > QUICK {
+            tracing::debug!(%app, why = words, "application gone");
         } else {
             tracing::warn!(%app, why = words, "application gone");
+            if short_ones == QUICK {
+                tracing::warn!(
+                    %app,
+                    "the application comes and goes quickly; until it stays, more of this is logged at debug level only"
+                );
+            }
         }
         self.set_state(AppState::Away(Some(Absence { why: words, advice })));
         tokio::time::sleep(pause).await;

@@ -29,13 +29,16 @@ pub(crate) struct Pauses {
     close_codes: Vec<(u16, Duration)>,
     /// Whether a look was in vain since the last connection: then the application was away.
     was_away: bool,
+    /// How many connections in a row were short.
+    short_ones: u32,
     /// How many connections in a row the application closed soon after it had taken them at once.
     evictions: u32,
 }
 
 impl Pauses {
     pub(crate) fn new(is_local: bool, close_codes: Vec<(u16, Duration)>) -> Self {
-        Self { backoff: Backoff::new(is_local), close_codes, was_away: false, evictions: 0 }
+        let backoff = Backoff::new(is_local);
+        Self { backoff, close_codes, was_away: false, short_ones: 0, evictions: 0 }
     }
 
     /// The pause after a look in vain, at an application that may want none of us. `chance` is from zero to one.
@@ -69,6 +72,10 @@ impl Pauses {
             (true, true) => 1,
             (false, _) => 0,
         };
+        self.short_ones = match lasted < SHORT {
+            true => self.short_ones.saturating_add(1),
+            false => 0,
+        };
         let was_short = lasted < SHORT || was_useless;
         if !was_short {
             self.backoff.reset();
@@ -90,6 +97,11 @@ impl Pauses {
     /// soon as we took its.
     pub(crate) fn is_contested(&self) -> bool {
         self.evictions >= CONTEST
+    }
+
+    /// How many connections in a row came and went at once, whatever was found between them.
+    pub(crate) fn short_ones(&self) -> u32 {
+        self.short_ones
     }
 
     fn wanted(&self, end: &SocketEnd) -> Option<Duration> {
@@ -180,6 +192,18 @@ mod tests {
         assert_eq!(pause(Some(&closed(1013)), false), UNWANTED);
         assert_eq!(pause(None, true), UNWANTED);
         assert!(pause(None, false) < SECOND);
+    }
+
+    #[test]
+    fn connections_that_come_and_go_at_once_are_counted_until_one_lasts() {
+        let mut pauses = pauses();
+        for count in 1..5 {
+            pauses.after_failure(None, false, 1.0);
+            pauses.after_loss(None, SECOND / 2, count == 2, 1.0);
+            assert_eq!(pauses.short_ones(), count);
+        }
+        pauses.after_loss(None, SECOND, false, 1.0);
+        assert_eq!(pauses.short_ones(), 0);
     }
 
     trait MapSecs {
