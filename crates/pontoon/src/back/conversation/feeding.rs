@@ -156,8 +156,9 @@ impl FedSessions {
         let (outbox, is_app) = (Arc::clone(&feed.outbox), self.is_app);
         let hear = move |note: &Message| {
             let method = note.method();
-            let is_for_bridges = method.starts_with(BRIDGE_NOTES);
-            if !is_for_bridges && !(is_app && method.ends_with("/list_changed")) {
+            // Of lists, sessions hear from their catalogue.
+            let is_of_lists = is_app && method.ends_with("/list_changed");
+            if !method.starts_with(BRIDGE_NOTES) && !is_of_lists {
                 outbox.push(Item::Note(era::to_legacy_note(note).into()));
             }
         };
