@@ -81,6 +81,14 @@ impl Home {
     }
 }
 
+/// What the client got and did not ask for. One that is greeted before the application is there hears that its tools
+/// came; that is left out.
+fn unasked(client: &mut StdioServer) -> Vec<Value> {
+    let mut unasked = client.unheard();
+    unasked.retain(|message| message["method"] != "notifications/tools/list_changed");
+    unasked
+}
+
 /// An application with a WebSocket, at a port of its own.
 fn app(deeds: &Deeds) -> LiveApp {
     LiveApp::start(&Place::WebSocket(0), Manner::default(), deeds)

@@ -4,7 +4,7 @@ use pontoon_tests::live_app::{Deeds, LiveApp, Manner, Place, socket_in};
 use pontoon_tests::stdio::StdioServer;
 use serde_json::json;
 
-use super::{Home, app, text, tools};
+use super::{Home, app, text, tools, unasked};
 
 /// Makes a small and a large call.
 fn check(client: &mut StdioServer) {
@@ -49,7 +49,7 @@ fn frames_of_bytes_and_frames_that_say_nothing_are_taken() {
     let app = LiveApp::start(&Place::WebSocket(0), manner, &deeds);
     let mut client = home.client(&app.url(), &[]);
     check(&mut client);
-    assert_eq!(client.unheard(), Vec::<serde_json::Value>::new());
+    assert_eq!(unasked(&mut client), Vec::<serde_json::Value>::new());
     home.finish(client);
 }
 

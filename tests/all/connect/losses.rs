@@ -5,7 +5,7 @@ use pontoon_tests::rig::{send_signal, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::{Home, SOON, app, text};
+use super::{Home, SOON, app, text, unasked};
 
 #[test]
 fn the_outcome_of_a_call_that_was_under_way_is_unknown_and_it_is_not_made_again() {
@@ -86,7 +86,7 @@ fn an_application_that_does_not_answer_is_given_up_in_time_and_its_late_answer_i
     assert!(text(&late).contains("did not answer within"), "{late}");
     // The application works on one call at a time, so the late answer comes before this one.
     assert_eq!(text(&client.call(2, "echo", json!({"text": "after"}))), "after");
-    assert_eq!(client.unheard(), Vec::<Value>::new());
+    assert_eq!(unasked(&mut client), Vec::<Value>::new());
     home.finish(client);
 }
 

@@ -4,7 +4,7 @@ use pontoon_tests::seed_app::{Faults, SeedApp, TOOLS};
 use pontoon_tests::stdio::StdioServer;
 use serde_json::{Value, json};
 
-use super::{Home, text, tools};
+use super::{Home, text, tools, unasked};
 
 /// The tools, whose schemas are all valid.
 #[track_caller]
@@ -43,13 +43,7 @@ fn the_application_of_the_seed_works_with_all_its_faults() {
         let added = client.call(3, "add_max_object", place);
         assert_eq!(said(&added)["position"], json!([10, 20.5]), "{added}");
         assert_eq!(app.calls().len(), 3);
-        // A client that was greeted before the application was there hears that its tools came.
-        let changed = "notifications/tools/list_changed";
-        let unheard = client.unheard();
-        assert!(
-            unheard.iter().all(|message| message["method"] == changed),
-            "nothing else but answers reaches the client: {unheard:?}"
-        );
+        assert_eq!(unasked(&mut client), Vec::<Value>::new(), "answers, and nothing else");
         home.finish(client);
     }
 }
@@ -114,6 +108,6 @@ fn a_call_that_is_too_long_for_the_application_is_answered_once_and_the_next_one
     }
     let calls = app.calls();
     assert!(calls.len() == 5 && calls.iter().all(|call| call["name"] == "get_console_log"));
-    assert_eq!(client.unheard(), Vec::<Value>::new(), "each is answered once");
+    assert_eq!(unasked(&mut client), Vec::<Value>::new(), "each is answered once");
     home.finish(client);
 }
