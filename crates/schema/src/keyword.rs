@@ -1,6 +1,6 @@
 //! The keywords of JSON Schema 2020-12, and what each has to hold.
 
-use crate::code::Code;
+use crate::fault::Fault;
 
 /// What a keyword holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(crate) enum Form {
     Schemas,
     /// A list of different names.
     Names,
+    /// Lists of different names, by name.
+    NameLists,
     /// A list of anything.
     List,
     /// A number.
@@ -37,38 +39,39 @@ pub(crate) struct Keyword {
     /// What it holds.
     pub(crate) form: Form,
     /// The fault of one that holds something else.
-    pub(crate) code: Code,
+    pub(crate) fault: Fault,
 }
 
 /// The keyword of this name.
 pub(crate) fn find(name: &str) -> Option<Keyword> {
     let found = KEYWORDS.iter().find(|(_, _, names)| names.contains(&name));
-    found.map(|(form, code, names)| {
+    found.map(|(form, fault, names)| {
         let place = names.iter().position(|it| *it == name).unwrap_or_default();
-        Keyword { name: names[place], form: *form, code: *code }
+        Keyword { name: names[place], form: *form, fault: *fault }
     })
 }
 
-const KEYWORDS: &[(Form, Code, &[&str])] = &[
-    (Form::Type, Code::S008, &["type"]),
-    (Form::Map, Code::S003, &["properties", "patternProperties", "dependentSchemas"]),
-    (Form::Map, Code::S003, &["$defs", "definitions"]),
-    (Form::Schema, Code::S005, &["items", "contains", "propertyNames", "contentSchema"]),
-    (Form::Schema, Code::S005, &["not", "if", "then", "else"]),
-    (Form::Schema, Code::S022, &["additionalProperties", "additionalItems"]),
-    (Form::Schema, Code::S022, &["unevaluatedProperties", "unevaluatedItems"]),
-    (Form::Schemas, Code::S005, &["allOf", "anyOf", "oneOf", "prefixItems"]),
-    (Form::Names, Code::S007, &["required"]),
-    (Form::List, Code::S031, &["enum", "examples"]),
-    (Form::Number, Code::S031, &["minimum", "maximum", "multipleOf"]),
-    (Form::Number, Code::S009, &["exclusiveMinimum", "exclusiveMaximum"]),
-    (Form::Size, Code::S031, &["minLength", "maxLength", "minItems", "maxItems"]),
-    (Form::Size, Code::S031, &["minProperties", "maxProperties", "minContains", "maxContains"]),
-    (Form::Bool, Code::S031, &["uniqueItems", "deprecated", "readOnly", "writeOnly"]),
-    (Form::Text, Code::S031, &["title", "description", "$comment", "format", "pattern"]),
-    (Form::Text, Code::S031, &["$schema", "$id", "$ref", "$anchor", "$dynamicRef"]),
-    (Form::Text, Code::S031, &["$dynamicAnchor", "contentEncoding", "contentMediaType"]),
-    (Form::Any, Code::S031, &["default", "const", "dependencies", "dependentRequired"]),
+const KEYWORDS: &[(Form, Fault, &[&str])] = &[
+    (Form::Type, Fault::TypeUnknown, &["type"]),
+    (Form::Map, Fault::Map, &["properties", "patternProperties", "dependentSchemas"]),
+    (Form::Map, Fault::Map, &["$defs", "definitions"]),
+    (Form::Schema, Fault::NoSchema, &["items", "contains", "propertyNames", "contentSchema"]),
+    (Form::Schema, Fault::NoSchema, &["not", "if", "then", "else"]),
+    (Form::Schema, Fault::Additional, &["additionalProperties", "additionalItems"]),
+    (Form::Schema, Fault::Additional, &["unevaluatedProperties", "unevaluatedItems"]),
+    (Form::Schemas, Fault::NoSchema, &["allOf", "anyOf", "oneOf", "prefixItems"]),
+    (Form::Names, Fault::RequiredForm, &["required"]),
+    (Form::List, Fault::Keyword, &["enum", "examples"]),
+    (Form::Number, Fault::Keyword, &["minimum", "maximum", "multipleOf"]),
+    (Form::Number, Fault::OldLimit, &["exclusiveMinimum", "exclusiveMaximum"]),
+    (Form::Size, Fault::Size, &["minLength", "maxLength", "minItems", "maxItems"]),
+    (Form::Size, Fault::Size, &["minProperties", "maxProperties", "minContains", "maxContains"]),
+    (Form::Bool, Fault::Keyword, &["uniqueItems", "deprecated", "readOnly", "writeOnly"]),
+    (Form::Text, Fault::Keyword, &["title", "description", "$comment", "format", "pattern"]),
+    (Form::Text, Fault::Keyword, &["$schema", "$id", "$ref", "$anchor", "$dynamicRef"]),
+    (Form::Text, Fault::Keyword, &["$dynamicAnchor", "contentEncoding", "contentMediaType"]),
+    (Form::NameLists, Fault::Keyword, &["dependentRequired"]),
+    (Form::Any, Fault::Keyword, &["default", "const"]),
 ];
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(crate) enum Node<'t> {
     /// A text, a number, a word.
     Plain(Cow<'t, str>),
     /// What is nested too deep to be taken apart.
-    Deep(&'t str),
+    Deep(Cow<'t, str>),
 }
 
 /// A member of an object.
@@ -100,6 +100,43 @@ impl<'t> Node<'t> {
         }
     }
 
+    pub(crate) fn as_members(&self) -> Option<&[Member<'t>]> {
+        match self {
+            Self::Object(members) => Some(members),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn as_members_mut(&mut self) -> Option<&mut Vec<Member<'t>>> {
+        match self {
+            Self::Object(members) => Some(members),
+            _ => None,
+        }
+    }
+
+    /// The same, without what it was read from.
+    pub(crate) fn into_owned(self) -> Node<'static> {
+        let owned = |text: Cow<'t, str>| Cow::Owned(text.into_owned());
+        match self {
+            Self::Object(members) => Node::Object(
+                members
+                    .into_iter()
+                    .map(|it| Member { key: owned(it.key), value: it.value.into_owned() })
+                    .collect(),
+            ),
+            Self::List(items) => Node::List(items.into_iter().map(Node::into_owned).collect()),
+            Self::Plain(text) => Node::Plain(owned(text)),
+            Self::Deep(text) => Node::Deep(owned(text)),
+        }
+    }
+
+    /// Its text.
+    pub(crate) fn written(&self) -> String {
+        let mut text = String::new();
+        self.write(&mut text);
+        text
+    }
+
     pub(crate) fn write(&self, out: &mut String) {
         match self {
             Self::Plain(text) => out.push_str(text),
@@ -129,6 +166,37 @@ impl<'t> Node<'t> {
 /// Where the member of this name stands: the last one, which is what most readers of JSON take.
 pub(crate) fn position(members: &[Member<'_>], name: &str) -> Option<usize> {
     members.iter().rposition(|member| member.name() == name)
+}
+
+/// The member of this name.
+pub(crate) fn member<'n, 't>(members: &'n [Member<'t>], name: &str) -> Option<&'n Node<'t>> {
+    position(members, name).map(|at| &members[at].value)
+}
+
+/// Puts a member in: in the place of the one with this name, or at the end.
+pub(crate) fn set<'t>(members: &mut Vec<Member<'t>>, name: &str, value: Node<'t>) {
+    match position(members, name) {
+        Some(at) => members[at].value = value,
+        None => members.push(Member::new(name, value)),
+    }
+}
+
+/// Takes all members of this name out, and gives the one that counted.
+pub(crate) fn take<'t>(members: &mut Vec<Member<'t>>, name: &str) -> Option<Node<'t>> {
+    let taken = members.remove(position(members, name)?);
+    members.retain(|member| member.name() != name);
+    Some(taken.value)
+}
+
+/// Adds a sentence to the description, if it does not say so already.
+pub(crate) fn describe(members: &mut Vec<Member<'_>>, sentence: &str) {
+    let before = member(members, "description").and_then(Node::as_text).unwrap_or_default();
+    if before.contains(sentence) {
+        return;
+    }
+    let space = if before.is_empty() || before.ends_with(char::is_whitespace) { "" } else { " " };
+    let description = Node::text(&format!("{before}{space}{sentence}"));
+    set(members, "description", description);
 }
 
 /// Whether a text is a JSON number.
@@ -170,7 +238,7 @@ impl<'t> Parser<'t> {
 
     fn value(&mut self, depth: usize) -> Node<'t> {
         match self.peek() {
-            b'{' | b'[' if depth >= MAX_DEPTH => Node::Deep(self.skip()),
+            b'{' | b'[' if depth >= MAX_DEPTH => Node::Deep(Cow::Borrowed(self.skip())),
             b'{' => {
                 let mut members = Vec::new();
                 while self.next_item(b'}') {

@@ -65,16 +65,22 @@ pub(crate) fn meaning(value: &Node<'_>) -> Meaning {
     }
 }
 
-/// Whether an object is of one of the types that the value of `type` means.
-pub(crate) fn allows_object(value: &Node<'_>) -> bool {
-    match meaning(value) {
-        Meaning::Anything => true,
-        Meaning::Types(types) => types.contains(&"object"),
-        Meaning::Proper => match value {
-            Node::List(items) => items.iter().any(|item| is_spelt(item, "object")),
-            value => is_spelt(value, "object"),
-        },
-        Meaning::Unknown => false,
+/// The type that a text names.
+pub(crate) fn named(node: &Node<'_>) -> Option<&'static str> {
+    match of_word(node).filter(|_| !node.is_null())? {
+        Word::Type(word) => Some(word),
+        Word::Any => None,
+    }
+}
+
+/// Puts null beside the types, if it is not there.
+pub(crate) fn add_null(value: &mut Node<'_>) {
+    let null = || Node::text("null");
+    match value {
+        Node::List(types) if types.iter().any(|it| it.is_null() || is_spelt(it, "null")) => {}
+        Node::List(types) => types.push(null()),
+        value if is_spelt(value, "null") => {}
+        value => *value = Node::List(vec![value.clone(), null()]),
     }
 }
 

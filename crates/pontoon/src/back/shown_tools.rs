@@ -25,7 +25,7 @@ pub(crate) fn shown<'t>(
     if server.heal == HealMode::Off {
         return Some(Cow::Borrowed(tool));
     }
-    let report = pontoon_schema::repair(tool);
+    let report = pontoon_schema::repair(tool, pontoon_schema::Profile::none());
     if let Some(heals) = heals {
         let name = name.unwrap_or_default();
         report.findings.iter().for_each(|finding| heals.note_schema(&name, finding));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pontoon_schema::{Code, Finding};
+use pontoon_schema::Finding;
 use pontoon_wire::heal::{Heal, Heals};
 
 use crate::lock::Lock;
@@ -18,9 +18,9 @@ pub struct HealLog {
 /// What was wrong with the schemas of a server's tools.
 #[derive(Debug, Default)]
 struct SchemaHeals {
-    repaired: BTreeMap<Code, u64>,
-    /// The faults that have several meanings, which were told.
-    left: BTreeSet<Code>,
+    repaired: BTreeMap<&'static str, u64>,
+    /// The faults that were left as they are, which were told.
+    left: BTreeSet<&'static str>,
 }
 
 impl HealLog {
@@ -60,22 +60,23 @@ impl HealLog {
 
     /// Notes a fault in the schema of a tool.
     pub fn note_schema(&self, tool: &str, finding: &Finding) {
-        let (server, code, place) = (&self.server, finding.code, &finding.place);
+        let (server, place, fault) = (&self.server, &finding.place, finding.fault);
+        let (code, meaning) = (fault.code(), fault.meaning());
         let mut schemas = self.schemas.lock();
-        match finding.repair {
+        match &finding.repair {
             Some(repair) => {
                 let count = schemas.repaired.entry(code).or_default();
                 *count += 1;
                 if *count == 1 {
                     tracing::warn!(
-                        %server, code = code.as_str(), meaning = code.meaning(), tool, place, repair,
-                        "a tool's schema is not valid; repaired unless that is switched off, told once"
+                        %server, code, meaning, tool, place, repair = repair.what,
+                        "a tool's schema costs clients the tool; repaired unless that is switched off, told once"
                     );
                 }
             }
             None if schemas.left.insert(code) => tracing::warn!(
-                %server, code = code.as_str(), meaning = code.meaning(), tool, place,
-                "a tool's schema is not valid and may mean several things, so clients may refuse it; told once"
+                %server, code, meaning, tool, place,
+                "a tool is left as it is, though clients may refuse it; told once"
             ),
             None => {}
         }
@@ -86,23 +87,26 @@ impl HealLog {
         let total = self.total.lock();
         let counts = Heal::ALL.iter().map(|heal| (heal.code(), total.count(*heal)));
         let schemas = self.schemas.lock();
-        let repaired = schemas.repaired.iter().map(|(code, count)| (code.as_str(), *count));
+        let repaired = schemas.repaired.iter().map(|(code, count)| (*code, *count));
         counts.filter(|(_, count)| *count > 0).chain(repaired).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use pontoon_schema::{Effect, Fault, Repair};
+
     use super::*;
 
     #[test]
     fn heals_of_both_kinds_are_counted_by_their_codes() {
         let log = HealLog::new("demo");
         log.note(Heal::H08);
-        let finding = |code, repair| Finding { code, place: "/inputSchema".to_owned(), repair };
-        log.note_schema("a", &finding(Code::S003, Some("is `{}`")));
-        log.note_schema("b", &finding(Code::S003, Some("is `{}`")));
-        log.note_schema("b", &finding(Code::S008, None));
+        let repair = Repair { what: "is `{}`".to_owned(), effect: Effect::Same };
+        let finding = |fault, repair| Finding { fault, place: "/inputSchema".to_owned(), repair };
+        log.note_schema("a", &finding(Fault::Map, Some(repair.clone())));
+        log.note_schema("b", &finding(Fault::Map, Some(repair)));
+        log.note_schema("b", &finding(Fault::TooLarge, None));
         assert_eq!(log.counts(), [("H08", 1), ("S003", 2)]);
     }
 }

@@ -3,18 +3,26 @@
 use serde_json::{Map, Value, json};
 
 use super::*;
+use crate::notes::{Effect, MAX_FINDINGS};
+
+/// Makes a tool valid, and no more.
+fn valid(tool: &str) -> Report<'_> {
+    repair(tool, Profile::none())
+}
 
 /// Repairs the arguments' schema, and compares with the expected one and its findings.
 #[track_caller]
 fn check(input: &str, expected: &str, findings: &[(&str, &str)]) {
     let tool = format!(r#"{{"name":"t","inputSchema":{input}}}"#);
-    let report = repair(&tool);
+    let report = valid(&tool);
     assert_eq!(report.tool, format!(r#"{{"name":"t","inputSchema":{expected}}}"#));
     let found: Vec<_> = report
         .findings
         .iter()
-        .inspect(|finding| assert!(finding.repair.is_some(), "{finding:?}"))
-        .map(|it| (it.code.as_str(), it.place.strip_prefix("/inputSchema").unwrap()))
+        .inspect(|it| {
+            assert_eq!(it.repair.as_ref().map(|it| it.effect), Some(Effect::Same), "{it:?}")
+        })
+        .map(|it| (it.fault.code(), it.place.strip_prefix("/inputSchema").unwrap()))
         .collect();
     assert_eq!(found, findings);
     is_whole(&report);
@@ -23,7 +31,7 @@ fn check(input: &str, expected: &str, findings: &[(&str, &str)]) {
 /// What was repaired is valid, and needs no second repair.
 #[track_caller]
 fn is_whole(report: &Report<'_>) {
-    let again = repair(&report.tool);
+    let again = valid(&report.tool);
     assert_eq!(again.tool, report.tool, "a second repair changes nothing");
     let tool: Value = serde_json::from_str(&report.tool).unwrap();
     let schema = &tool["inputSchema"];
@@ -41,12 +49,12 @@ fn a_healthy_tool_is_given_back_as_it_is() {
         r##"{"name":"t","inputSchema":{"type":"object","$schema":"http://json-schema.org/draft-07/schema#","definitions":{"a":true},"properties":{"a":{"$ref":"#/definitions/a"},"enum":{"enum":[null,{"properties":null}]},"n":{"const":null,"minimum":-0.10,"maxLength":5.0}},"additionalProperties":false,"x-own":null}}"##,
         r#"{"name":"t","inputSchema":{"type":"object"},"outputSchema":{"type":"object","properties":{}}}"#,
     ] {
-        let report = repair(healthy);
+        let report = valid(healthy);
         assert!(matches!(report.tool, Cow::Borrowed(_)), "{healthy}");
         assert_eq!((report.tool.as_ref(), report.findings), (healthy, Vec::new()));
     }
     for no_tool in ["", "[]", "null", "{\"name\":", "\"tool\""] {
-        let report = repair(no_tool);
+        let report = valid(no_tool);
         assert_eq!((report.tool.as_ref(), report.findings), (no_tool, Vec::new()));
     }
 }
@@ -57,8 +65,8 @@ fn a_schema_that_is_not_there_is_an_object() {
     for missing in ["null", "true", "[]", "\"object\"", "7"] {
         check(missing, object, &[("S001", "")]);
     }
-    check(r#"["type","object"]"#, object, &[("S001", "")]);
-    let report = repair(r#"{"name":"t"}"#);
+    check(r#"["type","object"]"#, object, &[("S005", "")]);
+    let report = valid(r#"{"name":"t"}"#);
     assert_eq!(report.tool, r#"{"name":"t","inputSchema":{"type":"object"}}"#);
     assert_eq!(report.findings[0].place, "/inputSchema");
     is_whole(&report);
@@ -206,54 +214,102 @@ fn keywords_hold_what_they_have_to() {
 }
 
 #[test]
-fn what_may_mean_several_things_is_told_and_left() {
-    for (broken, code) in [
-        (r#"{"type":"string"}"#, Code::S002),
-        (r#"{"type":"object","properties":{"a":"string"}}"#, Code::S005),
-        (r#"{"type":"object","properties":[{"name":"a"}]}"#, Code::S003),
-        (r#"{"type":"object","items":["a","b"]}"#, Code::S005),
-        (r#"{"type":"object","anyOf":[null]}"#, Code::S005),
-        (r#"{"type":"object","anyOf":[]}"#, Code::S005),
-        (r#"{"type":"object","required":[1]}"#, Code::S007),
-        (r#"{"type":"object","properties":{"a":{"type":"file"}}}"#, Code::S008),
-        (r#"{"type":"object","minLength":-1}"#, Code::S031),
-        (r#"{"type":"object","title":7}"#, Code::S031),
+fn what_has_no_meaning_is_taken_out() {
+    let of = |rest: &str| format!(r#"{{"type":"object"{rest}}}"#);
+    let a = |rest: &str| of(&format!(r#","properties":{{"a":{rest}}}"#));
+    for (broken, whole, id) in [
+        (a("7"), a("{}"), "S005/no-schema"),
+        (
+            of(r#","properties":[{"name":"a"}],"additionalProperties":false"#),
+            of(r#","properties":{}"#),
+            "S003/map",
+        ),
+        (of(r#","items":["a","b"]"#), of(r#","items":{}"#), "S005/no-schema"),
+        (of(r#","anyOf":[null]"#), of(r#","anyOf":[{}]"#), "S005/no-schema"),
+        (of(r#","anyOf":[]"#), of(""), "S005/no-schema"),
+        // A text that is not `a` would fit both branches, and none is what `oneOf` takes then.
+        (of(r#","oneOf":[{"const":"a"},null]"#), of(""), "S005/no-schema"),
+        (of(r#","not":{"type":"file"}"#), of(""), "S008/type-unknown"),
+        (of(r#","required":[1,"a"]"#), of(r#","required":["a"]"#), "S007/required-form"),
+        (a(r#"{"type":"file"}"#), a("{}"), "S008/type-unknown"),
+        (of(r#","maxLength":-1"#), of(""), "S023/size"),
+        (of(r#","maxLength":1.5"#), of(""), "S023/size"),
+        (of(r#","multipleOf":0"#), of(""), "S023/size"),
+        (of(r#","title":7"#), of(""), "S031/keyword"),
+        (
+            of(r#","pattern":"(?i)x","description":"A text.""#),
+            of(r#","description":"A text. Has to match `(?i)x`.""#),
+            "S016/pattern",
+        ),
+        (
+            of(r#","patternProperties":{"[":{},"a":{}},"additionalProperties":false"#),
+            of(r#","patternProperties":{"a":{}}"#),
+            "S016/pattern",
+        ),
+        (a(r##"{"$ref":"#/$defs/x","title":"t"}"##), a(r#"{"title":"t"}"#), "S011/dangling"),
+        (a(r#"{"$ref":"https://example.com/x.json"}"#), a("{}"), "S011/remote"),
     ] {
         let tool = format!(r#"{{"inputSchema":{broken}}}"#);
-        let report = repair(&tool);
-        assert_eq!(report.tool, tool);
-        let found: Vec<_> = report.findings.iter().map(|it| (it.code, it.repair)).collect();
-        assert_eq!(found, [(code, None)], "{broken}");
+        let report = valid(&tool);
+        assert_eq!(report.tool, format!(r#"{{"inputSchema":{whole}}}"#));
+        let found: Vec<_> = report
+            .findings
+            .iter()
+            .map(|it| (it.fault.id(), it.repair.as_ref().map(|it| it.effect)))
+            .collect();
+        assert_eq!(found, [(id, Some(Effect::Wider))], "{broken}");
+        is_whole(&report);
     }
 }
 
 #[test]
+fn references_to_names_are_references_too() {
+    for well in [
+        r##"{"type":"object","$defs":{"a":{"$anchor":"here"}},"properties":{"a":{"$ref":"#here"},"b":{"$ref":"#"}}}"##,
+        r##"{"type":"object","$id":"https://example.com/a","$defs":{"b":{"$id":"b"}},"properties":{"b":{"$ref":"b"}}}"##,
+    ] {
+        let tool = format!(r#"{{"inputSchema":{well}}}"#);
+        let report = valid(&tool);
+        assert_eq!((report.tool.as_ref(), report.findings), (tool.as_str(), Vec::new()));
+    }
+}
+
+#[test]
+fn an_object_of_a_schema_library_is_any_object() {
+    check(
+        r#"{"_def":{"typeName":"ZodObject"},"~standard":{"vendor":"zod"}}"#,
+        r#"{"type":"object"}"#,
+        &[("S030", "")],
+    );
+}
+
+#[test]
 fn results_have_a_schema_too_or_none() {
-    let report = repair(
+    let report = valid(
         r#"{"inputSchema":{"type":"object"},"outputSchema":{"properties":null,"items":["type","int"]}}"#,
     );
     assert_eq!(
         report.tool,
         r#"{"inputSchema":{"type":"object"},"outputSchema":{"properties":{},"items":{"type":"integer"}}}"#
     );
-    let report = repair(r#"{"inputSchema":{"type":"object"},"outputSchema":null}"#);
+    let report = valid(r#"{"inputSchema":{"type":"object"},"outputSchema":null}"#);
     assert_eq!(report.tool, r#"{"inputSchema":{"type":"object"}}"#);
-    assert_eq!(report.findings[0].code, Code::S015);
+    assert_eq!(report.findings[0].fault, Fault::OutputForm);
 }
 
 #[test]
 fn the_rest_keeps_its_text() {
     let rest = r#""title":"\u00e9é","x":[1.0,1e400,123456789012345678901234567890,-0],"annotations":{"b":1,"a":null}"#;
     let report =
-        repair(&format!(r#"{{ "name" : "t",{rest},"inputSchema":null}}"#)).tool.into_owned();
+        valid(&format!(r#"{{ "name" : "t",{rest},"inputSchema":null}}"#)).tool.into_owned();
     assert_eq!(report, format!(r#"{{"name":"t",{rest},"inputSchema":{{"type":"object"}}}}"#));
 }
 
 #[test]
 fn what_is_too_large_or_too_deep_ends_in_a_finding() {
     let large = format!(r#"{{"description":"{}","inputSchema":null}}"#, "x".repeat(5 << 20));
-    let report = repair(&large);
-    assert_eq!((report.tool.len(), report.findings[0].code), (large.len(), Code::S025));
+    let report = valid(&large);
+    assert_eq!((report.tool.len(), report.findings[0].fault), (large.len(), Fault::TooLarge));
     for (open, close) in
         [("{\"items\":", "}"), ("[\"items\",", "]"), ("{\"properties\":{\"a\":", "}}")]
     {
@@ -262,13 +318,13 @@ fn what_is_too_large_or_too_deep_ends_in_a_finding() {
             open.repeat(40_000),
             close.repeat(40_000)
         );
-        let report = repair(&deep);
-        assert!(report.findings.iter().any(|it| it.code == Code::S025), "{open}");
-        assert_eq!(repair(&report.tool).tool, report.tool);
+        let report = valid(&deep);
+        assert!(report.findings.iter().any(|it| it.fault == Fault::TooDeep), "{open}");
+        is_whole(&report);
     }
     let many = vec!["null"; 200_000].join(",");
     let report =
-        repair(&format!(r#"{{"inputSchema":{{"type":"object","anyOf":[{many}]}}}}"#)).findings;
+        valid(&format!(r#"{{"inputSchema":{{"type":"object","anyOf":[{many}]}}}}"#)).findings;
     assert_eq!(report.len(), MAX_FINDINGS);
 }
 
@@ -389,9 +445,10 @@ fn whatever_was_broken_is_what_it_was_before() {
     for _ in 0..5000 {
         let schema = object(&mut dice, 4);
         let tool = json!({"name": "t", "inputSchema": schema}).to_string();
-        assert_eq!(repair(&tool), Report { tool: Cow::Borrowed(&tool), findings: Vec::new() });
+        let report = valid(&tool);
+        assert_eq!((report.tool.as_ref(), report.findings), (tool.as_str(), Vec::new()));
         let broken = json!({"name": "t", "inputSchema": broken(&schema, &mut dice)}).to_string();
-        let report = repair(&broken);
+        let report = valid(&broken);
         is_whole(&report);
         let found: Value = serde_json::from_str(&report.tool).unwrap();
         assert_eq!(found["inputSchema"], schema, "{broken}");
@@ -406,10 +463,9 @@ fn any_json_at_all_is_repaired_once() {
     let mut dice = Dice(7);
     for _ in 0..5000 {
         let tool = anything(&mut dice, 6).to_string();
-        let report = repair(&tool);
-        let again = repair(&report.tool);
-        assert_eq!(again.tool, report.tool, "{tool}");
-        assert!(again.findings.iter().all(|finding| finding.repair.is_none()), "{tool}: {again:?}");
+        let report = valid(&tool);
+        let again = valid(&report.tool);
+        assert_eq!((&again.tool, again.findings), (&report.tool, Vec::new()), "{tool}");
     }
 }
 

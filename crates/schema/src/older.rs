@@ -1,0 +1,125 @@
+//! The words of older drafts, and of OpenAPI, in those of draft 2020-12.
+
+use crate::fault::Fault;
+use crate::node::{Member, Node, position};
+use crate::notes::Notes;
+use crate::type_words;
+
+/// Brings the members of a schema up to date.
+pub(crate) fn update(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
+    limits(members, notes);
+    tuple(members, notes);
+    dependencies(members, notes);
+    renamed(members, notes);
+    nullable(members, notes);
+}
+
+/// A limit that is exclusive or not.
+fn limits(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
+    for (exclusive, limit) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
+        let Some(at) = position(members, exclusive) else { continue };
+        let Some(is_exclusive) = members[at].value.as_bool() else { continue };
+        let limit = position(members, limit).filter(|_| is_exclusive);
+        match limit.filter(|limit| members[*limit].value.as_number().is_some()) {
+            Some(limit) => {
+                members[at].value = members[limit].value.clone();
+                members.remove(limit);
+            }
+            None => drop(members.remove(at)),
+        }
+        notes.inside(exclusive, |notes| notes.mend(Fault::OldLimit, "is the limit itself"));
+    }
+}
+
+/// The schemas of single items.
+fn tuple(members: &mut [Member<'_>], notes: &mut Notes) {
+    let Some(at) = position(members, "items") else { return };
+    let Node::List(items) = &members[at].value else { return };
+    let is_schema = |item: &Node<'_>| matches!(item, Node::Object(_)) || item.as_bool().is_some();
+    let is_tuple = !items.is_empty() && items.iter().all(is_schema);
+    if !is_tuple || position(members, "prefixItems").is_some() {
+        return;
+    }
+    members[at].rename("prefixItems");
+    if let Some(rest) = position(members, "additionalItems") {
+        members[rest].rename("items");
+    }
+    notes.inside("items", |notes| notes.mend(Fault::Tuple, "is `prefixItems`"));
+}
+
+/// What a property needs beside it: names, or a schema.
+fn dependencies(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
+    let Some(at) = position(members, "dependencies") else { return };
+    let is_taken = |name| position(members, name).is_some();
+    if is_taken("dependentRequired") || is_taken("dependentSchemas") {
+        return;
+    }
+    let Node::Object(all) = &mut members[at].value else { return };
+    let (schemas, names): (Vec<_>, Vec<_>) = std::mem::take(all).into_iter().partition(|member| {
+        matches!(member.value, Node::Object(_)) || member.value.as_bool().is_some()
+    });
+    members.remove(at);
+    for (name, all) in [("dependentRequired", names), ("dependentSchemas", schemas)] {
+        if !all.is_empty() {
+            members.push(Member::new(name, Node::Object(all)));
+        }
+    }
+    notes.inside("dependencies", |notes| {
+        notes.mend(Fault::OldWord, "is `dependentRequired` and `dependentSchemas`");
+    });
+}
+
+/// Keywords that have another name now.
+fn renamed(members: &mut [Member<'_>], notes: &mut Notes) {
+    for (old, new, fits) in [
+        ("id", "$id", is_address as fn(&Node<'_>) -> bool),
+        ("divisibleBy", "multipleOf", is_number),
+        ("extends", "allOf", is_schema),
+    ] {
+        let Some(at) = position(members, old).filter(|at| fits(&members[*at].value)) else {
+            continue;
+        };
+        if position(members, new).is_some() {
+            continue;
+        }
+        members[at].rename(new);
+        if new == "allOf"
+            && let value @ Node::Object(_) = &mut members[at].value
+        {
+            *value = Node::List(vec![std::mem::replace(value, Node::empty_object())]);
+        }
+        notes.inside(old, |notes| notes.mend(Fault::OldWord, format!("is `{new}`")));
+    }
+}
+
+/// A property may be called `id`; only an address is the name of a schema.
+fn is_address(value: &Node<'_>) -> bool {
+    value.as_text().is_some_and(|text| text.contains("://"))
+}
+
+fn is_number(value: &Node<'_>) -> bool {
+    value.as_number().is_some()
+}
+
+fn is_schema(value: &Node<'_>) -> bool {
+    matches!(value, Node::Object(_) | Node::List(_))
+}
+
+/// Null as one of the types, as OpenAPI 3.0 has it.
+fn nullable(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
+    let Some(at) = position(members, "nullable") else { return };
+    let Some(is_nullable) = members[at].value.as_bool() else { return };
+    members.remove(at);
+    let types = position(members, "type").filter(|_| is_nullable);
+    if let Some(types) = types {
+        type_words::add_null(&mut members[types].value);
+    }
+    // Null has to be one of the values too.
+    if let Some(values) = position(members, "enum").filter(|_| is_nullable)
+        && let Node::List(values) = &mut members[values].value
+        && !values.iter().any(Node::is_null)
+    {
+        values.push(Node::word("null"));
+    }
+    notes.inside("nullable", |notes| notes.mend(Fault::Nullable, "is told by the type"));
+}

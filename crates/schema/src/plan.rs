@@ -1,0 +1,106 @@
+//! What a call of a repaired tool needs: its own name, its own arguments, and the check that its clients do not see.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use jsonschema::Validator;
+
+use crate::fit::{self, Want};
+use crate::node::Node;
+use crate::valid;
+
+/// What a call of one tool needs.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// The name that the server knows, if clients see another one.
+    pub name: Option<String>,
+    /// The arguments that clients see with other names: shown, original.
+    pub(crate) keys: Vec<(String, String)>,
+    pub(crate) want: Option<Want>,
+    pub(crate) enforced: Option<Enforced>,
+}
+
+/// A schema that is enforced, compiled when it is first needed.
+#[derive(Debug)]
+pub(crate) struct Enforced {
+    schema: String,
+    validator: OnceLock<Option<Box<Validator>>>,
+}
+
+impl Enforced {
+    pub(crate) fn new(schema: String) -> Self {
+        Self { schema, validator: OnceLock::new() }
+    }
+}
+
+/// Arguments that the tool does not take, though what clients see of its schema does.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the arguments do not fit this tool: {problem}{}{place}", if place.is_empty() { "" } else { ", at " })]
+pub struct Refusal {
+    /// What is wrong with them.
+    pub problem: String,
+    /// Where, as a JSON pointer into the arguments.
+    pub place: String,
+}
+
+impl Plan {
+    /// Whether a call needs nothing at all.
+    pub fn is_empty(&self) -> bool {
+        self.name.is_none()
+            && self.keys.is_empty()
+            && self.want.is_none()
+            && self.enforced.is_none()
+    }
+
+    /// The arguments as the server wants them, a JSON object. What is no object is given back as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] if the original schema, which clients do not see, does not take them.
+    ///
+    /// ```
+    /// use pontoon_schema::{Profile, repair};
+    /// let tool = r#"{"name":"move","inputSchema":{"type":"object","properties":{"to":{"type":"array"},"by":{"type":"integer"}}}}"#;
+    /// let plan = repair(tool, Profile::common()).plan;
+    /// assert_eq!(plan.arguments(r#"{"to":"[1, 2.50]","by":null}"#).unwrap(), r#"{"to":[1,2.50]}"#);
+    /// assert_eq!(plan.arguments(r#"{ "to": [] }"#).unwrap(), r#"{ "to": [] }"#);
+    /// ```
+    pub fn arguments<'t>(&self, arguments: &'t str) -> Result<Cow<'t, str>, Refusal> {
+        if self.keys.is_empty() && self.want.is_none() && self.enforced.is_none() {
+            return Ok(Cow::Borrowed(arguments));
+        }
+        let Some(mut node) = Node::parse(arguments) else { return Ok(Cow::Borrowed(arguments)) };
+        let Node::Object(members) = &mut node else { return Ok(Cow::Borrowed(arguments)) };
+        let is_renamed = fit::rename(members, &self.keys);
+        let is_fitted = self.want.as_ref().is_some_and(|want| want.fit(&mut node));
+        let fitted = match is_renamed || is_fitted {
+            true => Cow::Owned(node.written()),
+            false => Cow::Borrowed(arguments),
+        };
+        self.check(&fitted)?;
+        Ok(fitted)
+    }
+
+    fn check(&self, arguments: &str) -> Result<(), Refusal> {
+        let Some(enforced) = &self.enforced else { return Ok(()) };
+        let compile = || valid::compiled(&enforced.schema).map(Box::new);
+        let Some(validator) = enforced.validator.get_or_init(compile) else { return Ok(()) };
+        let Ok(value) = serde_json::from_str(arguments) else { return Ok(()) };
+        match validator.validate(&value) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(Refusal {
+                problem: shortened(&error.to_string()),
+                place: error.instance_path().to_string(),
+            }),
+        }
+    }
+}
+
+/// So long a text that a model can go by it.
+fn shortened(text: &str) -> String {
+    const MAX: usize = 500;
+    match text.char_indices().nth(MAX) {
+        None => text.to_owned(),
+        Some((at, _)) => format!("{}…", &text[..at]),
+    }
+}

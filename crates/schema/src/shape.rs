@@ -1,0 +1,274 @@
+//! A valid schema in the shape that a client takes.
+
+use std::borrow::Cow;
+
+use crate::fault::Fault;
+use crate::node::{Member, Node, describe, member, position, set, take};
+use crate::notes::Notes;
+use crate::profile::Profile;
+use crate::references::{reference, resolve};
+use crate::root;
+use crate::walk::each_schema;
+
+/// References inside what a reference leads to are followed this far, and schemas this large are made.
+const MAX_STEPS: usize = 8;
+const MAX_BYTES: usize = 256 << 10;
+
+/// The schema of the arguments.
+pub(crate) fn shape_arguments(node: &mut Node<'_>, profile: &Profile, notes: &mut Notes) {
+    if profile.is_about(Fault::RootUnion) {
+        root::merge_unions(node, notes);
+    }
+    if profile.is_about(Fault::RootCondition) {
+        root::drop_conditions(node, notes);
+    }
+    if profile.is_about(Fault::NoProperties)
+        && let Some(members) = node.as_members_mut()
+        && position(members, "properties").is_none()
+    {
+        members.push(Member::new("properties", Node::empty_object()));
+        notes.mend(Fault::NoProperties, "put in: `{}`");
+    }
+    shape(node, profile, notes, Fault::OldDialect);
+}
+
+/// The schema of results.
+pub(crate) fn shape_results(node: &mut Node<'_>, profile: &Profile, notes: &mut Notes) {
+    shape(node, profile, notes, Fault::OldDialectOutput);
+}
+
+fn shape(node: &mut Node<'_>, profile: &Profile, notes: &mut Notes, dialect: Fault) {
+    if profile.is_about(dialect) {
+        drop_dialect(node, dialect, notes);
+    }
+    if profile.is_about(Fault::Definitions) {
+        rename_definitions(node, notes);
+    }
+    if profile.unsupported.iter().any(|keyword| keyword == "$ref") {
+        inline(node, notes);
+    }
+    each_schema(node, notes, &mut |members, notes| {
+        for (fault, change) in [
+            (Fault::NoItems, add_items as fn(&mut Vec<Member<'_>>, &mut Notes)),
+            (Fault::RequiredUnknown, add_required),
+            (Fault::EnumEmpty, drop_empty_enum),
+            (Fault::Const, const_as_enum),
+            (Fault::EnumNumbers, describe_enum),
+            (Fault::TypeList, split_types),
+        ] {
+            if profile.is_about(fault) {
+                change(members, notes);
+            }
+        }
+        formats(members, profile, notes);
+        unsupported(members, profile, notes);
+    });
+}
+
+/// Leaves out `$schema`, if it names another draft.
+fn drop_dialect(node: &mut Node<'_>, fault: Fault, notes: &mut Notes) {
+    let Some(members) = node.as_members_mut() else { return };
+    let Some(dialect) = member(members, "$schema").and_then(Node::as_text) else { return };
+    if !dialect.contains("json-schema.org/draft/2020-12/schema") {
+        take(members, "$schema");
+        notes.inside("$schema", |notes| notes.mend(fault, "taken out"));
+    }
+}
+
+/// `definitions` are `$defs`.
+fn rename_definitions(root: &mut Node<'_>, notes: &mut Notes) {
+    const OLD: &str = "#/definitions/";
+    let Some(members) = root.as_members_mut() else { return };
+    let Some(at) = position(members, "definitions") else { return };
+    if position(members, "$defs").is_some() {
+        return;
+    }
+    members[at].rename("$defs");
+    notes.inside("definitions", |notes| notes.mend(Fault::Definitions, "is `$defs`"));
+    each_schema(root, notes, &mut |members, _| {
+        let Some(at) = position(members, "$ref") else { return };
+        let renamed = members[at]
+            .value
+            .as_text()
+            .and_then(|to| to.strip_prefix(OLD).map(|name| Node::text(&format!("#/$defs/{name}"))));
+        if let Some(renamed) = renamed {
+            members[at].value = renamed;
+        }
+    });
+}
+
+/// Puts what references lead to in their place. What refers to itself is any value there.
+fn inline<'t>(root: &mut Node<'t>, notes: &mut Notes) {
+    let whole = root.clone();
+    let mut left = MAX_BYTES;
+    notes.is_changed |= inline_in(root, &whole, 0, &mut left, notes);
+    if let Some(members) = root.as_members_mut() {
+        for definitions in ["$defs", "definitions"] {
+            if take(members, definitions).is_some() {
+                notes.is_changed = true;
+            }
+        }
+    }
+}
+
+fn inline_in<'t>(
+    node: &mut Node<'t>,
+    whole: &Node<'t>,
+    steps: usize,
+    left: &mut usize,
+    notes: &mut Notes,
+) -> bool {
+    let mut is_changed = false;
+    each_schema(node, notes, &mut |members, notes| {
+        let Some(to) = reference(members) else { return };
+        take(members, "$ref");
+        is_changed = true;
+        let target = resolve(whole, &to).filter(|_| steps < MAX_STEPS);
+        let Some(mut target) = target.cloned() else {
+            return notes.enforce(Fault::Recursive, "cut: any value");
+        };
+        *left = left.saturating_sub(target.written().len());
+        if *left == 0 {
+            return notes.enforce(Fault::TooLarge, "cut: any value");
+        }
+        inline_in(&mut target, whole, steps + 1, left, notes);
+        let Node::Object(inside) = target else { return };
+        for member in inside {
+            if position(members, &member.name()).is_none() && member.name() != "$defs" {
+                members.push(member);
+            }
+        }
+    });
+    is_changed
+}
+
+/// A list says what its items are.
+fn add_items(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
+    let is_list = member(members, "type").is_some_and(|types| match types {
+        Node::List(types) => types.iter().any(|it| it.as_text().as_deref() == Some("array")),
+        word => word.as_text().as_deref() == Some("array"),
+    });
+    if is_list && position(members, "items").is_none() {
+        members.push(Member::new("items", Node::empty_object()));
+        notes.mend(Fault::NoItems, "put in: `\"items\": {}`");
+    }
+}
+
+/// What is required is one of the properties.
+fn add_required(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
+    let Some(Node::List(names)) = member(members, "required") else { return };
+    let names: Vec<_> = names.iter().filter_map(Node::as_text).map(Cow::into_owned).collect();
+    if names.is_empty() {
+        return;
+    }
+    if position(members, "properties").is_none() {
+        members.push(Member::new("properties", Node::empty_object()));
+    }
+    let Some(at) = position(members, "properties") else { return };
+    let Node::Object(properties) = &mut members[at].value else { return };
+    for name in names {
+        if position(properties, &name).is_none() {
+            properties.push(Member::new(&name, Node::empty_object()));
+            let what = format!("`{name}` is put in, of any value");
+            notes.inside("required", |notes| notes.mend(Fault::RequiredUnknown, what));
+        }
+    }
+}
+
+fn drop_empty_enum(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
+    if matches!(member(members, "enum"), Some(Node::List(values)) if values.is_empty()) {
+        take(members, "enum");
+        notes.inside("enum", |notes| notes.widen(Fault::EnumEmpty, "taken out"));
+    }
+}
+
+fn const_as_enum(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
+    let Some(at) = position(members, "const") else { return };
+    if position(members, "enum").is_some() {
+        return;
+    }
+    let value = std::mem::replace(&mut members[at].value, Node::empty_object());
+    members[at].value = Node::List(vec![value]);
+    members[at].rename("enum");
+    notes.inside("const", |notes| notes.mend(Fault::Const, "is an `enum` of one value"));
+}
+
+/// Values that are no texts are told in the description.
+fn describe_enum(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
+    let Some(Node::List(values)) = member(members, "enum") else { return };
+    if values.iter().all(|value| value.as_text().is_some()) {
+        return;
+    }
+    let values: Vec<_> = values.iter().map(Node::written).collect();
+    describe(members, &format!("One of: {}.", values.join(", ")));
+    take(members, "enum");
+    notes.inside("enum", |notes| notes.enforce(Fault::EnumNumbers, "told in the description"));
+}
+
+/// One type, and `nullable`; several are `anyOf`.
+fn split_types(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
+    let Some(Node::List(types)) = member(members, "type") else { return };
+    let words: Vec<_> = types.iter().filter_map(Node::as_text).map(Cow::into_owned).collect();
+    let is_nullable = words.iter().any(|word| word == "null");
+    let others: Vec<_> = words.into_iter().filter(|word| word != "null").collect();
+    match others.as_slice() {
+        [] => set(members, "type", Node::text("null")),
+        [one] => set(members, "type", Node::text(one)),
+        several => {
+            let of_type = |word: &String| Node::Object(vec![Member::new("type", Node::text(word))]);
+            let all = several.iter().map(of_type).collect();
+            take(members, "type");
+            if position(members, "anyOf").is_none() {
+                members.push(Member::new("anyOf", Node::List(all)));
+            }
+        }
+    }
+    if is_nullable {
+        set(members, "nullable", Node::word("true"));
+    }
+    notes.inside("type", |notes| notes.enforce(Fault::TypeList, "one type"));
+}
+
+/// Formats that the client refuses.
+fn formats(members: &mut Vec<Member<'_>>, profile: &Profile, notes: &mut Notes) {
+    let Some(known) = &profile.formats else { return };
+    let Some(format) = member(members, "format").and_then(Node::as_text).map(Cow::into_owned)
+    else {
+        return;
+    };
+    if !known.contains(&format) {
+        take(members, "format");
+        describe(members, &format!("Format: {format}."));
+        notes.inside("format", |notes| notes.mend(Fault::Format, "told in the description"));
+    }
+}
+
+/// Keywords that the client refuses.
+fn unsupported(members: &mut Vec<Member<'_>>, profile: &Profile, notes: &mut Notes) {
+    for keyword in &profile.unsupported {
+        let Some(value) = take(members, keyword) else { continue };
+        if TOLD.contains(&keyword.as_str()) {
+            describe(members, &format!("{keyword}: {}.", value.written()));
+        }
+        let is_free = matches!(
+            keyword.as_str(),
+            "$schema" | "default" | "examples" | "title" | "$id" | "$comment"
+        );
+        notes.inside(keyword, |notes| match is_free {
+            true => notes.mend(Fault::Unsupported, "taken out"),
+            false => notes.enforce(Fault::Unsupported, "taken out"),
+        });
+    }
+}
+
+/// Keywords that a model can go by when it reads them.
+const TOLD: [&str; 8] = [
+    "pattern",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "default",
+    "minLength",
+    "maxLength",
+    "uniqueItems",
+];
