@@ -52,6 +52,11 @@ impl Plan {
             && self.enforced.is_none()
     }
 
+    /// Whether clients see the tool and its arguments under their own names.
+    pub fn is_plain(&self) -> bool {
+        self.name.is_none() && self.keys.is_empty()
+    }
+
     /// The arguments as the server wants them, a JSON object. What is no object is given back as it is.
     ///
     /// # Errors
@@ -66,19 +71,26 @@ impl Plan {
     /// assert_eq!(plan.arguments(r#"{ "to": [] }"#).unwrap(), r#"{ "to": [] }"#);
     /// ```
     pub fn arguments<'t>(&self, arguments: &'t str) -> Result<Cow<'t, str>, Refusal> {
-        if self.keys.is_empty() && self.want.is_none() && self.enforced.is_none() {
-            return Ok(Cow::Borrowed(arguments));
-        }
-        let Some(mut node) = Node::parse(arguments) else { return Ok(Cow::Borrowed(arguments)) };
-        let Node::Object(members) = &mut node else { return Ok(Cow::Borrowed(arguments)) };
-        let is_renamed = fit::rename(members, &self.keys);
-        let is_fitted = self.want.as_ref().is_some_and(|want| want.fit(&mut node));
-        let fitted = match is_renamed || is_fitted {
-            true => Cow::Owned(node.written()),
-            false => Cow::Borrowed(arguments),
+        let is_well =
+            self.keys.is_empty() && self.want.as_ref().is_none_or(|it| it.suits(arguments));
+        let fitted = match is_well {
+            true => Cow::Borrowed(arguments),
+            false => self.fitted(arguments),
         };
         self.check(&fitted)?;
         Ok(fitted)
+    }
+
+    /// The arguments with the server's names and types.
+    fn fitted<'t>(&self, arguments: &'t str) -> Cow<'t, str> {
+        let Some(mut node) = Node::parse(arguments) else { return Cow::Borrowed(arguments) };
+        let Node::Object(members) = &mut node else { return Cow::Borrowed(arguments) };
+        let is_renamed = fit::rename(members, &self.keys);
+        let is_fitted = self.want.as_ref().is_some_and(|want| want.fit(&mut node));
+        match is_renamed || is_fitted {
+            true => Cow::Owned(node.written()),
+            false => Cow::Borrowed(arguments),
+        }
     }
 
     fn check(&self, arguments: &str) -> Result<(), Refusal> {

@@ -13,6 +13,17 @@ const MAX_LOOKS: usize = 200_000;
 
 /// Takes out references that lead nowhere.
 pub(crate) fn mend(root: &mut Node<'_>, notes: &mut Notes) {
+    take_lost(root, notes, |notes, to, fault| notes.widen(fault, format!("`{to}`: taken out")));
+}
+
+/// Takes out references to what was left out for a client.
+pub(crate) fn cut(root: &mut Node<'_>, notes: &mut Notes) {
+    take_lost(root, notes, |notes, to, _| {
+        notes.enforce(Fault::Unsupported, format!("`{to}` is not shown: any value"));
+    });
+}
+
+fn take_lost(root: &mut Node<'_>, notes: &mut Notes, note: impl Fn(&mut Notes, &str, Fault)) {
     let lost = lost(root);
     if lost.is_empty() {
         return;
@@ -20,13 +31,11 @@ pub(crate) fn mend(root: &mut Node<'_>, notes: &mut Notes) {
     each_schema(root, notes, &mut |members, notes| {
         for keyword in ["$ref", "$dynamicRef"] {
             let Some(at) = position(members, keyword) else { continue };
-            let Some(fault) = members[at].value.as_text().and_then(|to| lost.get(&*to).copied())
-            else {
-                continue;
-            };
-            let to = members.remove(at);
-            let to = to.value.as_text().unwrap_or_default().into_owned();
-            notes.inside(keyword, |notes| notes.widen(fault, format!("`{to}`: taken out")));
+            let to = members[at].value.as_text().unwrap_or_default().into_owned();
+            if let Some(fault) = lost.get(&to) {
+                members.remove(at);
+                notes.inside(keyword, |notes| note(notes, &to, *fault));
+            }
         }
     });
 }

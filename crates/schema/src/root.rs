@@ -58,6 +58,8 @@ pub(crate) fn drop_conditions(root: &mut Node<'_>, notes: &mut Notes) {
     }
     let Some(members) = root.as_members_mut() else { return };
     present.iter().for_each(|name| drop(take(members, name)));
+    // It counted the properties that a condition knows.
+    take(members, "unevaluatedProperties");
     write(members, object);
     for name in present {
         notes.inside(name, |notes| notes.enforce(Fault::RootCondition, "taken out"));
