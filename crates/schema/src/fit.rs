@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::cursor::Cursor;
+use crate::definitions::{Definitions, reference};
 use crate::node::{Member, Node, is_number, member, position};
-use crate::references::{reference, resolve};
 
 /// The most schemas that are looked at for one tool, and how far references are followed.
 const MAX_SCHEMAS: usize = 5000;
@@ -32,7 +32,7 @@ struct Property {
 impl Want {
     /// What the arguments' schema wants; `None` if it takes anything as it comes.
     pub(crate) fn of(root: &Node<'_>) -> Option<Self> {
-        let mut look = Look { root, left: MAX_SCHEMAS };
+        let mut look = Look { definitions: &Definitions::of(root), left: MAX_SCHEMAS };
         look.want(root, 0).filter(|want| !want.properties.is_empty())
     }
 
@@ -192,12 +192,12 @@ impl Types {
     }
 }
 
-struct Look<'n, 't> {
-    root: &'n Node<'t>,
+struct Look<'d, 'n, 't> {
+    definitions: &'d Definitions<'n, 't>,
     left: usize,
 }
 
-impl Look<'_, '_> {
+impl Look<'_, '_, '_> {
     /// What a schema wants; `None` if nothing would ever be changed.
     fn want(&mut self, schema: &Node<'_>, steps: usize) -> Option<Want> {
         let types = self.types(schema, steps);
@@ -239,7 +239,7 @@ impl Look<'_, '_> {
             want.items = self.want(items, steps + 1).map(Box::new);
         }
         if let Some(to) = reference(members)
-            && let Some(target) = resolve(self.root, &to)
+            && let Some(target) = self.definitions.resolve(&to)
         {
             self.inside(target, want, steps + 1);
         }
@@ -267,7 +267,7 @@ impl Look<'_, '_> {
             types = types.and(Types::of(value));
         }
         if let Some(to) = reference(members) {
-            types = types.and(match resolve(self.root, &to) {
+            types = types.and(match self.definitions.resolve(&to) {
                 Some(target) => self.types(target, steps + 1),
                 None => Types::ALL,
             });

@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 mod cursor;
+mod definitions;
 mod fault;
 mod fit;
 mod form;

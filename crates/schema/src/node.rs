@@ -48,6 +48,13 @@ impl<'t> Member<'t> {
         unquoted(&self.key).unwrap_or(Cow::Borrowed(""))
     }
 
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        match self.key.len() == name.len() + 2 {
+            true => self.key[1..].starts_with(name) || self.name() == name,
+            false => self.key.contains('\\') && self.name() == name,
+        }
+    }
+
     pub(crate) fn rename(&mut self, name: &str) {
         self.key = Cow::Owned(quoted(name));
     }
@@ -167,7 +174,7 @@ impl<'t> Node<'t> {
 
 /// Where the member of this name stands: the last one, which is what most readers of JSON take.
 pub(crate) fn position(members: &[Member<'_>], name: &str) -> Option<usize> {
-    members.iter().rposition(|member| member.name() == name)
+    members.iter().rposition(|member| member.is_named(name))
 }
 
 /// The member of this name.
@@ -186,7 +193,7 @@ pub(crate) fn set<'t>(members: &mut Vec<Member<'t>>, name: &str, value: Node<'t>
 /// Takes all members of this name out, and gives the one that counted.
 pub(crate) fn take<'t>(members: &mut Vec<Member<'t>>, name: &str) -> Option<Node<'t>> {
     let taken = members.remove(position(members, name)?);
-    members.retain(|member| member.name() != name);
+    members.retain(|member| !member.is_named(name));
     Some(taken.value)
 }
 

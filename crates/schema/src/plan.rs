@@ -3,11 +3,9 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use jsonschema::Validator;
-
 use crate::fit::{self, Want};
 use crate::node::Node;
-use crate::valid;
+use crate::valid::{self, Compiled, Outcome};
 
 /// What a call of one tool needs.
 #[derive(Debug, Default)]
@@ -23,13 +21,21 @@ pub struct Plan {
 /// A schema that is enforced, compiled when it is first needed.
 #[derive(Debug)]
 pub(crate) struct Enforced {
-    schema: String,
-    validator: OnceLock<Option<Box<Validator>>>,
+    schema: Node<'static>,
+    compiled: OnceLock<Option<Box<Compiled>>>,
 }
 
 impl Enforced {
-    pub(crate) fn new(schema: String) -> Self {
-        Self { schema, validator: OnceLock::new() }
+    pub(crate) fn new(schema: Node<'_>) -> Self {
+        Self { schema: schema.into_owned(), compiled: OnceLock::new() }
+    }
+
+    fn problem(&self, arguments: &str) -> Option<(String, String)> {
+        let compile = || match valid::compile(&self.schema) {
+            Outcome::Compiled(compiled) => Some(compiled),
+            Outcome::Invalid | Outcome::Untried => None,
+        };
+        self.compiled.get_or_init(compile).as_ref()?.problem(arguments)
     }
 }
 
@@ -94,16 +100,10 @@ impl Plan {
     }
 
     fn check(&self, arguments: &str) -> Result<(), Refusal> {
-        let Some(enforced) = &self.enforced else { return Ok(()) };
-        let compile = || valid::compiled(&enforced.schema).map(Box::new);
-        let Some(validator) = enforced.validator.get_or_init(compile) else { return Ok(()) };
-        let Ok(value) = serde_json::from_str(arguments) else { return Ok(()) };
-        match validator.validate(&value) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(Refusal {
-                problem: shortened(&error.to_string()),
-                place: error.instance_path().to_string(),
-            }),
+        let problem = self.enforced.as_ref().and_then(|enforced| enforced.problem(arguments));
+        match problem {
+            None => Ok(()),
+            Some((problem, place)) => Err(Refusal { problem: shortened(&problem), place }),
         }
     }
 }

@@ -9,8 +9,9 @@ use crate::node::{Member, Node, member, position, set};
 use crate::notes::{Effect, Finding, Notes, Repair};
 use crate::plan::{Enforced, Plan};
 use crate::profile::Profile;
+use crate::valid::{self, Outcome};
 use crate::walk::look;
-use crate::{form, pattern, references, rename, shape, valid};
+use crate::{form, pattern, references, rename, shape};
 
 /// A tool of more bytes is not looked at.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -102,7 +103,7 @@ fn repair_arguments(
         plan.keys = rename::rename_keys(schema, &profile.keys, notes);
         references::cut(schema, notes);
         if notes.is_to_enforce() {
-            plan.enforced = Some(Enforced::new(valid.written()));
+            plan.enforced = Some(Enforced::new(valid));
         }
     });
 }
@@ -162,7 +163,7 @@ fn mend_words(schema: &mut Node<'_>, notes: &mut Notes) {
             )
         });
     });
-    if has_names && !valid::compiles(&schema.written()) {
+    if has_names && matches!(valid::compile(schema), Outcome::Invalid) {
         references::remove(schema, notes);
     }
 }

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
+use crate::definitions::{Definitions, reference};
 use crate::fault::Fault;
 use crate::node::{Member, Node, describe, member, position, set, take};
 use crate::notes::Notes;
 use crate::profile::Profile;
-use crate::references::{reference, resolve};
 use crate::root;
 use crate::walk::each_schema;
 
@@ -100,8 +100,9 @@ fn rename_definitions(root: &mut Node<'_>, notes: &mut Notes) {
 /// Puts what references lead to in their place. What refers to itself is any value there.
 fn inline<'t>(root: &mut Node<'t>, notes: &mut Notes) {
     let whole = root.clone();
+    let definitions = Definitions::of(&whole);
     let mut left = MAX_BYTES;
-    notes.is_changed |= inline_in(root, &whole, 0, &mut left, notes);
+    notes.is_changed |= inline_in(root, &definitions, 0, &mut left, notes);
     if let Some(members) = root.as_members_mut() {
         for definitions in ["$defs", "definitions"] {
             if take(members, definitions).is_some() {
@@ -113,7 +114,7 @@ fn inline<'t>(root: &mut Node<'t>, notes: &mut Notes) {
 
 fn inline_in<'t>(
     node: &mut Node<'t>,
-    whole: &Node<'t>,
+    definitions: &Definitions<'_, 't>,
     steps: usize,
     left: &mut usize,
     notes: &mut Notes,
@@ -123,7 +124,7 @@ fn inline_in<'t>(
         let Some(to) = reference(members) else { return };
         take(members, "$ref");
         is_changed = true;
-        let target = resolve(whole, &to).filter(|_| steps < MAX_STEPS);
+        let target = definitions.resolve(&to).filter(|_| steps < MAX_STEPS);
         let Some(mut target) = target.cloned() else {
             return notes.enforce(Fault::Recursive, "cut: any value");
         };
@@ -131,7 +132,7 @@ fn inline_in<'t>(
         if *left == 0 {
             return notes.enforce(Fault::TooLarge, "cut: any value");
         }
-        inline_in(&mut target, whole, steps + 1, left, notes);
+        inline_in(&mut target, definitions, steps + 1, left, notes);
         let Node::Object(inside) = target else { return };
         for member in inside {
             if position(members, &member.name()).is_none() && member.name() != "$defs" {

@@ -128,7 +128,7 @@ fn break_it(value: &mut Value, dice: &mut Dice) {
         "{\"type\":\"any\"}",
         "{\"_def\":{}}",
     ];
-    let odd = |dice: &mut Dice| serde_json::from_str::<Value>(dice.one(&ODD)).unwrap();
+    let odd = |dice: &mut Dice| serde_json::from_str::<Value>(dice.one(&ODD)).expect("JSON");
     match value {
         _ if dice.is_hit(40) => *value = odd(dice),
         Value::Object(members) => {
@@ -200,7 +200,7 @@ fn tool(schema: &Value) -> String {
 }
 
 fn shown(tool: &str) -> Value {
-    serde_json::from_str::<Value>(tool).unwrap()["inputSchema"].take()
+    serde_json::from_str::<Value>(tool).expect("JSON")["inputSchema"].take()
 }
 
 #[test]
