@@ -5,14 +5,18 @@
     schema_server.py S005-tuple=healthy            the same as its author should have written it
     schema_server.py S001-no-input=0               its first further form, the first of "also"
     schema_server.py S001-no-input S002-root-type  several
+    schema_server.py --http                        each at its own address, http://127.0.0.1:PORT/S005-tuple=healthy
 
-It speaks MCP with `initialize`, one JSON text in a line, and uses no SDK: those would not say what is wrong. A call is answered
-with its arguments as a text, or with what the fixture says under "results".
+It speaks MCP with `initialize` and uses no SDK: those would not say what is wrong. A call is answered with its arguments as a
+text, or with what the fixture says under "results". With --http the address is on the first line of standard output.
 """
 
+import functools
+import http.server
 import json
 import pathlib
 import sys
+import urllib.parse
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[3] / "crates" / "schema" / "fixtures"
 VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
@@ -79,20 +83,64 @@ class Server:
         return {"content": [{"type": "text", "text": json.dumps(arguments, ensure_ascii=False)}]}
 
 
+def answer_to(server: Server, message: dict) -> bytes | None:
+    """The answer to a request; a notification has none."""
+    if "id" not in message or "method" not in message:
+        return None
+    try:
+        said = {"result": server.answer(message["method"], message.get("params") or {})}
+    except LookupError as refusal:
+        code, text = refusal.args
+        said = {"error": {"code": code, "message": text}}
+    return json.dumps({"jsonrpc": "2.0", "id": message["id"], **said}, ensure_ascii=False).encode()
+
+
+@functools.cache
+def server_at(path: str) -> Server:
+    return Server(urllib.parse.unquote(path).strip("/").split("+"))
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Streamable HTTP without sessions and streams."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        answer = answer_to(server_at(self.path), message)
+        self.reply(202 if answer is None else 200, answer or b"")
+
+    def do_GET(self) -> None:
+        self.reply(405, b"")
+
+    def reply(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+def serve() -> None:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    print(f"http://127.0.0.1:{server.server_port}", flush=True)
+    server.serve_forever()
+
+
 def main() -> None:
+    if sys.argv[1:] == ["--http"]:
+        return serve()
     server = Server(sys.argv[1:])
     for line in sys.stdin.buffer:
-        message = json.loads(line)
-        if "id" not in message or "method" not in message:
-            continue
-        try:
-            said = {"result": server.answer(message["method"], message.get("params") or {})}
-        except LookupError as refusal:
-            code, text = refusal.args
-            said = {"error": {"code": code, "message": text}}
-        answer = json.dumps({"jsonrpc": "2.0", "id": message["id"], **said}, ensure_ascii=False)
-        sys.stdout.buffer.write(answer.encode() + b"\n")
-        sys.stdout.buffer.flush()
+        answer = answer_to(server, json.loads(line))
+        if answer is not None:
+            sys.stdout.buffer.write(answer + b"\n")
+            sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":
