@@ -112,7 +112,8 @@ impl Names {
     /// Whether a name is taken as it is.
     pub(crate) fn fit(&self, name: &str) -> bool {
         let begins = self.may_begin_with_digit || !name.starts_with(|it: char| it.is_ascii_digit());
-        begins && self.has_letters(name) && name.chars().count() <= self.max
+        let is_there = self.letters.is_none() || !name.is_empty();
+        is_there && begins && self.has_letters(name) && name.chars().count() <= self.max
     }
 
     pub(crate) fn has_letters(&self, name: &str) -> bool {
@@ -127,7 +128,7 @@ impl Names {
 
     /// The name with letters that are taken, if that leaves something to know it by.
     pub(crate) fn fitted(&self, name: &str) -> String {
-        if !name.is_empty() && self.fit(name) {
+        if self.fit(name) {
             return name.to_owned();
         }
         let kept: String = name.chars().map(|it| if self.has(it) { it } else { '_' }).collect();
@@ -270,7 +271,7 @@ mod tests {
     #[test]
     fn names_are_fitted_and_told_apart() {
         let names = Names { letters: Some("_-".to_owned()), max: 20, may_begin_with_digit: false };
-        assert!(names.fit("get_it") && !names.fit("a.b") && !names.fit("7up"));
+        assert!(names.fit("get_it") && !names.fit("a.b") && !names.fit("7up") && !names.fit(""));
         assert_eq!(names.fitted("uids[]"), "uids");
         for odd in ["a.b", "a/b", "日本", "7up", "a very long name indeed, is it not", "", "_"] {
             let marked = names.marked(odd);

@@ -91,14 +91,18 @@ async def look_at(server: dict) -> dict:
     client = MCPClient()
     await client.connect(server["url"])
     try:
-        tools = await name_tools(client, "srv", await client.list_tool_specs())
-        calls = {}
-        for name in list(tools)[: schemas_client.CALLED]:
-            arguments = {"text": "hi"} if name == "srv_good" else server["arguments"]
-            calls[name.removeprefix("srv_")] = await call(tools, name, arguments)
+        specs = await client.list_tool_specs()
+        tools = await name_tools(client, "srv", specs)
+        # It has names of its own for them, and one for two with the same name.
+        originals = {name: spec["name"] for spec in specs for name in await name_tools(client, "srv", [spec])}
+        calls = {
+            originals[name]: await call(tools, name, server["calls"][originals[name]])
+            for name in tools
+            if originals[name] in server["calls"]
+        }
         # What is sent to the model's service.
-        sent = json.loads(json.dumps([tool["spec"] for tool in tools.values()]))
-        shown = [{"name": it["name"].removeprefix("srv_"), "inputSchema": it["parameters"]} for it in sent]
+        sent = json.loads(json.dumps({name: tool["spec"] for name, tool in tools.items()}))
+        shown = [{"name": originals[name], "inputSchema": spec["parameters"]} for name, spec in sent.items()]
         return {"tools": shown, "calls": calls}
     finally:
         await client.disconnect()

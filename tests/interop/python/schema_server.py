@@ -6,9 +6,11 @@
     schema_server.py S001-no-input=0               its first further form, the first of "also"
     schema_server.py S001-no-input S002-root-type  several
     schema_server.py --http                        each at its own address, http://127.0.0.1:PORT/S005-tuple=healthy
+    schema_server.py --ws S005-tuple               the same as the first, as an application that is behind a WebSocket
 
 It speaks MCP with `initialize` and uses no SDK: those would not say what is wrong. A call is answered with its arguments as a
-text, or with what the fixture says under "results". With --http the address is on the first line of standard output.
+text, or with what the fixture says under "results". With --http and --ws the address is on the first line of standard output; --ws takes the
+package `websockets`, which the install `py-mcp1` has.
 """
 
 import functools
@@ -125,16 +127,39 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def serve() -> None:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+class HttpServer(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address) -> None:
+        """Clients may leave when they like."""
+
+
+def serve_http() -> None:
+    server = HttpServer(("127.0.0.1", 0), Handler)
     print(f"http://127.0.0.1:{server.server_port}", flush=True)
     server.serve_forever()
 
 
+def serve_websocket(words: list[str]) -> None:
+    from websockets.sync.server import serve
+
+    def answer_all(connection) -> None:
+        server = Server(words)
+        for text in connection:
+            answer = answer_to(server, json.loads(text))
+            if answer is not None:
+                connection.send(answer.decode())
+
+    with serve(answer_all, "127.0.0.1", 0, subprotocols=["mcp"], max_size=None) as server:
+        print(f"ws://127.0.0.1:{server.socket.getsockname()[1]}", flush=True)
+        server.serve_forever()
+
+
 def main() -> None:
     if sys.argv[1:] == ["--http"]:
-        return serve()
+        return serve_http()
+    if sys.argv[1:2] == ["--ws"]:
+        return serve_websocket(sys.argv[2:])
     server = Server(sys.argv[1:])
     for line in sys.stdin.buffer:
         answer = answer_to(server, json.loads(line))

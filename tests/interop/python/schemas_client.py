@@ -1,7 +1,7 @@
 """A client of the Python SDK that lists and calls the tools of many servers, for `schemas.py`.
 
-Run by the Python of `py-mcp1` or `py-mcp2`: it uses the SDK that is there. It reads {"server": {"url": …, "arguments": …}} and
-writes {"server": {"tools": […], "calls": {…}}}, or {"server": {"error": …}} where the tools could not be listed.
+Run by the Python of `py-mcp1` or `py-mcp2`: it uses the SDK that is there. It reads {"server": {"url": …, "calls": {"tool": arguments}}}
+and writes {"server": {"tools": […], "calls": {"tool": result}}}, or {"server": {"error": …}} where the tools could not be listed.
 """
 
 import asyncio
@@ -11,10 +11,8 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 IS_NEW = not version("mcp").startswith("1.")
-# Servers at once, and tools that are called of each.
+# Servers at once.
 AT_ONCE = 8
-CALLED = 4
-SECONDS = 20
 
 
 @asynccontextmanager
@@ -50,10 +48,8 @@ async def look_at(server: dict) -> dict:
     async with connect(server["url"]) as client:
         listed = await client.list_tools()
         tools = [tool.model_dump(mode="json", by_alias=True, exclude_unset=True) for tool in listed.tools]
-        calls = {}
-        for tool in tools[:CALLED]:
-            arguments = {"text": "hi"} if tool["name"] == "good" else server["arguments"]
-            calls[tool["name"]] = await call(client, tool["name"], arguments)
+        wanted = [tool["name"] for tool in tools if tool["name"] in server["calls"]]
+        calls = {name: await call(client, name, server["calls"][name]) for name in wanted}
         return {"tools": tools, "calls": calls}
 
 
@@ -69,7 +65,7 @@ async def look_at_all(servers: dict, look_at) -> dict:
     async def one(server: dict) -> dict:
         async with gate:
             try:
-                async with asyncio.timeout(server.get("seconds", SECONDS)):
+                async with asyncio.timeout(server["seconds"]):
                     return await look_at(server)
             except BaseException as error:
                 error = innermost(error)
