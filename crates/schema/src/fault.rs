@@ -387,6 +387,11 @@ faults! {
         fix: "Nothing has to be done at the source, if the server is for other clients too."
         here: "It is left out for that client, told in the description where that helps, and enforced."
     }
+    Arguments S033 "arguments" Information {
+        "arguments of another type than the tool takes, such as a JSON text for a list, or null for one that is left out"
+        fix: "Nothing: models write such. A tool can take both."
+        here: "A text that is what the tool takes is written as that, and null is left out, where the tool would refuse it as it is."
+    }
 }
 
 #[cfg(test)]
@@ -394,11 +399,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_from_1_to_32_has_faults_and_every_fault_one_name() {
+    fn every_code_from_1_to_33_has_faults_and_every_fault_one_name() {
         let mut codes: Vec<_> = Fault::ALL.iter().map(|fault| fault.code()).collect();
         assert!(codes.is_sorted(), "{codes:?}");
         codes.dedup();
-        assert_eq!(codes, (1..=32).map(|n| format!("S{n:03}")).collect::<Vec<_>>());
+        assert_eq!(codes, (1..=33).map(|n| format!("S{n:03}")).collect::<Vec<_>>());
         for fault in Fault::ALL {
             assert_eq!(Fault::named(fault.id()), Some(*fault));
         }

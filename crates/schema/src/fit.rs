@@ -7,8 +7,9 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::node::{Member, Node, is_number, member};
-use crate::references::{reference, resolve};
+use crate::cursor::Cursor;
+use crate::definitions::{Definitions, reference};
+use crate::node::{Member, Node, is_number, member, position};
 
 /// The most schemas that are looked at for one tool, and how far references are followed.
 const MAX_SCHEMAS: usize = 5000;
@@ -31,8 +32,47 @@ struct Property {
 impl Want {
     /// What the arguments' schema wants; `None` if it takes anything as it comes.
     pub(crate) fn of(root: &Node<'_>) -> Option<Self> {
-        let mut look = Look { root, left: MAX_SCHEMAS };
+        let mut look = Look { definitions: &Definitions::of(root), left: MAX_SCHEMAS };
         look.want(root, 0).filter(|want| !want.properties.is_empty())
+    }
+
+    /// Whether nothing needs a closer look in this text, of a JSON value: every part of it is of a type that is wanted
+    /// there. This is what calls mostly are, so it goes over the text once and makes nothing of it.
+    pub(crate) fn suits(&self, text: &str) -> bool {
+        let mut cursor = Cursor::new(text);
+        cursor.space();
+        self.suits_next(&mut cursor) == Some(true)
+    }
+
+    /// The same for the value that comes next. `None` where the text is no JSON.
+    fn suits_next(&self, cursor: &mut Cursor<'_>) -> Option<bool> {
+        match cursor.peek()? {
+            b'"' if !self.types.has(Types::TEXT) => return Some(false),
+            b'n' if !self.types.has(Types::NULL) => return Some(false),
+            b'{' if !self.properties.is_empty() => {
+                while cursor.next_item(b'}') {
+                    let key = cursor.skip().strip_prefix('"')?.strip_suffix('"')?;
+                    cursor.colon()?;
+                    // A name with an escape may be any name.
+                    let property = self.properties.get(key).filter(|_| !key.contains('\\'));
+                    match property {
+                        Some(property) if property.want.suits_next(cursor)? => {}
+                        None if !key.contains('\\') => drop(cursor.skip()),
+                        _ => return Some(false),
+                    }
+                }
+            }
+            b'[' if self.items.is_some() => {
+                let items = self.items.as_ref()?;
+                while cursor.next_item(b']') {
+                    if !items.suits_next(cursor)? {
+                        return Some(false);
+                    }
+                }
+            }
+            _ => drop(cursor.skip()),
+        }
+        Some(true)
     }
 
     /// Whether a value would be changed, or something inside it.
@@ -152,12 +192,12 @@ impl Types {
     }
 }
 
-struct Look<'n, 't> {
-    root: &'n Node<'t>,
+struct Look<'d, 'n, 't> {
+    definitions: &'d Definitions<'n, 't>,
     left: usize,
 }
 
-impl Look<'_, '_> {
+impl Look<'_, '_, '_> {
     /// What a schema wants; `None` if nothing would ever be changed.
     fn want(&mut self, schema: &Node<'_>, steps: usize) -> Option<Want> {
         let types = self.types(schema, steps);
@@ -199,7 +239,7 @@ impl Look<'_, '_> {
             want.items = self.want(items, steps + 1).map(Box::new);
         }
         if let Some(to) = reference(members)
-            && let Some(target) = resolve(self.root, &to)
+            && let Some(target) = self.definitions.resolve(&to)
         {
             self.inside(target, want, steps + 1);
         }
@@ -227,7 +267,7 @@ impl Look<'_, '_> {
             types = types.and(Types::of(value));
         }
         if let Some(to) = reference(members) {
-            types = types.and(match resolve(self.root, &to) {
+            types = types.and(match self.definitions.resolve(&to) {
                 Some(target) => self.types(target, steps + 1),
                 None => Types::ALL,
             });
@@ -248,13 +288,16 @@ impl Look<'_, '_> {
     }
 }
 
-/// The names of arguments as the server knows them. True if any was another one.
+/// The names of arguments as the server knows them. True if any was another one. An argument that was given by the
+/// server's own name as well stays what it is.
 pub(crate) fn rename(members: &mut [Member<'_>], names: &[(String, String)]) -> bool {
     let mut is_changed = false;
-    for member in members {
-        let original = names.iter().find(|(shown, _)| *shown == member.name());
-        if let Some((_, original)) = original {
-            member.rename(original);
+    for (shown, original) in names {
+        if position(members, original).is_some() {
+            continue;
+        }
+        if let Some(at) = position(members, shown) {
+            members[at].rename(original);
             is_changed = true;
         }
     }

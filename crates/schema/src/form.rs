@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use crate::fault::Fault;
 use crate::keyword::{self, Form, Keyword};
-use crate::node::{Member, Node, is_number, position};
+use crate::node::{Member, Node, is_number, position, take};
 use crate::notes::Notes;
 use crate::older;
 use crate::type_words::{self, Meaning};
@@ -36,6 +36,10 @@ pub(crate) fn mend_arguments(node: &mut Node<'_>, notes: &mut Notes) {
         return;
     };
     root_type(members, notes);
+    if take(members, "nullable").is_some() {
+        let what = "taken out: arguments are always an object";
+        notes.inside("nullable", |notes| notes.mend(Fault::Nullable, what));
+    }
     keywords(members, notes);
 }
 

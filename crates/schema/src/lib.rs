@@ -26,6 +26,8 @@
 
 #![forbid(unsafe_code)]
 
+mod cursor;
+mod definitions;
 mod fault;
 mod fit;
 mod form;
@@ -51,4 +53,4 @@ pub use lint::lint;
 pub use notes::{Effect, Finding, MAX_FINDINGS, Repair};
 pub use plan::{Plan, Refusal};
 pub use profile::{Names, Profile};
-pub use repair::{MAX_BYTES, Report, repair};
+pub use repair::{MAX_BYTES, Report, repair, repair_list};

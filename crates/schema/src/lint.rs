@@ -2,19 +2,24 @@
 
 use std::borrow::Cow;
 
+use crate::definitions::{Definitions, reference};
 use crate::fault::Fault;
 use crate::node::{Member, Node, member};
 use crate::notes::{Finding, Notes};
 use crate::profile::Names;
 use crate::repair::MAX_BYTES;
+use crate::valid::{self, Outcome};
 use crate::walk::each_schema;
-use crate::{form, references, valid};
+use crate::{form, references};
 
 /// Descriptions of more letters are cut by some clients, and so are names of arguments.
 const MAX_DESCRIPTION: usize = 1024;
 
 /// A schema is nested deeper than anyone writes one by hand.
 const DEEP: usize = 20;
+
+/// No more defaults than these are tried: each takes a validator.
+const MAX_DEFAULTS: usize = 100;
 
 /// A tool of more bytes is a burden to every request.
 const LARGE: usize = 32 << 10;
@@ -130,7 +135,7 @@ fn annotations(members: &[Member<'_>], notes: &mut Notes) {
 
 /// A schema and all in it.
 fn look_at(root: &mut Node<'_>, is_arguments: bool, notes: &mut Notes) {
-    if references::is_recursive(root) {
+    if Definitions::of(root).reach().is_recursive {
         notes.tell(Fault::Recursive);
     }
     if depth(root) > DEEP {
@@ -138,9 +143,15 @@ fn look_at(root: &mut Node<'_>, is_arguments: bool, notes: &mut Notes) {
     }
     headers(root, notes);
     let whole = root.clone();
-    let mut is_root = true;
+    let (mut is_root, mut defaults_left) = (true, MAX_DEFAULTS);
     each_schema(root, notes, &mut |members, notes| {
-        schema(members, &whole, notes);
+        schema(members, notes);
+        if let Some(default) = member(members, "default").filter(|_| defaults_left > 0) {
+            defaults_left -= 1;
+            if refuses(members, default, &whole) {
+                notes.inside("default", |notes| notes.tell(Fault::Default));
+            }
+        }
         if !std::mem::take(&mut is_root) {
             keys(members, notes);
         }
@@ -162,8 +173,8 @@ fn look_at(root: &mut Node<'_>, is_arguments: bool, notes: &mut Notes) {
     }
 }
 
-fn schema(members: &[Member<'_>], whole: &Node<'_>, notes: &mut Notes) {
-    if references::reference(members).is_some() && members.len() > 1 {
+fn schema(members: &[Member<'_>], notes: &mut Notes) {
+    if reference(members).is_some() && members.len() > 1 {
         let counts = |name: &str| {
             !matches!(name, "$ref" | "description" | "title" | "default" | "examples" | "$defs")
         };
@@ -186,17 +197,12 @@ fn schema(members: &[Member<'_>], whole: &Node<'_>, notes: &mut Notes) {
         notes.inside("format", |notes| notes.tell(Fault::Format));
     }
     limits(members, notes);
-    if let Some(default) = member(members, "default")
-        && refuses(members, default, whole)
-    {
-        notes.inside("default", |notes| notes.tell(Fault::Default));
-    }
 }
 
 /// Whether a schema refuses a value. References lead into the whole, which is put beside it.
 fn refuses(members: &[Member<'_>], value: &Node<'_>, whole: &Node<'_>) -> bool {
     let mut alone: Vec<_> = members.to_vec();
-    if references::reference(members).is_some() {
+    if reference(members).is_some() {
         let Some(all) = whole.as_members() else { return false };
         for name in ["$defs", "definitions"] {
             if let Some(definitions) = member(all, name) {
@@ -204,7 +210,10 @@ fn refuses(members: &[Member<'_>], value: &Node<'_>, whole: &Node<'_>) -> bool {
             }
         }
     }
-    valid::takes(&Node::Object(alone).written(), &value.written()) == Some(false)
+    match valid::compile(&Node::Object(alone)) {
+        Outcome::Compiled(schema) => schema.problem(&value.written()).is_some(),
+        Outcome::Invalid | Outcome::Untried => false,
+    }
 }
 
 /// Limits that contradict each other.

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
+use crate::cursor::Cursor;
+
 /// How deep a tree goes; what is nested deeper is kept as text.
 pub(crate) const MAX_DEPTH: usize = 64;
 
@@ -46,6 +48,13 @@ impl<'t> Member<'t> {
         unquoted(&self.key).unwrap_or(Cow::Borrowed(""))
     }
 
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        match self.key.len() == name.len() + 2 {
+            true => self.key[1..].starts_with(name) || self.name() == name,
+            false => self.key.contains('\\') && self.name() == name,
+        }
+    }
+
     pub(crate) fn rename(&mut self, name: &str) {
         self.key = Cow::Owned(quoted(name));
     }
@@ -55,9 +64,9 @@ impl<'t> Node<'t> {
     /// The value that `text` is; `None` if it is no JSON.
     pub(crate) fn parse(text: &'t str) -> Option<Self> {
         serde_json::from_str::<&RawValue>(text).ok()?;
-        let mut parser = Parser { text, at: 0 };
-        parser.space();
-        Some(parser.value(0))
+        let mut cursor = Cursor::new(text);
+        cursor.space();
+        Some(value(&mut cursor, 0))
     }
 
     pub(crate) fn word(text: &'static str) -> Self {
@@ -165,7 +174,7 @@ impl<'t> Node<'t> {
 
 /// Where the member of this name stands: the last one, which is what most readers of JSON take.
 pub(crate) fn position(members: &[Member<'_>], name: &str) -> Option<usize> {
-    members.iter().rposition(|member| member.name() == name)
+    members.iter().rposition(|member| member.is_named(name))
 }
 
 /// The member of this name.
@@ -184,7 +193,7 @@ pub(crate) fn set<'t>(members: &mut Vec<Member<'t>>, name: &str, value: Node<'t>
 /// Takes all members of this name out, and gives the one that counted.
 pub(crate) fn take<'t>(members: &mut Vec<Member<'t>>, name: &str) -> Option<Node<'t>> {
     let taken = members.remove(position(members, name)?);
-    members.retain(|member| member.name() != name);
+    members.retain(|member| !member.is_named(name));
     Some(taken.value)
 }
 
@@ -220,100 +229,26 @@ fn unquoted(raw: &str) -> Option<Cow<'_, str>> {
 }
 
 /// Takes JSON apart that was checked before.
-struct Parser<'t> {
-    text: &'t str,
-    at: usize,
-}
-
-impl<'t> Parser<'t> {
-    fn peek(&self) -> u8 {
-        self.text.as_bytes().get(self.at).copied().unwrap_or_default()
-    }
-
-    fn space(&mut self) {
-        while matches!(self.peek(), b' ' | b'\t' | b'\n' | b'\r') {
-            self.at += 1;
-        }
-    }
-
-    fn value(&mut self, depth: usize) -> Node<'t> {
-        match self.peek() {
-            b'{' | b'[' if depth >= MAX_DEPTH => Node::Deep(Cow::Borrowed(self.skip())),
-            b'{' => {
-                let mut members = Vec::new();
-                while self.next_item(b'}') {
-                    let key = Cow::Borrowed(self.skip());
-                    self.space();
-                    self.at += 1;
-                    self.space();
-                    members.push(Member { key, value: self.value(depth + 1) });
-                }
-                Node::Object(members)
+fn value<'t>(cursor: &mut Cursor<'t>, depth: usize) -> Node<'t> {
+    match cursor.peek() {
+        Some(b'{' | b'[') if depth >= MAX_DEPTH => Node::Deep(Cow::Borrowed(cursor.skip())),
+        Some(b'{') => {
+            let mut members = Vec::new();
+            while cursor.next_item(b'}') {
+                let key = Cow::Borrowed(cursor.skip());
+                cursor.colon();
+                members.push(Member { key, value: value(cursor, depth + 1) });
             }
-            b'[' => {
-                let mut items = Vec::new();
-                while self.next_item(b']') {
-                    items.push(self.value(depth + 1));
-                }
-                Node::List(items)
+            Node::Object(members)
+        }
+        Some(b'[') => {
+            let mut items = Vec::new();
+            while cursor.next_item(b']') {
+                items.push(value(cursor, depth + 1));
             }
-            _ => Node::Plain(Cow::Borrowed(self.skip())),
+            Node::List(items)
         }
-    }
-
-    /// Goes to the next item, past the brace or comma before it; false at the closing brace, which it passes.
-    fn next_item(&mut self, close: u8) -> bool {
-        self.space();
-        if self.peek() == close || self.at >= self.text.len() {
-            self.at += 1;
-            return false;
-        }
-        self.at += 1;
-        self.space();
-        let is_end = self.peek() == close;
-        self.at += usize::from(is_end);
-        !is_end
-    }
-
-    /// Passes one value, and gives its text.
-    fn skip(&mut self) -> &'t str {
-        let (start, mut depth) = (self.at, 0_usize);
-        loop {
-            match self.peek() {
-                0 if self.at >= self.text.len() => break,
-                b'"' => self.skip_text(),
-                b'{' | b'[' => {
-                    depth += 1;
-                    self.at += 1;
-                }
-                b'}' | b']' => {
-                    depth = depth.saturating_sub(1);
-                    self.at += 1;
-                }
-                b',' | b':' | b' ' | b'\t' | b'\n' | b'\r' if depth > 0 => self.at += 1,
-                _ => {
-                    while !matches!(
-                        self.peek(),
-                        b',' | b':' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r'
-                    ) && self.at < self.text.len()
-                    {
-                        self.at += 1;
-                    }
-                }
-            }
-            if depth == 0 {
-                break;
-            }
-        }
-        &self.text[start..self.at]
-    }
-
-    fn skip_text(&mut self) {
-        self.at += 1;
-        while self.at < self.text.len() && self.peek() != b'"' {
-            self.at += if self.peek() == b'\\' { 2 } else { 1 };
-        }
-        self.at += 1;
+        _ => Node::Plain(Cow::Borrowed(cursor.skip())),
     }
 }
 

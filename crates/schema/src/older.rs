@@ -1,7 +1,7 @@
 //! The words of older drafts, and of OpenAPI, in those of draft 2020-12.
 
 use crate::fault::Fault;
-use crate::node::{Member, Node, position};
+use crate::node::{Member, Node, position, set, take};
 use crate::notes::Notes;
 use crate::type_words;
 
@@ -49,19 +49,24 @@ fn tuple(members: &mut [Member<'_>], notes: &mut Notes) {
 
 /// What a property needs beside it: names, or a schema.
 fn dependencies(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
-    let Some(at) = position(members, "dependencies") else { return };
-    let is_taken = |name| position(members, name).is_some();
-    if is_taken("dependentRequired") || is_taken("dependentSchemas") {
-        return;
-    }
-    let Node::Object(all) = &mut members[at].value else { return };
-    let (schemas, names): (Vec<_>, Vec<_>) = std::mem::take(all).into_iter().partition(|member| {
-        matches!(member.value, Node::Object(_)) || member.value.as_bool().is_some()
-    });
-    members.remove(at);
-    for (name, all) in [("dependentRequired", names), ("dependentSchemas", schemas)] {
-        if !all.is_empty() {
-            members.push(Member::new(name, Node::Object(all)));
+    let Some(value) = take(members, "dependencies") else { return };
+    let Node::Object(all) = value else {
+        return notes.inside("dependencies", |notes| match value.is_null() {
+            true => notes.mend(Fault::OldWord, "null says nothing: taken out"),
+            false => notes.widen(Fault::OldWord, "has no meaning: taken out"),
+        });
+    };
+    for one in all {
+        let is_schema = matches!(one.value, Node::Object(_)) || one.value.as_bool().is_some();
+        let keyword = if is_schema { "dependentSchemas" } else { "dependentRequired" };
+        let at = position(members, keyword).unwrap_or_else(|| {
+            members.push(Member::new(keyword, Node::empty_object()));
+            members.len() - 1
+        });
+        if let Node::Object(known) = &mut members[at].value
+            && position(known, &one.name()).is_none()
+        {
+            known.push(one);
         }
     }
     notes.inside("dependencies", |notes| {
@@ -70,26 +75,36 @@ fn dependencies(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
 }
 
 /// Keywords that have another name now.
-fn renamed(members: &mut [Member<'_>], notes: &mut Notes) {
+fn renamed(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
     for (old, new, fits) in [
         ("id", "$id", is_address as fn(&Node<'_>) -> bool),
         ("divisibleBy", "multipleOf", is_number),
-        ("extends", "allOf", is_schema),
     ] {
         let Some(at) = position(members, old).filter(|at| fits(&members[*at].value)) else {
             continue;
         };
-        if position(members, new).is_some() {
-            continue;
+        if position(members, new).is_none() {
+            members[at].rename(new);
+            notes.inside(old, |notes| notes.mend(Fault::OldWord, format!("is `{new}`")));
         }
-        members[at].rename(new);
-        if new == "allOf"
-            && let value @ Node::Object(_) = &mut members[at].value
-        {
-            *value = Node::List(vec![std::mem::replace(value, Node::empty_object())]);
-        }
-        notes.inside(old, |notes| notes.mend(Fault::OldWord, format!("is `{new}`")));
     }
+    extends(members, notes);
+}
+
+/// What a schema extends has to hold as well.
+fn extends(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
+    let Some(at) = position(members, "extends").filter(|at| is_schema(&members[*at].value)) else {
+        return;
+    };
+    let more = match members.remove(at).value {
+        Node::List(all) => all,
+        one => vec![one],
+    };
+    match position(members, "allOf").map(|at| &mut members[at].value) {
+        Some(Node::List(all)) => all.extend(more),
+        _ => set(members, "allOf", Node::List(more)),
+    }
+    notes.inside("extends", |notes| notes.mend(Fault::OldWord, "is `allOf`"));
 }
 
 /// A property may be called `id`; only an address is the name of a schema.

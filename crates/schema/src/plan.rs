@@ -3,11 +3,9 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use jsonschema::Validator;
-
 use crate::fit::{self, Want};
 use crate::node::Node;
-use crate::valid;
+use crate::valid::{self, Compiled, Outcome};
 
 /// What a call of one tool needs.
 #[derive(Debug, Default)]
@@ -23,13 +21,21 @@ pub struct Plan {
 /// A schema that is enforced, compiled when it is first needed.
 #[derive(Debug)]
 pub(crate) struct Enforced {
-    schema: String,
-    validator: OnceLock<Option<Box<Validator>>>,
+    schema: Node<'static>,
+    compiled: OnceLock<Option<Box<Compiled>>>,
 }
 
 impl Enforced {
-    pub(crate) fn new(schema: String) -> Self {
-        Self { schema, validator: OnceLock::new() }
+    pub(crate) fn new(schema: Node<'_>) -> Self {
+        Self { schema: schema.into_owned(), compiled: OnceLock::new() }
+    }
+
+    fn problem(&self, arguments: &str) -> Option<(String, String)> {
+        let compile = || match valid::compile(&self.schema) {
+            Outcome::Compiled(compiled) => Some(compiled),
+            Outcome::Invalid | Outcome::Untried => None,
+        };
+        self.compiled.get_or_init(compile).as_ref()?.problem(arguments)
     }
 }
 
@@ -52,6 +58,11 @@ impl Plan {
             && self.enforced.is_none()
     }
 
+    /// Whether clients see the tool and its arguments under their own names.
+    pub fn is_plain(&self) -> bool {
+        self.name.is_none() && self.keys.is_empty()
+    }
+
     /// The arguments as the server wants them, a JSON object. What is no object is given back as it is.
     ///
     /// # Errors
@@ -66,32 +77,33 @@ impl Plan {
     /// assert_eq!(plan.arguments(r#"{ "to": [] }"#).unwrap(), r#"{ "to": [] }"#);
     /// ```
     pub fn arguments<'t>(&self, arguments: &'t str) -> Result<Cow<'t, str>, Refusal> {
-        if self.keys.is_empty() && self.want.is_none() && self.enforced.is_none() {
-            return Ok(Cow::Borrowed(arguments));
-        }
-        let Some(mut node) = Node::parse(arguments) else { return Ok(Cow::Borrowed(arguments)) };
-        let Node::Object(members) = &mut node else { return Ok(Cow::Borrowed(arguments)) };
-        let is_renamed = fit::rename(members, &self.keys);
-        let is_fitted = self.want.as_ref().is_some_and(|want| want.fit(&mut node));
-        let fitted = match is_renamed || is_fitted {
-            true => Cow::Owned(node.written()),
-            false => Cow::Borrowed(arguments),
+        let is_well =
+            self.keys.is_empty() && self.want.as_ref().is_none_or(|it| it.suits(arguments));
+        let fitted = match is_well {
+            true => Cow::Borrowed(arguments),
+            false => self.fitted(arguments),
         };
         self.check(&fitted)?;
         Ok(fitted)
     }
 
+    /// The arguments with the server's names and types.
+    fn fitted<'t>(&self, arguments: &'t str) -> Cow<'t, str> {
+        let Some(mut node) = Node::parse(arguments) else { return Cow::Borrowed(arguments) };
+        let Node::Object(members) = &mut node else { return Cow::Borrowed(arguments) };
+        let is_renamed = fit::rename(members, &self.keys);
+        let is_fitted = self.want.as_ref().is_some_and(|want| want.fit(&mut node));
+        match is_renamed || is_fitted {
+            true => Cow::Owned(node.written()),
+            false => Cow::Borrowed(arguments),
+        }
+    }
+
     fn check(&self, arguments: &str) -> Result<(), Refusal> {
-        let Some(enforced) = &self.enforced else { return Ok(()) };
-        let compile = || valid::compiled(&enforced.schema).map(Box::new);
-        let Some(validator) = enforced.validator.get_or_init(compile) else { return Ok(()) };
-        let Ok(value) = serde_json::from_str(arguments) else { return Ok(()) };
-        match validator.validate(&value) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(Refusal {
-                problem: shortened(&error.to_string()),
-                place: error.instance_path().to_string(),
-            }),
+        let problem = self.enforced.as_ref().and_then(|enforced| enforced.problem(arguments));
+        match problem {
+            None => Ok(()),
+            Some((problem, place)) => Err(Refusal { problem: shortened(&problem), place }),
         }
     }
 }

@@ -1,15 +1,17 @@
 //! A tool put right: first valid, then in the shape that a client takes.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use crate::fault::Fault;
 use crate::fit::Want;
 use crate::node::{Member, Node, member, position, set};
-use crate::notes::{Finding, Notes};
+use crate::notes::{Effect, Finding, Notes, Repair};
 use crate::plan::{Enforced, Plan};
 use crate::profile::Profile;
+use crate::valid::{self, Outcome};
 use crate::walk::look;
-use crate::{form, pattern, references, rename, shape, valid};
+use crate::{form, pattern, references, rename, shape};
 
 /// A tool of more bytes is not looked at.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -19,6 +21,8 @@ pub const MAX_BYTES: usize = 1 << 20;
 pub struct Report<'t> {
     /// The tool, repaired where that was needed.
     pub tool: Cow<'t, str>,
+    /// Whether clients are to see it. In a list one without a name is not for them, nor a second one of a name.
+    pub is_shown: bool,
     /// What was wrong.
     pub findings: Vec<Finding>,
     /// What a call of it needs.
@@ -43,7 +47,40 @@ pub fn repair<'t>(tool: &'t str, profile: &Profile) -> Report<'t> {
             repaired = Cow::Owned(Node::Object(members).written());
         }
     }
-    Report { tool: repaired, findings: notes.findings, plan }
+    Report { tool: repaired, is_shown: true, findings: notes.findings, plan }
+}
+
+/// Repairs all tools of a list. A tool that has no name cannot be called, and of two with one name clients see the
+/// first.
+pub fn repair_list<'t>(
+    tools: impl IntoIterator<Item = &'t str>,
+    profile: &Profile,
+) -> Vec<Report<'t>> {
+    let mut names = HashSet::new();
+    let mut repaired = Vec::new();
+    for tool in tools {
+        let mut report = repair(tool, profile);
+        let fault = match name(&report.tool).map(|name| names.insert(name)) {
+            Some(true) => None,
+            Some(false) => Some(Fault::NameTwice),
+            None => Some(Fault::NoName),
+        };
+        if let Some(fault) = fault {
+            let repair = Repair { what: "not shown".to_owned(), effect: Effect::Same };
+            let (place, repair) = ("/name".to_owned(), Some(repair));
+            report.findings.push(Finding { fault, place, repair });
+            report.is_shown = false;
+        }
+        repaired.push(report);
+    }
+    repaired
+}
+
+/// The name of a tool.
+fn name(tool: &str) -> Option<String> {
+    let Some(Node::Object(members)) = Node::parse(tool) else { return None };
+    let name = member(&members, "name")?.as_text()?.into_owned();
+    Some(name).filter(|name| !name.is_empty())
 }
 
 fn repair_arguments(
@@ -64,8 +101,9 @@ fn repair_arguments(
         let valid = schema.clone();
         shape::shape_arguments(schema, profile, notes);
         plan.keys = rename::rename_keys(schema, &profile.keys, notes);
+        references::cut(schema, notes);
         if notes.is_to_enforce() {
-            plan.enforced = Some(Enforced::new(valid.written()));
+            plan.enforced = Some(Enforced::new(valid));
         }
     });
 }
@@ -81,6 +119,7 @@ fn repair_results(members: &mut Vec<Member<'_>>, profile: &Profile, notes: &mut 
         form::mend_schema(schema, Fault::OutputForm, notes);
         mend_words(schema, notes);
         shape::shape_results(schema, profile, notes);
+        references::cut(schema, notes);
         is_object(schema, profile, notes)
     });
     if !is_shown {
@@ -124,7 +163,7 @@ fn mend_words(schema: &mut Node<'_>, notes: &mut Notes) {
             )
         });
     });
-    if has_names && !valid::compiles(&schema.written()) {
+    if has_names && matches!(valid::compile(schema), Outcome::Invalid) {
         references::remove(schema, notes);
     }
 }

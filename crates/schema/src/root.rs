@@ -7,13 +7,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use crate::definitions::{Definitions, reference};
 use crate::fault::Fault;
 use crate::node::{Member, Node, describe, member, set, take};
 use crate::notes::Notes;
-use crate::references::{reference, resolve};
 
-/// Schemas inside schemas, and references, are followed this far.
+/// Schemas inside schemas, and references, are followed this far, and no more of them in all.
 const MAX_STEPS: usize = 12;
+const MAX_SCHEMAS: usize = 2000;
 
 /// So many alternatives are named in the description.
 const MAX_NAMED: usize = 20;
@@ -26,9 +27,10 @@ pub(crate) fn merge_unions(root: &mut Node<'_>, notes: &mut Notes) {
     if present.is_empty() {
         return;
     }
-    let object = object_of(root, root, 0);
+    let mut look = Look::over(root);
+    let object = look.object(root, 0);
     let sentences: Vec<_> =
-        ["oneOf", "anyOf"].into_iter().filter_map(|union| sentence(root, union)).collect();
+        ["oneOf", "anyOf"].into_iter().filter_map(|union| look.sentence(root, union)).collect();
     let Some(members) = root.as_members_mut() else { return };
     present.iter().for_each(|name| drop(take(members, name)));
     write(members, object);
@@ -49,15 +51,18 @@ pub(crate) fn drop_conditions(root: &mut Node<'_>, notes: &mut Notes) {
     if present.is_empty() {
         return;
     }
-    let mut object = object_of(root, root, 0);
+    let mut look = Look::over(root);
+    let mut object = look.object(root, 0);
     for branch in ["then", "else"] {
         if let Some(branch) = member(members, branch) {
-            let optional = Object { required: BTreeSet::new(), ..object_of(branch, root, 1) };
+            let optional = Object { required: BTreeSet::new(), ..look.object(branch, 1) };
             object.add_alternative_properties(optional);
         }
     }
     let Some(members) = root.as_members_mut() else { return };
     present.iter().for_each(|name| drop(take(members, name)));
+    // It counted the properties that a condition knows.
+    take(members, "unevaluatedProperties");
     write(members, object);
     for name in present {
         notes.inside(name, |notes| notes.enforce(Fault::RootCondition, "taken out"));
@@ -118,36 +123,84 @@ fn join<'t>(known: &mut Node<'t>, schema: Node<'t>, by: &str) {
     *known = Node::Object(vec![Member::new(by, all)]);
 }
 
-/// What a schema says of an object, with all that it refers to.
-fn object_of<'t>(schema: &Node<'t>, root: &Node<'t>, steps: usize) -> Object<'t> {
-    let mut object = Object::default();
-    let Some(members) = schema.as_members().filter(|_| steps <= MAX_STEPS) else { return object };
-    if let Some(Node::Object(properties)) = member(members, "properties") {
-        let all = properties.iter().map(|it| (it.name().into_owned(), it.value.clone()));
-        object.properties = all.collect();
+/// A look over a schema and all that it refers to.
+struct Look<'n, 't> {
+    definitions: Definitions<'n, 't>,
+    left: usize,
+}
+
+impl<'n, 't> Look<'n, 't> {
+    fn over(root: &'n Node<'t>) -> Self {
+        Self { definitions: Definitions::of(root), left: MAX_SCHEMAS }
     }
-    object.required = required(members);
-    if let Some(target) = reference(members).and_then(|to| resolve(root, &to)) {
-        object.add(object_of(target, root, steps + 1));
-    }
-    for all in branches(members, "allOf") {
-        object.add(object_of(all, root, steps + 1));
-    }
-    for union in ["anyOf", "oneOf"] {
-        let mut alternatives: Option<Object<'t>> = None;
-        for branch in branches(members, union) {
-            let branch = object_of(branch, root, steps + 1);
-            match &mut alternatives {
-                None => alternatives = Some(branch),
-                Some(known) => {
-                    known.required.retain(|name| branch.required.contains(name));
-                    known.add_alternative_properties(branch);
+
+    /// What a schema says of an object.
+    fn object(&mut self, schema: &Node<'t>, steps: usize) -> Object<'t> {
+        let mut object = Object::default();
+        let Some(members) = schema.as_members() else { return object };
+        if steps > MAX_STEPS || self.left == 0 {
+            return object;
+        }
+        self.left -= 1;
+        if let Some(Node::Object(properties)) = member(members, "properties") {
+            let all = properties.iter().map(|it| (it.name().into_owned(), it.value.clone()));
+            object.properties = all.collect();
+        }
+        object.required = required(members);
+        if let Some(target) = reference(members).and_then(|to| self.definitions.resolve(&to)) {
+            object.add(self.object(target, steps + 1));
+        }
+        for all in branches(members, "allOf") {
+            object.add(self.object(all, steps + 1));
+        }
+        for union in ["anyOf", "oneOf"] {
+            let mut alternatives: Option<Object<'t>> = None;
+            for branch in branches(members, union) {
+                let branch = self.object(branch, steps + 1);
+                match &mut alternatives {
+                    None => alternatives = Some(branch),
+                    Some(known) => {
+                        known.required.retain(|name| branch.required.contains(name));
+                        known.add_alternative_properties(branch);
+                    }
                 }
             }
+            object.add(alternatives.unwrap_or_default());
         }
-        object.add(alternatives.unwrap_or_default());
+        object
     }
-    object
+
+    /// What a model should know of the alternatives.
+    fn sentence(&mut self, root: &Node<'t>, union: &str) -> Option<String> {
+        let branches = branches(root.as_members()?, union);
+        if branches.len() < 2 {
+            return None;
+        }
+        let mut named: Vec<_> =
+            branches.iter().take(MAX_NAMED).map(|it| self.alternative(it)).collect();
+        named.retain(|it| !it.is_empty());
+        let how = if union == "oneOf" { "exactly one" } else { "at least one" };
+        (!named.is_empty()).then(|| format!("Give {how} of: {}.", named.join("; ")))
+    }
+
+    /// The arguments that an alternative needs, with their values where there is only one.
+    fn alternative(&mut self, branch: &Node<'t>) -> String {
+        let object = self.object(branch, 1);
+        let value = |name: &str| {
+            let (_, schema) = object.properties.iter().find(|(it, _)| it == name)?;
+            let members = schema.as_members()?;
+            let only = match member(members, "enum") {
+                Some(Node::List(values)) if values.len() == 1 => values.first(),
+                _ => member(members, "const"),
+            };
+            only.map(Node::written)
+        };
+        let names = object.required.iter().map(|name| match value(name) {
+            Some(value) => format!("`{name}` = {value}"),
+            None => format!("`{name}`"),
+        });
+        names.collect::<Vec<_>>().join(" and ")
+    }
 }
 
 fn branches<'n, 't>(members: &'n [Member<'t>], union: &str) -> &'n [Node<'t>] {
@@ -169,39 +222,4 @@ fn write<'t>(members: &mut Vec<Member<'t>>, object: Object<'t>) {
         let names = object.required.iter().map(|name| Node::text(name));
         set(members, "required", Node::List(names.collect()));
     }
-}
-
-/// What a model should know of the alternatives.
-fn sentence(root: &Node<'_>, union: &str) -> Option<String> {
-    let branches = branches(root.as_members()?, union);
-    if branches.len() < 2 {
-        return None;
-    }
-    let mut named: Vec<_> =
-        branches.iter().take(MAX_NAMED).map(|it| alternative(it, root)).collect();
-    if named.iter().all(String::is_empty) {
-        return None;
-    }
-    named.retain(|it| !it.is_empty());
-    let how = if union == "oneOf" { "exactly one" } else { "at least one" };
-    Some(format!("Give {how} of: {}.", named.join("; ")))
-}
-
-/// The arguments that an alternative needs, with their values where there is only one.
-fn alternative(branch: &Node<'_>, root: &Node<'_>) -> String {
-    let object = object_of(branch, root, 1);
-    let value = |name: &str| {
-        let (_, schema) = object.properties.iter().find(|(it, _)| it == name)?;
-        let members = schema.as_members()?;
-        let only = match member(members, "enum") {
-            Some(Node::List(values)) if values.len() == 1 => values.first(),
-            _ => member(members, "const"),
-        };
-        only.map(Node::written)
-    };
-    let names = object.required.iter().map(|name| match value(name) {
-        Some(value) => format!("`{name}` = {value}"),
-        None => format!("`{name}`"),
-    });
-    names.collect::<Vec<_>>().join(" and ")
 }

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
+use crate::definitions::{Definitions, reference};
 use crate::fault::Fault;
 use crate::node::{Member, Node, describe, member, position, set, take};
 use crate::notes::Notes;
 use crate::profile::Profile;
-use crate::references::{reference, resolve};
 use crate::root;
 use crate::walk::each_schema;
 
@@ -48,6 +48,8 @@ fn shape(node: &mut Node<'_>, profile: &Profile, notes: &mut Notes, dialect: Fau
         inline(node, notes);
     }
     each_schema(node, notes, &mut |members, notes| {
+        formats(members, profile, notes);
+        unsupported(members, profile, notes);
         for (fault, change) in [
             (Fault::NoItems, add_items as fn(&mut Vec<Member<'_>>, &mut Notes)),
             (Fault::RequiredUnknown, add_required),
@@ -60,8 +62,6 @@ fn shape(node: &mut Node<'_>, profile: &Profile, notes: &mut Notes, dialect: Fau
                 change(members, notes);
             }
         }
-        formats(members, profile, notes);
-        unsupported(members, profile, notes);
     });
 }
 
@@ -100,8 +100,9 @@ fn rename_definitions(root: &mut Node<'_>, notes: &mut Notes) {
 /// Puts what references lead to in their place. What refers to itself is any value there.
 fn inline<'t>(root: &mut Node<'t>, notes: &mut Notes) {
     let whole = root.clone();
+    let definitions = Definitions::of(&whole);
     let mut left = MAX_BYTES;
-    notes.is_changed |= inline_in(root, &whole, 0, &mut left, notes);
+    notes.is_changed |= inline_in(root, &definitions, 0, &mut left, notes);
     if let Some(members) = root.as_members_mut() {
         for definitions in ["$defs", "definitions"] {
             if take(members, definitions).is_some() {
@@ -113,7 +114,7 @@ fn inline<'t>(root: &mut Node<'t>, notes: &mut Notes) {
 
 fn inline_in<'t>(
     node: &mut Node<'t>,
-    whole: &Node<'t>,
+    definitions: &Definitions<'_, 't>,
     steps: usize,
     left: &mut usize,
     notes: &mut Notes,
@@ -123,7 +124,7 @@ fn inline_in<'t>(
         let Some(to) = reference(members) else { return };
         take(members, "$ref");
         is_changed = true;
-        let target = resolve(whole, &to).filter(|_| steps < MAX_STEPS);
+        let target = definitions.resolve(&to).filter(|_| steps < MAX_STEPS);
         let Some(mut target) = target.cloned() else {
             return notes.enforce(Fault::Recursive, "cut: any value");
         };
@@ -131,7 +132,7 @@ fn inline_in<'t>(
         if *left == 0 {
             return notes.enforce(Fault::TooLarge, "cut: any value");
         }
-        inline_in(&mut target, whole, steps + 1, left, notes);
+        inline_in(&mut target, definitions, steps + 1, left, notes);
         let Node::Object(inside) = target else { return };
         for member in inside {
             if position(members, &member.name()).is_none() && member.name() != "$defs" {
@@ -158,7 +159,11 @@ fn add_items(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
 fn add_required(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
     let Some(Node::List(names)) = member(members, "required") else { return };
     let names: Vec<_> = names.iter().filter_map(Node::as_text).map(Cow::into_owned).collect();
-    if names.is_empty() {
+    // Where other properties are refused, or left to another schema, one more would say something else.
+    let is_closed = ["additionalProperties", "unevaluatedProperties"]
+        .into_iter()
+        .any(|keyword| position(members, keyword).is_some());
+    if names.is_empty() || is_closed {
         return;
     }
     if position(members, "properties").is_none() {
@@ -195,8 +200,16 @@ fn const_as_enum(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
 
 /// Values that are no texts are told in the description.
 fn describe_enum(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
-    let Some(Node::List(values)) = member(members, "enum") else { return };
-    if values.iter().all(|value| value.as_text().is_some()) {
+    let may_be_null = matches!(member(members, "type"), Some(Node::List(types))
+        if types.iter().any(|it| it.as_text().as_deref() == Some("null")));
+    let Some(at) = position(members, "enum") else { return };
+    let Node::List(values) = &mut members[at].value else { return };
+    let is_text = |value: &Node<'_>| value.as_text().is_some();
+    if may_be_null && values.iter().any(is_text) && values.iter().any(Node::is_null) {
+        values.retain(|value| !value.is_null());
+        notes.inside("enum", |notes| notes.mend(Fault::EnumMixed, "null is told by the type"));
+    }
+    if values.iter().all(is_text) {
         return;
     }
     let values: Vec<_> = values.iter().map(Node::written).collect();
@@ -207,24 +220,31 @@ fn describe_enum(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
 
 /// One type, and `nullable`; several are `anyOf`.
 fn split_types(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
-    let Some(Node::List(types)) = member(members, "type") else { return };
+    let Some(at) = position(members, "type") else { return };
+    let Node::List(types) = &members[at].value else { return };
     let words: Vec<_> = types.iter().filter_map(Node::as_text).map(Cow::into_owned).collect();
-    let is_nullable = words.iter().any(|word| word == "null");
-    let others: Vec<_> = words.into_iter().filter(|word| word != "null").collect();
-    match others.as_slice() {
-        [] => set(members, "type", Node::text("null")),
-        [one] => set(members, "type", Node::text(one)),
-        several => {
+    let others: Vec<_> = words.iter().filter(|word| *word != "null").collect();
+    let one = match others.as_slice() {
+        [] => Some("null"),
+        [one] => Some(one.as_str()),
+        _ => None,
+    };
+    match one {
+        Some(one) => {
+            let is_nullable = words.len() > 1;
+            members[at].value = Node::text(one);
+            if is_nullable {
+                members.insert(at + 1, Member::new("nullable", Node::word("true")));
+            }
+        }
+        None => {
             let of_type = |word: &String| Node::Object(vec![Member::new("type", Node::text(word))]);
-            let all = several.iter().map(of_type).collect();
-            take(members, "type");
+            let all = words.iter().map(of_type).collect();
+            members.remove(at);
             if position(members, "anyOf").is_none() {
                 members.push(Member::new("anyOf", Node::List(all)));
             }
         }
-    }
-    if is_nullable {
-        set(members, "nullable", Node::word("true"));
     }
     notes.inside("type", |notes| notes.enforce(Fault::TypeList, "one type"));
 }
@@ -250,16 +270,44 @@ fn unsupported(members: &mut Vec<Member<'_>>, profile: &Profile, notes: &mut Not
         if TOLD.contains(&keyword.as_str()) {
             describe(members, &format!("{keyword}: {}.", value.written()));
         }
-        let is_free = matches!(
-            keyword.as_str(),
-            "$schema" | "default" | "examples" | "title" | "$id" | "$comment"
-        );
-        notes.inside(keyword, |notes| match is_free {
+        notes.inside(keyword, |notes| match ANNOTATIONS.contains(&keyword.as_str()) {
             true => notes.mend(Fault::Unsupported, "taken out"),
             false => notes.enforce(Fault::Unsupported, "taken out"),
         });
+        // What speaks of the rest would speak of more without it.
+        match keyword.as_str() {
+            "prefixItems" => {
+                if position(members, "items").is_some() {
+                    set(members, "items", Node::empty_object());
+                }
+                take(members, "unevaluatedItems");
+            }
+            "patternProperties" => {
+                take(members, "additionalProperties");
+                take(members, "unevaluatedProperties");
+            }
+            "$ref" | "allOf" | "anyOf" | "oneOf" | "if" | "dependentSchemas" | "contains" => {
+                take(members, "unevaluatedItems");
+                take(members, "unevaluatedProperties");
+            }
+            _ => {}
+        }
     }
 }
+
+/// Keywords that say nothing about which values are taken.
+const ANNOTATIONS: [&str; 10] = [
+    "$schema",
+    "$id",
+    "$comment",
+    "default",
+    "deprecated",
+    "examples",
+    "readOnly",
+    "title",
+    "writeOnly",
+    "$anchor",
+];
 
 /// Keywords that a model can go by when it reads them.
 const TOLD: [&str; 8] = [

@@ -3,27 +3,62 @@
 use jsonschema::Validator;
 use serde_json::Value;
 
+use crate::definitions::Definitions;
+use crate::node::Node;
+
 /// A schema of more bytes is not compiled.
 const MAX_BYTES: usize = 256 << 10;
 
-/// A validator for this schema, if it is valid.
-pub(crate) fn compiled(schema: &str) -> Option<Validator> {
-    let schema: Value = serde_json::from_str(schema).ok()?;
-    jsonschema::draft202012::new(&schema).ok()
+/// Nor one of more levels: the validator goes down all of them, on a stack that has an end.
+pub(crate) const MAX_LEVELS: usize = 300;
+
+/// A schema that was compiled.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    validator: Validator,
+    /// How deep the validator goes for each level of a value.
+    levels: usize,
 }
 
-/// Whether a schema can be compiled, references included. One that is too large to be tried can.
-pub(crate) fn compiles(schema: &str) -> bool {
-    if schema.len() > MAX_BYTES {
-        return true;
+/// What came of compiling a schema.
+pub(crate) enum Outcome {
+    Compiled(Box<Compiled>),
+    Invalid,
+    /// It is too much to be tried, or has a number that no reader takes.
+    Untried,
+}
+
+/// Compiles a schema, references included.
+pub(crate) fn compile(schema: &Node<'_>) -> Outcome {
+    let levels = Definitions::of(schema).reach().levels;
+    let text = schema.written();
+    if text.len() > MAX_BYTES || levels > MAX_LEVELS {
+        return Outcome::Untried;
     }
-    // A number that is too large for this reader is not for it to judge.
-    let Ok(schema) = serde_json::from_str::<Value>(schema) else { return true };
-    jsonschema::draft202012::new(&schema).is_ok()
+    let Ok(schema) = serde_json::from_str::<Value>(&text) else { return Outcome::Untried };
+    match jsonschema::draft202012::new(&schema) {
+        Ok(validator) => Outcome::Compiled(Box::new(Compiled { validator, levels })),
+        Err(_) => Outcome::Invalid,
+    }
 }
 
-/// Whether a schema takes a value; `None` if that cannot be told.
-pub(crate) fn takes(schema: &str, value: &str) -> Option<bool> {
-    let value: Value = serde_json::from_str(value).ok()?;
-    Some(compiled(schema)?.is_valid(&value))
+impl Compiled {
+    /// What is wrong with a value, a JSON text, and where. Nothing, where that cannot be told.
+    pub(crate) fn problem(&self, value: &str) -> Option<(String, String)> {
+        let value: Value = serde_json::from_str(value).ok()?;
+        if self.levels * depth(&value) > MAX_LEVELS {
+            return None;
+        }
+        let error = self.validator.validate(&value).err()?;
+        Some((error.to_string(), error.instance_path().to_string()))
+    }
+}
+
+fn depth(value: &Value) -> usize {
+    let inside = match value {
+        Value::Array(items) => items.iter().map(depth).max(),
+        Value::Object(members) => members.values().map(depth).max(),
+        _ => None,
+    };
+    1 + inside.unwrap_or(0)
 }
