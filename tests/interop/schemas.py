@@ -383,13 +383,13 @@ class Bridge:
         return Server(url, [tool["name"] for tool in shown], calls)
 
     def expected(self, name: str, server: Server) -> dict[str, dict]:
-        """What each call is answered: the server's own arguments, or the result that the fixture has."""
-        by_original = dict(self.originals(name))
-        expected = {}
-        for shown, original in zip(server.tools, by_original):
-            if shown in server.calls:
-                expected[shown] = by_original[original]
-        return expected
+        """The arguments with which the server is called: with its own names, fitted to what it takes."""
+        fitted = {}
+        for fixture in fixtures().values():
+            if "fitted" in fixture:
+                fitted[fixture["broken"]["name"]] = fixture["fitted"]
+        originals = zip(server.tools, self.originals(name))
+        return {shown: fitted.get(original, arguments) for shown, (original, arguments) in originals}
 
 
 def shown_arguments(tool: dict, arguments: dict) -> dict:

@@ -33,6 +33,7 @@ mod fit;
 mod form;
 mod keyword;
 mod lint;
+mod members;
 mod node;
 mod notes;
 mod older;
