@@ -41,7 +41,7 @@ OUTCOMES = [FINE, CALL, TOOL, SERVER_LOST, REFUSED]
 # These are about lists, or cannot be in a list with others.
 APART = ["S025-too-many", "S026-order", "S029-pages"]
 # A client that waits longer for pages that never end would wait for ever.
-SECONDS = 8
+SECONDS = 5
 RUN_SECONDS = 120
 
 
@@ -70,9 +70,10 @@ def run_program(command: list, servers: dict[str, Server]) -> Told:
         name: {"url": server.url, "calls": server.calls, "seconds": SECONDS} for name, server in servers.items()
     }
     environment = os.environ | {"PONTOON_TEST_CACHE": str(CACHE), "PYTHONDONTWRITEBYTECODE": "1"}
-    ended = subprocess.run(
-        command, input=json.dumps(asked), stdout=subprocess.PIPE, text=True, env=environment, timeout=RUN_SECONDS, check=True
-    )
+    # SDKs say on standard error what they leave out.
+    ended = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, env=environment, timeout=RUN_SECONDS)
+    if ended.returncode != 0:
+        sys.exit(f"{command[-1]} ended with status {ended.returncode}:\n{ended.stderr[-2000:]}")
     return json.loads(ended.stdout)
 
 
@@ -185,18 +186,21 @@ class Client(typing.NamedTuple):
     profile: str | None
     run: typing.Callable[[dict[str, Server]], Told]
     installs: list[str]
+    # Whether it speaks the protocol 2026-07-28 with servers that do.
+    is_modern: bool = True
 
 
+PYTHON_1 = python("py-mcp1", "schemas_client.py")
+PYTHON_2 = python("py-mcp2", "schemas_client.py")
+OPEN_WEBUI = python("py-mcp2", "open_webui.py")
 CLIENTS = [
     Client("Claude Code 2.1.325", "claude", "claude-code", Claude("2.1.325"), ["node22", "claude", "py-mcp1"]),
-    Client("Claude Code 2.0.0", "claude", None, Claude("2.0.0"), ["node22", "claude", "py-mcp1"]),
-    Client("TypeScript SDK 1.32", "sdk", "ts-sdk-1", functools.partial(run_program, node("v1")), ["node22", "ts-v1"]),
+    Client("Claude Code 2.0.0", "claude", None, Claude("2.0.0"), ["node22", "claude", "py-mcp1"], is_modern=False),
+    Client("TypeScript SDK 1.32", "sdk", "ts-sdk-1", functools.partial(run_program, node("v1")), ["node22", "ts-v1"], is_modern=False),
     Client("TypeScript SDK 2.4", "sdk", "ts-sdk-2", functools.partial(run_program, node("v2")), ["node22", "ts-v2"]),
-    Client("Python SDK 1.30", "sdk", "python-sdk-1", functools.partial(run_program, python("py-mcp1", "schemas_client.py")), ["py-mcp1"]),
-    Client("Python SDK 2.3", "sdk", "python-sdk-2", functools.partial(run_program, python("py-mcp2", "schemas_client.py")), ["py-mcp2"]),
-    Client(
-        "Open WebUI 0.12", "sdk", "open-webui", functools.partial(run_program, python("py-mcp2", "open_webui.py")), ["py-mcp2", "open-webui"]
-    ),
+    Client("Python SDK 1.30", "sdk", "python-sdk-1", functools.partial(run_program, PYTHON_1), ["py-mcp1"], is_modern=False),
+    Client("Python SDK 2.3", "sdk", "python-sdk-2", functools.partial(run_program, PYTHON_2), ["py-mcp2"]),
+    Client("Open WebUI 0.12", "sdk", "open-webui", functools.partial(run_program, OPEN_WEBUI), ["py-mcp2", "open-webui"]),
 ]
 
 
@@ -242,16 +246,26 @@ def outcome(server: Server, told: dict) -> str:
     return CALL if failed else FINE
 
 
-def measured(client: Client, url: str) -> dict[str, str]:
-    """By fault, the worst that one of its forms did."""
-    servers = straight(url, healthy=False)
-    told = client.run(servers)
-    worst = {}
-    for word, server in servers.items():
-        name = word.partition("=")[0]
-        fault = fixtures()[name]["fault"]
-        worst[fault] = max(worst.get(fault, FINE), outcome(server, told[word]), key=OUTCOMES.index)
-    return worst
+# By fault, what it does in the protocols with `initialize`, and in that of 2026-07-28 or the same again.
+Outcomes = dict[str, tuple[str, str]]
+
+
+def measured(client: Client, url: str) -> Outcomes:
+    """The worst that one of the forms of each fault did."""
+    eras = []
+    for address in [url, f"{url}/modern"] if client.is_modern else [url]:
+        servers, worst = straight(address, healthy=False), {}
+        told = client.run(servers)
+        for word, server in servers.items():
+            fault = fixtures()[word.partition("=")[0]]["fault"]
+            worst[fault] = max(worst.get(fault, FINE), outcome(server, told[word]), key=OUTCOMES.index)
+        eras.append(worst)
+    return {fault: (was, eras[-1][fault]) for fault, was in eras[0].items()}
+
+
+def cell(eras: tuple[str, str]) -> str:
+    legacy, modern = eras
+    return legacy if legacy == modern else f"{legacy}; {modern} in 2026-07-28"
 
 
 class Report:
@@ -267,11 +281,12 @@ class Report:
         self.failed += len(complaints)
 
 
-def against_profile(client: Client, outcomes: dict[str, str]) -> list[str]:
+def against_profile(client: Client, outcomes: Outcomes) -> list[str]:
     """Where the profile says something else. What it minds without losing anything is its own to say."""
     profile = json.loads((PROFILES / f"{client.profile}.json").read_text())
     complaints = []
-    for fault, was in outcomes.items():
+    for fault, eras in outcomes.items():
+        was = max(eras, key=OUTCOMES.index)
         said = next((key for key in ("loses_server", "loses_tool", "minds") if fault in profile.get(key, [])), "nothing")
         right = {SERVER_LOST: "loses_server", REFUSED: "loses_server", TOOL: "loses_tool", CALL: "minds"}.get(was)
         if said != right and not (was == FINE and said in ("minds", "nothing")):
@@ -279,16 +294,16 @@ def against_profile(client: Client, outcomes: dict[str, str]) -> list[str]:
     return complaints
 
 
-def against_table(client: Client, outcomes: dict[str, str]) -> list[str]:
+def against_table(client: Client, outcomes: Outcomes) -> list[str]:
     rows = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in TABLE.read_text().splitlines() if line.startswith("|")]
     if client.title not in rows[0]:
         return [f"{TABLE.name} has no column for it"]
     at = rows[0].index(client.title)
     told = {row[0].partition(" ")[0].strip("`"): row[at] for row in rows[2:]}
     return [
-        f"{fault}: {was}, but {TABLE.name} says {told.get(fault, FINE)}"
-        for fault, was in outcomes.items()
-        if told.get(fault, FINE) != was
+        f"{fault}: {cell(eras)}, but {TABLE.name} says {told.get(fault, FINE)}"
+        for fault, eras in outcomes.items()
+        if told.get(fault, FINE) != cell(eras)
     ]
 
 
@@ -299,13 +314,13 @@ def meanings() -> dict[str, str]:
     return {f"{code}/{name}": json.loads(f'"{meaning}"') for code, name, meaning in found}
 
 
-def write_table(path: pathlib.Path, columns: dict[str, dict[str, str]], is_healed: bool) -> None:
+def write_table(path: pathlib.Path, columns: dict[str, Outcomes], is_healed: bool) -> None:
     """Writes what is lost, and that nothing is through the bridge if that was seen."""
     faults, said = list(next(iter(columns.values()))), meanings()
-    lost = [fault for fault in faults if any(outcomes[fault] != FINE for outcomes in columns.values())]
+    lost = [fault for fault in faults if any(cell(outcomes[fault]) != FINE for outcomes in columns.values())]
     rows = [["Fault", *columns], ["---"] * (len(columns) + 1)]
     for fault in lost:
-        rows.append([f"`{fault}` {said[fault]}", *(outcomes[fault] for outcomes in columns.values())])
+        rows.append([f"`{fault}` {said[fault]}", *(cell(outcomes[fault]) for outcomes in columns.values())])
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     bridged = " Through the bridge all these tools are seen and can be called in every one of these clients." if is_healed else ""
     fine = ", ".join(f"`{fault}`" for fault in faults if fault not in lost)
@@ -322,6 +337,7 @@ forms, by the worst of them.{bridged}
   service is a script here, which refuses what draft 2020-12 and the published rules of the Messages API refuse. Open WebUI and
   programs that use an SDK pass tools on as well; what becomes of them then depends on the service.
 - *{CALL}*: the tool is there, and its calls fail in the client.
+- *in 2026-07-28*: with a server of this protocol, where that makes a difference. Clients that speak it also speak it with the bridge.
 
 {table}
 

@@ -365,7 +365,7 @@ faults! {
     Header S027 "header" Error {
         "an `x-mcp-header` that is no name of a header, stands twice or cannot be reached"
         fix: "A token such as `Region`, at a property that has a plain type, once in a tool."
-        here: "Nothing."
+        here: "It is taken out, so that no header is sent."
     }
     Annotations S028 "annotations" Warning {
         "annotations that contradict each other: read-only and destructive"

@@ -31,6 +31,7 @@ mod definitions;
 mod fault;
 mod fit;
 mod form;
+mod header;
 mod keyword;
 mod lint;
 mod members;

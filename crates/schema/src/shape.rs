@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::definitions::{Definitions, reference};
 use crate::fault::Fault;
+use crate::header;
 use crate::node::{Member, Node, describe, member, position, set, take};
 use crate::notes::Notes;
 use crate::profile::Profile;
@@ -46,6 +47,12 @@ fn shape(node: &mut Node<'_>, profile: &Profile, notes: &mut Notes, dialect: Fau
     }
     if profile.unsupported.iter().any(|keyword| keyword == "$ref") {
         inline(node, notes);
+    }
+    if profile.is_about(Fault::Header) {
+        header::each_wrong(node, notes, &mut |members, notes| {
+            take(members, header::KEYWORD);
+            notes.inside(header::KEYWORD, |notes| notes.mend(Fault::Header, "taken out"));
+        });
     }
     if profile.is_about(Fault::YesNo) {
         write_out_words(node, notes);

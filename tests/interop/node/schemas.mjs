@@ -24,7 +24,7 @@ const CONNECT = {
   },
   v2: async (url) => {
     const { Client, StreamableHTTPClientTransport } = await load("ts-v2", "@modelcontextprotocol/client");
-    const client = new Client(INFO);
+    const client = new Client(INFO, { versionNegotiation: { mode: "auto" } });
     await client.connect(new StreamableHTTPClientTransport(url));
     return client;
   },

@@ -5,7 +5,8 @@
     schema_server.py S005-tuple=healthy            the same as its author should have written it
     schema_server.py S001-no-input=0               its first further form, the first of "also"
     schema_server.py S001-no-input S002-root-type  several
-    schema_server.py --http                        each at its own address, http://127.0.0.1:PORT/S005-tuple=healthy
+    schema_server.py --http                        each at its own address, http://127.0.0.1:PORT/S005-tuple=healthy, and
+                                                   with the protocol 2026-07-28 at http://127.0.0.1:PORT/modern/S005-tuple=healthy
     schema_server.py --ws S005-tuple               the same as the first, as an application that is behind a WebSocket
 
 It speaks MCP with `initialize` and uses no SDK: those would not say what is wrong. A call is answered with its arguments as a
@@ -22,6 +23,7 @@ import urllib.parse
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[3] / "crates" / "schema" / "fixtures"
 VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
+FOR_A_WHILE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 GOOD = {
     "name": "good",
     "description": "Says what it is told.",
@@ -45,8 +47,9 @@ def form_of(word: str) -> tuple[list, dict | None, str]:
 
 
 class Server:
-    def __init__(self, words: list[str]) -> None:
+    def __init__(self, words: list[str], is_modern: bool = False) -> None:
         self.tools, self.results, self.faults, self.lists = [GOOD], {}, set(), 0
+        self.is_modern = is_modern
         for word in words:
             tools, result, fault = form_of(word)
             self.tools += tools
@@ -54,6 +57,15 @@ class Server:
             self.results |= {tool["name"]: result for tool in tools if result and "name" in tool}
 
     def answer(self, method: str, params: dict) -> dict:
+        if not self.is_modern:
+            return self.answer_legacy(method, params)
+        if method == "server/discover":
+            return FOR_A_WHILE | {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+        if method == "tools/list":
+            return FOR_A_WHILE | self.list()
+        return {"resultType": "complete"} | self.answer_legacy(method, params)
+
+    def answer_legacy(self, method: str, params: dict) -> dict:
         if method == "initialize":
             version = params.get("protocolVersion")
             return {
@@ -99,7 +111,8 @@ def answer_to(server: Server, message: dict) -> bytes | None:
 
 @functools.cache
 def server_at(path: str) -> Server:
-    return Server(urllib.parse.unquote(path).strip("/").split("+"))
+    *modern, words = urllib.parse.unquote(path).strip("/").split("/")
+    return Server([words], is_modern=bool(modern))
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

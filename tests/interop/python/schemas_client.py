@@ -20,7 +20,7 @@ async def connect(url: str):
     if IS_NEW:
         from mcp import Client
 
-        async with Client(url, mode="legacy") as client:
+        async with Client(url) as client:
             yield client
         return
     from mcp import ClientSession
