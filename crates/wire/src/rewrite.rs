@@ -217,7 +217,11 @@ impl Rewrite {
     }
 
     /// The same where an edit may nest it too deep.
-    pub(crate) fn try_into_message(self) -> Result<Message, ScanError> {
+    ///
+    /// # Errors
+    ///
+    /// [`ScanError`] if the changed text is no message.
+    pub fn try_into_message(self) -> Result<Message, ScanError> {
         if self.edits.is_empty() {
             return Ok(self.message);
         }

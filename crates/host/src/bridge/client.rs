@@ -15,6 +15,7 @@ use rustix::stdio::{stdin, stdout};
 
 use super::connection::{GONE, read_some, retried};
 use super::console::complain;
+use super::shown::ShownTools;
 use crate::conversation::{Conversation, ServerOffer, Step};
 use crate::schema_file::SchemaFile;
 
@@ -35,7 +36,7 @@ const LINES_AT_ONCE: usize = 64;
 #[derive(Debug)]
 pub(super) struct Client {
     conversation: Conversation,
-    tools: String,
+    shown: ShownTools,
     lines: Lines,
     /// Whether lines were read that wait until there is room for their answers.
     is_held: bool,
@@ -57,7 +58,7 @@ impl Client {
     pub(super) fn new(schema: &SchemaFile) -> Self {
         Self {
             conversation: Conversation::default(),
-            tools: schema.tools.clone(),
+            shown: ShownTools::of(schema),
             lines: Lines::new(MAX_LINE_BYTES),
             is_held: false,
             left_at: None,
@@ -72,16 +73,19 @@ impl Client {
 
     /// What to do with a message of the client's.
     pub(super) fn take(&mut self, message: Message) -> Step {
-        let Self { conversation, tools, .. } = self;
-        conversation.take(message, &ServerOffer { name: "pontoon", tools: &|| tools.clone() })
+        let Self { conversation, shown, .. } = self;
+        let message = shown.led_back(message);
+        conversation.take(message, &ServerOffer { name: "pontoon", tools: &|| shown.list.clone() })
     }
 
     /// Offers these tools from now on, and tells the client if they are others.
-    pub(super) fn offer(&mut self, schema: SchemaFile) {
-        if self.tools == schema.tools {
+    pub(super) fn offer(&mut self, schema: &SchemaFile) {
+        let shown = ShownTools::of(schema);
+        let is_same = self.shown.list == shown.list;
+        self.shown = shown;
+        if is_same {
             return;
         }
-        self.tools = schema.tools;
         self.conversation.changed().into_iter().for_each(|note| self.send(note));
     }
 

@@ -341,7 +341,7 @@ impl Host {
             Ok(schema) => {
                 self.says_by_id = schema.answers_by_id;
                 self.answers_by_id |= schema.answers_by_id;
-                client.offer(schema);
+                client.offer(&schema);
             }
             Err(error) => {
                 complain(&format!("the schema file {error}; the tools stay as they were"));

@@ -11,6 +11,7 @@ mod connection;
 mod console;
 mod executable;
 mod host;
+mod shown;
 mod translate;
 
 use std::ffi::OsString;

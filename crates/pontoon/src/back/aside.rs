@@ -1,6 +1,7 @@
 //! What a session wants of the conversation that is kept for its client, besides calls.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use pontoon_wire::{Era, Message};
@@ -9,6 +10,7 @@ use super::Back;
 use super::conversation::Conversation;
 use super::keep::kept_child::KeptChild;
 use super::remote::connection::AppConnection;
+use super::shown_tools::ShownTools;
 use crate::client::Client;
 
 /// A conversation that is kept for a client.
@@ -47,6 +49,20 @@ impl Back {
     /// application are learnt anew then.
     pub fn lists_changed(&self, client: &Client, child_era: Era) -> bool {
         self.kept(client, child_era).is_some_and(|child| child.link.lists_changed())
+    }
+
+    /// Notes that a child that is kept for a client has listed its tools itself.
+    pub(crate) fn note_own_tools(&self) {
+        self.lists_own_tools.store(true, Ordering::Relaxed);
+    }
+
+    /// The tools that the child that is kept for this client listed itself, if it did.
+    pub(crate) fn own_tools(&self, client: &Client, child_era: Era) -> Option<Arc<ShownTools>> {
+        // Few children ever do, and this is asked for every call.
+        if !self.lists_own_tools.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.kept(client, child_era).and_then(|child| child.link.own_tools())
     }
 
     /// Hands a legacy client's notification to the server that is kept for it, if that speaks the same era.

@@ -16,7 +16,7 @@ pub(crate) mod shown_tools;
 mod surroundings;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pontoon_wire::Era;
@@ -63,6 +63,8 @@ pub struct Back {
     /// The places for calls that wait for a person.
     waiting: Arc<Semaphore>,
     running: AtomicUsize,
+    /// Whether a child that is kept for a client ever listed its tools itself.
+    lists_own_tools: AtomicBool,
     /// Told when a call ends.
     call_ended: Notify,
 }
@@ -83,6 +85,7 @@ impl Back {
             stop: closing.child_token(),
             closing,
             running: AtomicUsize::new(0),
+            lists_own_tools: AtomicBool::new(false),
             call_ended: Notify::new(),
         }
     }

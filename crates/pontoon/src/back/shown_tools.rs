@@ -1,63 +1,111 @@
-//! Tools as clients see them: none that is switched off, and each with a schema that clients take.
+//! Tools as clients see them: none that is switched off, each with a schema and a name that clients take, and how calls
+//! of them are led back to what the server knows.
 //!
 //! The catalogue shows them so, and so do the lists that children give themselves. Calls of tools that are switched
 //! off are refused before any child.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
 
+use pontoon_schema::{Plan, Report, repair_list};
 use pontoon_wire::heal::HealMode;
 use pontoon_wire::{Message, Rewrite, Slot, json, string_value};
 
 use crate::config::Server;
 use crate::observe::heals::HealLog;
 
-/// The tool as clients of this server see it; `None` if they do not. What is wrong with it is noted, if that was not
-/// done before.
-pub(crate) fn shown<'t>(
-    tool: &'t str,
-    server: &Server,
-    heals: Option<&HealLog>,
-) -> Option<Cow<'t, str>> {
-    let name = json::find(tool.as_bytes(), "name").and_then(string_value);
-    if name.as_ref().is_some_and(|name| server.disabled_tools.iter().any(|it| it == name)) {
-        return None;
+/// What calls of the tools that clients see need, by the names of the tools: those that clients see, and the server's
+/// own.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ShownTools {
+    plans: HashMap<String, Arc<Plan>>,
+}
+
+impl ShownTools {
+    /// What a call of this tool needs, if anything.
+    pub(crate) fn plan(&self, tool: &str) -> Option<&Arc<Plan>> {
+        self.plans.get(tool)
     }
-    if server.heal == HealMode::Off {
-        return Some(Cow::Borrowed(tool));
+
+    /// Adds those of another page of the same list.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.plans.extend(other.plans);
     }
-    let report = pontoon_schema::repair(tool, pontoon_schema::Profile::none());
-    if let Some(heals) = heals {
-        let name = name.unwrap_or_default();
-        report.findings.iter().for_each(|finding| heals.note_schema(&name, finding));
-    }
-    match server.heal {
-        HealMode::Repair => Some(report.tool),
-        HealMode::Off | HealMode::Warn => Some(Cow::Borrowed(tool)),
+
+    fn add(&mut self, report: Report<'_>) {
+        if report.plan.is_empty() {
+            return;
+        }
+        let Some(shown) = name(&report.tool) else { return };
+        let plan = Arc::new(report.plan);
+        if let Some(original) = &plan.name {
+            self.plans.entry(original.clone()).or_insert_with(|| Arc::clone(&plan));
+        }
+        self.plans.insert(shown.into_owned(), plan);
     }
 }
 
-/// The answer to `tools/list` with the tools as clients see them.
-pub(crate) fn in_answer(answer: Message, server: &Server, heals: &HealLog) -> Message {
-    let Some(result) = answer.raw(Slot::Result) else { return answer };
-    let Some(tools) = json::find(result, "tools").filter(|raw| raw.first() == Some(&b'[')) else {
-        return answer;
+/// The tools of a list as clients of this server see them. What is wrong with them is noted, if that was not done
+/// before.
+pub(crate) fn show<'t>(
+    tools: impl Iterator<Item = &'t str>,
+    server: &Server,
+    heals: Option<&HealLog>,
+) -> (Vec<Cow<'t, str>>, ShownTools) {
+    let is_on = |tool: &&str| {
+        let disabled = &server.disabled_tools;
+        disabled.is_empty() || name(tool).is_none_or(|name| !disabled.iter().any(|it| *it == name))
     };
-    let mut is_same = true;
-    let mut all = Vec::new();
-    for tool in json::elements(tools, 0..tools.len()) {
-        let tool = std::str::from_utf8(&tools[tool]).expect("a message is UTF-8");
-        let shown = shown(tool, server, Some(heals));
-        is_same &= matches!(shown, Some(Cow::Borrowed(_)));
-        all.extend(shown);
+    let tools: Vec<_> = tools.filter(is_on).collect();
+    let unchanged = || tools.iter().map(|tool| Cow::Borrowed(*tool)).collect();
+    if server.heal == HealMode::Off {
+        return (unchanged(), ShownTools::default());
     }
+    let reports = repair_list(tools.iter().copied(), server.profile);
+    if let Some(heals) = heals {
+        for (report, tool) in reports.iter().zip(&tools) {
+            let name = name(tool).unwrap_or_default();
+            report.findings.iter().for_each(|finding| heals.note_schema(&name, finding));
+        }
+    }
+    if server.heal == HealMode::Warn {
+        return (unchanged(), ShownTools::default());
+    }
+    let (mut all, mut shown) = (Vec::new(), ShownTools::default());
+    for report in reports.into_iter().filter(|report| report.is_shown) {
+        all.push(report.tool.clone());
+        shown.add(report);
+    }
+    (all, shown)
+}
+
+fn name(tool: &str) -> Option<Cow<'_, str>> {
+    json::find(tool.as_bytes(), "name").and_then(string_value)
+}
+
+/// The answer to `tools/list` with the tools as clients see them, and what calls of them need.
+pub(crate) fn in_answer(
+    answer: Message,
+    server: &Server,
+    heals: &HealLog,
+) -> (Message, Option<ShownTools>) {
+    let Some(result) = answer.raw(Slot::Result) else { return (answer, None) };
+    let Some(tools) = json::find(result, "tools").filter(|raw| raw.first() == Some(&b'[')) else {
+        return (answer, None);
+    };
+    let text = std::str::from_utf8(tools).expect("a message is UTF-8");
+    let listed: Vec<_> = json::elements(tools, 0..tools.len()).map(|range| &text[range]).collect();
+    let (all, shown) = show(listed.iter().copied(), server, Some(heals));
+    let is_same = all.len() == listed.len() && all.iter().all(|it| matches!(it, Cow::Borrowed(_)));
     if is_same {
-        return answer;
+        return (answer, Some(shown));
     }
     let start = tools.as_ptr() as usize - result.as_ptr() as usize;
     let end = start + tools.len();
-    let shown = format!("[{}]", all.join(","));
-    let changed = [&result[..start], shown.as_bytes(), &result[end..]].concat();
-    Rewrite::new(answer).replace(Slot::Result, changed).into_message()
+    let all = format!("[{}]", all.join(","));
+    let changed = [&result[..start], all.as_bytes(), &result[end..]].concat();
+    (Rewrite::new(answer).replace(Slot::Result, changed).into_message(), Some(shown))
 }
 
 #[cfg(test)]
@@ -74,7 +122,7 @@ mod tests {
     fn check(heal: HealMode, answer: &str, expected: &str, counts: &[(&'static str, u64)]) {
         let heals = HealLog::new("demo");
         let answer = Message::parse(answer.as_bytes()).unwrap();
-        let changed = in_answer(answer, &server(heal), &heals);
+        let (changed, _) = in_answer(answer, &server(heal), &heals);
         assert_eq!(std::str::from_utf8(changed.text()).unwrap(), expected);
         assert_eq!(heals.counts(), counts);
     }
@@ -83,12 +131,13 @@ mod tests {
         format!(r#"{{"id":1,"result":{{"x":1.0,"tools":[{tools}],"nextCursor":"b"}}}}"#)
     }
 
-    const A: &str = r#"{"name":"a","inputSchema":{"type":"object"}}"#;
+    const A: &str = r#"{"name":"a","inputSchema":{"type":"object","properties":{}}}"#;
+    const E: &str = r#"{"name":"e","inputSchema":{"type":"object","properties":{}}}"#;
 
     #[test]
     fn what_is_disabled_is_left_out_and_the_rest_stays() {
-        let tools = format!(r#"{A}, {{"t":"b","name":"\u0062"}},{A}"#);
-        check(HealMode::Repair, &list(&tools), &list(&format!("{A},{A}")), &[]);
+        let tools = format!(r#"{A}, {{"t":"b","name":"\u0062"}},{E}"#);
+        check(HealMode::Repair, &list(&tools), &list(&format!("{A},{E}")), &[]);
         check(HealMode::Off, &list(r#"{"name":"c"}"#), &list(""), &[]);
     }
 
@@ -103,9 +152,36 @@ mod tests {
     }
 
     #[test]
+    fn of_two_tools_with_one_name_the_first_is_shown_and_one_without_a_name_is_not() {
+        let tools = format!(
+            r#"{A},{{"name":"","inputSchema":{{}}}},{},{E}"#,
+            A.replace("{}", "{\"x\":{}}")
+        );
+        check(
+            HealMode::Repair,
+            &list(&tools),
+            &list(&format!("{A},{E}")),
+            &[("S002", 1), ("S003", 1), ("S014", 2)],
+        );
+    }
+
+    #[test]
+    fn calls_of_a_tool_are_led_back_by_either_of_its_names() {
+        let tool = r#"{"name":"get it","inputSchema":{"type":"object","properties":{"$top":{"type":"integer"}}}}"#;
+        let (all, shown) = show([tool].into_iter(), &server(HealMode::Repair), None);
+        let name = name(&all[0]).unwrap();
+        for name in [&*name, "get it"] {
+            let plan = shown.plan(name).unwrap();
+            assert_eq!(plan.name.as_deref(), Some("get it"));
+            assert_eq!(plan.arguments(r#"{"top":"5"}"#).unwrap(), r#"{"$top":5}"#);
+        }
+        assert!(shown.plan("other").is_none());
+    }
+
+    #[test]
     fn what_needs_no_change_gets_none() {
         for same in [
-            list(&format!("{A} , {A}")).as_str(),
+            list(&format!("{A} , {E}")).as_str(),
             r#"{"id":1,"result":{"tools":"b"}}"#,
             r#"{"id":1,"error":{"code":1,"message":"b"}}"#,
         ] {

@@ -38,6 +38,9 @@ pub enum CallError {
     /// The call is longer than the application takes, so it was not made.
     #[error("{0}")]
     TooLong(String),
+    /// The tool does not take the arguments, so the call was not made.
+    #[error("{0}")]
+    BadArguments(String),
     /// The connection to the application was lost with the call under way.
     #[error("{0}")]
     OutcomeUnknown(String),
@@ -66,6 +69,7 @@ impl CallError {
             Self::TimedOut { .. } => 504,
             Self::ServerFailed(_) | Self::StateLost(_) | Self::OutcomeUnknown(_) => 502,
             Self::TooLong(_) => 413,
+            Self::BadArguments(_) => 400,
             Self::DiskFull(_) => 507,
             Self::NoStorage(_) | Self::AppAway(_) | Self::Stopping | Self::Internal => 503,
             Self::Told(_, status) => *status,
@@ -80,6 +84,7 @@ impl CallError {
             | Self::NoStorage(_)
             | Self::AppAway(_)
             | Self::TooLong(_)
+            | Self::BadArguments(_)
             | Self::Stopping => true,
             Self::TimedOut { .. }
             | Self::ServerFailed(_)
@@ -104,7 +109,7 @@ impl CallError {
     pub fn for_model(&self, request: &Message, client: Era) -> Option<String> {
         let (text, meta) = match self {
             Self::StateLost(text) => (text, ""),
-            Self::AppAway(text) | Self::TooLong(text) => {
+            Self::AppAway(text) | Self::TooLong(text) | Self::BadArguments(text) => {
                 (text, ",\"_meta\":{\"pontoon/outcome\":\"not made\"}")
             }
             Self::OutcomeUnknown(text) => (text, ",\"_meta\":{\"pontoon/outcome\":\"unknown\"}"),
@@ -132,6 +137,7 @@ impl CallError {
             | Self::AppAway(_)
             | Self::TooLong(_)
             | Self::OutcomeUnknown(_) => code::SERVER_FAILED,
+            Self::BadArguments(_) => code::INVALID_PARAMS,
             Self::DiskFull(_) => code::DISK_FULL,
             Self::NoStorage(_) | Self::Stopping | Self::Internal => code::INTERNAL,
             Self::Told(error, _) => return error.clone(),

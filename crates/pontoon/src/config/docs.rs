@@ -122,7 +122,7 @@ const UNCHANGED: &str = "
 ## Payloads byte for byte
 
 Pontoon reads the envelope of a message and leaves its payload alone, but for three things: it adds links to files to
-answers (`files`), it puts right what violates the protocol (`heal`), and it translates between a client and a
+answers (`files`), it puts right what violates the protocol or breaks clients (`heal`, `profile`), and it translates between a client and a
 server of different eras. A server of whose answers not a byte may change has
 
 ```json

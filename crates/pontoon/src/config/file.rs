@@ -210,7 +210,7 @@ mod tests {
       "comand": "uvx",
       "args": "excel",
       "timeout": "soon",
-      "profile": 2
+      "oauth": 2
     },
     "no good": {"command": ""},
     "c": {"command": "sh", "env": {"A": 5, "B": "${env:GONE}"}},
@@ -222,7 +222,7 @@ mod tests {
   warning: line 4, column 7: mcpServers.excel.comand: unknown key `comand`, did you mean `command`?
   line 5, column 15: mcpServers.excel.args: expected a list of texts, found text
   line 6, column 18: mcpServers.excel.timeout: expected seconds such as 300 or \"5m\", found \"soon\"
-  line 7, column 7: mcpServers.excel.profile: `profile` is not supported by this version
+  line 7, column 7: mcpServers.excel.oauth: `oauth` is not supported by this version
   line 9, column 5: mcpServers.\"no good\": a server's name is 1 to 64 letters, digits, `.`, `_` and `-`, and begins with a letter or digit
   line 9, column 28: mcpServers.\"no good\".command: is empty
   line 10, column 41: mcpServers.c.env.A: expected text in quotes, found a number

@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use pontoon_schema::Profile;
 use pontoon_wire::heal::HealMode;
 
 use super::app_headers::{AppHeader, BadHeader};
@@ -199,6 +200,14 @@ key_table! {
             [("off", HealMode::Off), ("warn", HealMode::Warn), ("repair", HealMode::Repair)];
         draft.server.heal = reader.word(node, &words).unwrap_or_default();
     };
+    /// The clients that tools are shown for. `"common"` is what most take; `"none"` repairs what is not valid and shapes
+    /// nothing; others are named after a client, such as `"claude-code"`, `"openai"` or `"gemini"` (docs/doctor.md).
+    /// Calls reach the server under its own names and with the arguments that it takes.
+    "profile", "\"common\"" => {
+        let profiles = Profile::all();
+        let words: Vec<_> = profiles.iter().map(|profile| (profile.name.as_str(), profile)).collect();
+        draft.server.profile = reader.word(node, &words).unwrap_or_else(Profile::common);
+    };
     /// `true` leaves the server out; its other keys are not even read.
     // Read before all others, by `file::is_disabled`.
     "disabled", "false" => {};
@@ -278,7 +287,7 @@ pub(super) fn find(name: &str) -> Option<&'static ServerKey> {
 
 /// Keys that mean something to other versions or bridges: ignoring one would change what its
 /// author relies on, so it is refused by name.
-pub(super) const REFUSED_KEYS: &[&str] = &["client_header_forwarding", "oauth", "profile"];
+pub(super) const REFUSED_KEYS: &[&str] = &["client_header_forwarding", "oauth"];
 
 /// Keys of another bridge whose purpose is served without them, and by what.
 pub(super) const UNNEEDED_KEYS: &[(&str, &str)] = &[

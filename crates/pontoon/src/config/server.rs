@@ -8,6 +8,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use pontoon_schema::Profile;
 use pontoon_wire::heal::HealMode;
 use sha2::{Digest, Sha256};
 
@@ -69,6 +70,8 @@ pub struct Server {
     pub disabled_tools: Vec<String>,
     /// What is done about its violations of the protocol.
     pub heal: HealMode,
+    /// The clients that its tools are shown for.
+    pub profile: &'static Profile,
     /// Changes when the server might offer other tools: when what is started changes.
     ///
     /// The same in every run and build, so that it can name a file on disk.
@@ -124,6 +127,7 @@ impl Server {
             post_instruction: None,
             disabled_tools: Vec::new(),
             heal: HealMode::default(),
+            profile: Profile::common(),
             fingerprint: 0,
         }
     }
@@ -258,6 +262,7 @@ impl fmt::Debug for Server {
             .field("mode", &self.mode)
             .field("timeout", &self.timeout)
             .field("heal", &self.heal)
+            .field("profile", &self.profile.name)
             .finish_non_exhaustive()
     }
 }

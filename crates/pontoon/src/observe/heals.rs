@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pontoon_schema::Finding;
+use pontoon_schema::{Fault, Finding};
 use pontoon_wire::heal::{Heal, Heals};
 
 use crate::lock::Lock;
@@ -82,6 +82,11 @@ impl HealLog {
         }
     }
 
+    /// Notes a fault that was put right in a call.
+    pub fn note_fault(&self, fault: Fault) {
+        *self.schemas.lock().repaired.entry(fault.code()).or_default() += 1;
+    }
+
     /// How often each heal was needed, by its code.
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
         let total = self.total.lock();
@@ -94,7 +99,7 @@ impl HealLog {
 
 #[cfg(test)]
 mod tests {
-    use pontoon_schema::{Effect, Fault, Repair};
+    use pontoon_schema::{Effect, Repair};
 
     use super::*;
 

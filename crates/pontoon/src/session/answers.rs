@@ -159,7 +159,7 @@ mod tests {
                 vec![raw(r#"{"name":"a"}"#), raw(r#"{"name":"b"}"#)],
             )]
             .into(),
-            hints: Default::default(),
+            ..Facts::default()
         }
     }
 

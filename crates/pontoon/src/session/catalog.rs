@@ -11,7 +11,7 @@ use pontoon_wire::{Era, Message, Slot, json, method, string_value};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::back::shown_tools::shown;
+use crate::back::shown_tools::{self, ShownTools};
 use crate::config::Server;
 use crate::observe::heals::HealLog;
 
@@ -40,6 +40,12 @@ pub struct Facts {
     pub lists: HashMap<String, Vec<Box<RawValue>>>,
     /// The caching hints of its lists, by method.
     pub hints: HashMap<String, (u64, String)>,
+    /// What calls of its tools need, once they are shown.
+    #[serde(skip)]
+    pub(super) shown: ShownTools,
+    /// Its tools as the server wrote them, if they are shown otherwise.
+    #[serde(skip)]
+    pub(super) written: Option<Vec<Box<RawValue>>>,
 }
 
 impl Catalog {
@@ -142,19 +148,22 @@ impl Catalog {
     pub(super) fn show(&mut self, server: &Server, heals: Option<&HealLog>) {
         for facts in [&mut self.legacy, &mut self.modern].into_iter().flatten() {
             let Some(list) = facts.lists.get_mut(method::LIST_TOOLS) else { continue };
-            list.retain_mut(|tool| match shown(tool.get(), server, heals) {
-                None => false,
-                Some(Cow::Borrowed(_)) => true,
-                Some(Cow::Owned(changed)) => {
-                    *tool = RawValue::from_string(changed).expect("a repair leaves JSON");
-                    true
-                }
-            });
+            let tools = std::mem::take(list);
+            let (all, shown) =
+                shown_tools::show(tools.iter().map(|tool| tool.get()), server, heals);
+            let raw = |tool: Cow<'_, str>| {
+                RawValue::from_string(tool.into_owned()).expect("a repair leaves JSON")
+            };
+            let is_same = all.iter().map(AsRef::as_ref).eq(tools.iter().map(|tool| tool.get()));
+            *list = all.into_iter().map(raw).collect();
+            facts.written = (!is_same).then_some(tools);
+            facts.shown = shown;
         }
+        self.read_rules();
     }
 
     /// Reads the header rules out of the tools.
-    pub(super) fn read_rules(&mut self) {
+    fn read_rules(&mut self) {
         let facts = [&self.modern, &self.legacy];
         let tools =
             facts.into_iter().flatten().filter_map(|facts| facts.lists.get(method::LIST_TOOLS));
@@ -178,11 +187,23 @@ impl Default for Facts {
             instructions: None,
             lists: HashMap::new(),
             hints: HashMap::new(),
+            shown: ShownTools::default(),
+            written: None,
         }
     }
 }
 
 impl Facts {
+    /// What the server wrote, before it was shown.
+    pub(super) fn as_written(&self) -> Self {
+        let mut facts = self.clone();
+        facts.shown = ShownTools::default();
+        if let Some(tools) = facts.written.take() {
+            facts.lists.insert(method::LIST_TOOLS.to_owned(), tools);
+        }
+        facts
+    }
+
     /// Whether both offer the same, or there is neither.
     pub(super) fn offer_the_same(one: Option<&Self>, other: Option<&Self>) -> bool {
         one.map(Self::offers) == other.map(Self::offers)
@@ -269,8 +290,9 @@ mod tests {
             lists.map(|tool| tool.get().to_owned()).collect::<String>()
         };
         let (legacy, modern) = (left(catalog.legacy.as_ref()), left(catalog.modern.as_ref()));
-        assert_eq!(legacy, "{\"name\":\"a\",\"inputSchema\":{\"type\":\"object\"}}");
-        assert_eq!(modern, "{\"name\":\"c\",\"inputSchema\":{\"type\":\"object\"}}");
+        let object = "\"inputSchema\":{\"type\":\"object\",\"properties\":{}}";
+        assert_eq!(legacy, format!("{{\"name\":\"a\",{object}}}"));
+        assert_eq!(modern, format!("{{\"name\":\"c\",{object}}}"));
     }
 
     #[test]

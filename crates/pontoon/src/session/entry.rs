@@ -177,10 +177,11 @@ impl Entry {
         let mut catalog = Catalog::of(era, facts.clone());
         self.half.send_modify(|half| {
             if let Some(half) = half.take() {
-                catalog.legacy = catalog.legacy.take().or_else(|| half.legacy.clone());
-                catalog.modern = catalog.modern.take().or_else(|| half.modern.clone());
+                catalog.legacy =
+                    catalog.legacy.take().or_else(|| half.legacy.as_ref().map(Facts::as_written));
+                catalog.modern =
+                    catalog.modern.take().or_else(|| half.modern.as_ref().map(Facts::as_written));
             }
-            catalog.read_rules();
             catalog.show(&self.back.server, None);
             *half = Some(Arc::new(catalog));
         });

@@ -47,8 +47,7 @@ pub(super) fn read(file: &Path) -> Option<Catalog> {
         }
         read => read.ok()?,
     };
-    let mut catalog: Catalog = serde_json::from_slice(&text).ok()?;
-    catalog.read_rules();
+    let catalog: Catalog = serde_json::from_slice(&text).ok()?;
     Some(catalog).filter(|catalog| catalog.legacy.is_some() || catalog.modern.is_some())
 }
 

@@ -47,15 +47,15 @@ impl Learnt {
         let keep = |learnt: Result<Facts, LearnError>, before: Option<&Facts>| match learnt {
             Ok(facts) => Some(facts),
             Err(LearnError::Refused(_)) => None,
-            Err(LearnError::Failed(_) | LearnError::Slow(_) | LearnError::Gone) => before.cloned(),
+            Err(LearnError::Failed(_) | LearnError::Slow(_) | LearnError::Gone) => {
+                before.map(Facts::as_written)
+            }
         };
-        let mut catalog = Catalog {
+        Catalog {
             legacy: keep(self.legacy, before.and_then(|before| before.legacy.as_ref())),
             modern: keep(self.modern, before.and_then(|before| before.modern.as_ref())),
             rules: HashMap::new(),
-        };
-        catalog.read_rules();
-        catalog
+        }
     }
 }
 

@@ -2,7 +2,6 @@
 //!
 //! How the child was opened is for `learn` to say.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -84,8 +83,7 @@ pub(super) async fn learn_lists(
         capabilities: raw(capabilities)?,
         server_info: server_info.map(raw).transpose()?,
         instructions: json::find(hello, "instructions").map(raw).transpose()?,
-        lists: HashMap::new(),
-        hints: HashMap::new(),
+        ..Facts::default()
     };
     for (list, capability) in [
         (method::LIST_TOOLS, "tools"),

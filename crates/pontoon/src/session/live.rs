@@ -93,7 +93,6 @@ impl Entry {
         let tools = facts.lists.get(method::LIST_TOOLS).map_or(0, Vec::len);
         tracing::info!(server = %self.back.server.name, ?era, tools, "application ready");
         let mut catalog = Catalog::of(era, facts);
-        catalog.read_rules();
         let learnt = self.file.is_some().then(|| catalog.clone());
         catalog.show(&self.back.server, Some(&self.back.heals));
         let known = self.known_to(Era::Legacy).or_else(|| self.known_to(Era::Modern));

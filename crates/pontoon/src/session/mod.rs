@@ -10,6 +10,7 @@ pub mod answers;
 pub mod catalog;
 mod ended;
 pub mod entry;
+mod fitted;
 mod kept;
 mod known;
 mod learn;

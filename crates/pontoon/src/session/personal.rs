@@ -316,7 +316,6 @@ async fn learn_for(
 }
 
 fn finished(entry: &Entry, mut catalog: Catalog) -> Catalog {
-    catalog.read_rules();
     catalog.show(&entry.back.server, Some(&entry.back.heals));
     catalog
 }

@@ -10,6 +10,7 @@ use tracing::Instrument;
 use super::answered_here;
 use super::catalog::Catalog;
 use super::entry::Entry;
+use super::fitted;
 use super::legacy::{OpenCall, Session};
 use super::sessions::{NoSession, Sessions};
 use crate::back::Back;
@@ -159,10 +160,17 @@ impl Sessions {
             Arrived::Bare => answered_here::bare(catalog, entry, call),
         };
         let Some(mut call) = call else { return };
+        let child_era = catalog.child_era(call.client.era());
+        let is_app = entry.back.app().is_some();
+        if is_app {
+            call.may_repeat = catalog.may_repeat(&call.request, child_era);
+        }
+        if let Err(why) = fitted::fit(catalog, entry, &mut call) {
+            return refuse(call, why);
+        }
         if let Some(refusal) = answered_here::disabled(entry, &call.request) {
             return call.reply.error(&refusal);
         }
-        let child_era = catalog.child_era(call.client.era());
         let is_listen = call.request.method() == method::LISTEN;
         if is_listen {
             match self.admission.admit_listen(&call.client) {
@@ -171,10 +179,8 @@ impl Sessions {
             }
         }
         let is_unnamed = call.client.key == Key::Unnamed;
-        let is_app = entry.back.app().is_some();
         if is_app {
             entry.back.meet(&call.client);
-            call.may_repeat = catalog.may_repeat(&call.request, child_era);
         }
         if is_listen && (is_unnamed || is_app || !entry.back.server.mode.is_stateful()) {
             let (entry, catalog) = (Arc::clone(entry), Arc::clone(catalog));

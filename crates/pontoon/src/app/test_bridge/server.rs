@@ -23,6 +23,7 @@ type Heard = Vec<(u32, String)>;
 /// - `log` writes a log line of each level,
 /// - `ask` asks the client, and answers when it has,
 /// - `change` changes the tools, and says so,
+/// - `pick it0` answers with its arguments; neither its name nor its schema is what clients take,
 /// - `end` ends the process.
 #[derive(Clone)]
 pub(crate) struct ToolServer {
@@ -191,7 +192,8 @@ impl ToolServer {
                  \"_meta\":{{\"io.modelcontextprotocol/serverInfo\":{info}}}}}"
             ),
             method::LIST_TOOLS => format!(
-                "{{{}\"tools\":[{{\"name\":\"tool{version}\",\"inputSchema\":{{\"type\":\"object\"}}}}]}}",
+                "{{{}\"tools\":[{{\"name\":\"tool{version}\",\"inputSchema\":{{\"type\":\"object\"}}}},\
+                 {{\"name\":\"pick it{version}\",\"inputSchema\":{ODD_SCHEMA}}}]}}",
                 result_type(message)
             ),
             method::PING | method::SET_LEVEL => "{}".to_owned(),
@@ -240,6 +242,11 @@ impl ToolServer {
                 let note = plain_notification(method::TOOLS_CHANGED);
                 say(String::from_utf8(note.to_vec()).unwrap()).await;
             }
+            Some(name) if name.starts_with("pick it") => {
+                let arguments = String::from_utf8_lossy(arguments);
+                let said = format!("{{{}\"content\":[],\"got\":{arguments}}}", result_type(&call));
+                return say(result(&id, &said)).await;
+            }
             Some("fail") => return say(error(&id)).await,
             Some("end") => return over.notify_one(),
             _ => return,
@@ -248,6 +255,9 @@ impl ToolServer {
         say(result(&id, &said)).await;
     }
 }
+
+/// Clients know no such names of arguments, and no alternatives.
+const ODD_SCHEMA: &str = r#"{"type":"object","properties":{"$top":{"type":"integer"},"list":{"type":"array"}},"anyOf":[{"required":["$top"]},{"required":["list"]}]}"#;
 
 /// What each result of the modern era says of itself.
 fn result_type(request: &Message) -> &'static str {

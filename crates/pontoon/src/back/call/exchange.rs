@@ -119,13 +119,23 @@ impl Exchange<'_> {
     /// The answer goes home, in the words of the client's era; what the call made is named in it.
     pub(crate) async fn answer(mut self, reply: Reply, answer: Message) {
         let answer = match self.request.method() == method::LIST_TOOLS {
-            true => shown_tools::in_answer(answer, &self.back.server, &self.back.heals),
+            true => self.show_tools(answer),
             false => answer,
         };
         match self.record.take() {
             None => drop(self.answer_with(reply, answer, None)),
             Some(record) => Box::pin(self.answer_recorded(record, reply, answer)).await,
         }
+    }
+
+    /// The tools of a server's own list, as clients see them.
+    fn show_tools(&self, answer: Message) -> Message {
+        let (answer, shown) = shown_tools::in_answer(answer, &self.back.server, &self.back.heals);
+        if let (Some(shown), Lease::Kept(_)) = (shown, &self.lease) {
+            self.lease.link.note_own_tools(shown, self.request.raw(Slot::Cursor).is_none());
+            self.back.note_own_tools();
+        }
+        answer
     }
 
     async fn answer_recorded(self, mut record: CallRecord<'_>, reply: Reply, answer: Message) {

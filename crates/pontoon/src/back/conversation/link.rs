@@ -19,6 +19,7 @@ use super::reader::LinkReader;
 use super::requests::own_request_with;
 use super::state::{Asker, AwaitedAnswer, Listener, SharedLink};
 use super::websocket::SocketEnd;
+use crate::back::shown_tools::ShownTools;
 use crate::held_bytes::HeldBytes;
 use crate::observe::heals::HealLog;
 use crate::observe::messages::MessageRing;
@@ -194,6 +195,21 @@ impl Link {
     /// Whether the server said that one of its lists changed.
     pub fn lists_changed(&self) -> bool {
         self.shared.lock().lists_changed
+    }
+
+    /// The tools that the server listed itself, if it did.
+    pub(crate) fn own_tools(&self) -> Option<Arc<ShownTools>> {
+        self.shared.lock().own_tools.clone()
+    }
+
+    /// Notes a page of the tools that the server listed itself; the first one begins anew.
+    pub(crate) fn note_own_tools(&self, shown: ShownTools, is_first: bool) {
+        let mut state = self.shared.lock();
+        let own = state.own_tools.get_or_insert_default();
+        match is_first {
+            true => *own = Arc::new(shown),
+            false => Arc::make_mut(own).extend(shown),
+        }
     }
 
     /// Whether the server has closed its output, or its input broke.

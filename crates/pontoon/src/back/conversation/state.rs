@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::carrier::FrameInput;
 use super::mailbox::{Mailbox, ServerEvent};
 use super::websocket::{RoundTrip, SocketEnd};
+use crate::back::shown_tools::ShownTools;
 use crate::clock::now;
 use crate::observe::heals::HealLog;
 use crate::observe::messages::MessageRing;
@@ -71,6 +72,8 @@ pub(crate) struct LinkState {
     /// When the task will look at the deadlines next.
     pub(crate) armed: Option<Instant>,
     pub(crate) lists_changed: bool,
+    /// The tools that it listed itself.
+    pub(crate) own_tools: Option<Arc<ShownTools>>,
     pub(crate) is_gone: bool,
     /// The other side is a bridge, which says when it passes a call on.
     pub(crate) tells_passing_on: bool,
@@ -170,6 +173,7 @@ impl SharedLink {
             has_served: false,
             armed: None,
             lists_changed: false,
+            own_tools: None,
             is_gone: false,
             tells_passing_on: false,
             is_closed_here: false,
