@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the interop and conformance tests need: SDKs of other languages, Node 22, real servers,
-# and Claude Code.
+# Claude Code, and code of Open WebUI.
 #
 #   scripts/setup-tests.sh                 everything
 #   scripts/setup-tests.sh ts-v1 node22    only these
@@ -43,6 +43,7 @@ main() {
             case $pins in
                 */requirements.txt) install_python "$pins" "$directory" ;;
                 */package-lock.json) install_node "$pins" "$directory" ;;
+                */wheel.txt) unpack_wheel "$pins" "$directory" ;;
             esac
             touch "$directory/.complete"
             echo "$name: installed"
@@ -58,7 +59,7 @@ main() {
 # The file that pins the install NAME.
 pins_of() {
     local file
-    for file in "$installs/$1/requirements.txt" "$installs/$1/package-lock.json"; do
+    for file in "$installs/$1/requirements.txt" "$installs/$1/package-lock.json" "$installs/$1/wheel.txt"; do
         if [ -f "$file" ]; then
             echo "$file"
             return
@@ -78,6 +79,20 @@ install_python() {
     # The list is complete: without --no-deps an unpinned version could slip in.
     "$directory/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps -r "$pins"
     "$directory/bin/python" -m pip check
+}
+
+# Of a large program only its own Python code, which tests load in parts.
+unpack_wheel() {
+    local pins=$1 directory=$2 wheel
+    "$python" -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes --dest "$directory" -r "$pins"
+    for wheel in "$directory"/*.whl; do
+        "$python" - "$wheel" "$directory" <<'END'
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as wheel:
+    wheel.extractall(sys.argv[2], [name for name in wheel.namelist() if name.endswith(".py")])
+END
+        rm "$wheel"
+    done
 }
 
 install_node() {

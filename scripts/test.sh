@@ -70,8 +70,8 @@ run_conformance() {
         --fixture "$target/swift/fixture-server"
 }
 
-# Real SDK clients and real servers, a server of an SDK as an application, and the sketches of applications in
-# docs/live-app.md.
+# Real SDK clients and real servers, a server of an SDK as an application, the sketches of applications in
+# docs/live-app.md, and tools with every fault before the SDKs and Open WebUI.
 run_interop() {
     ./scripts/setup-tests.sh
     cargo build --profile swift --locked -p pontoon -p pontoon-tests --bins
@@ -79,6 +79,7 @@ run_interop() {
         --fixture "$target/swift/fixture-server"
     python3 tests/interop/sdk_app.py --pontoon "$target/swift/pontoon"
     python3 tests/interop/sketches.py --pontoon "$target/swift/pontoon"
+    python3 tests/interop/schemas.py --pontoon "$target/swift/pontoon"
 }
 
 # The Office servers of examples/office-tools, used by two people in two chats each.
@@ -100,9 +101,11 @@ run_browser() {
 }
 
 # Functions of a program as tools of the real Claude Code CLI, four versions of it, whose model is a script
-# on loopback.
+# on loopback; and tools with every fault before the oldest and the newest of them.
 run_claude() {
-    ./scripts/setup-tests.sh node22 claude
+    ./scripts/setup-tests.sh node22 claude py-mcp1
+    cargo build --profile swift --locked -p pontoon
+    python3 tests/interop/schemas.py --pontoon "$target/swift/pontoon" --clients claude
     PONTOON_CLAUDE=${PONTOON_TEST_CACHE:-$HOME/.cache/pontoon-test}/claude/bin \
         cargo test --profile swift --locked -p pontoon-tests --test all -- claude:: --nocapture
 }

@@ -127,6 +127,11 @@ faults! {
         fix: "`prefixItems`, with `items` for the rest."
         here: "It is `prefixItems`, and `additionalItems` is `items`."
     }
+    YesNo S005 "yes-no" Warning {
+        "`true` or `false` for the schema of an argument, which is valid"
+        fix: "`{}` for any value; leave the argument out if it takes none."
+        here: "It is an object that says the same, for clients that take nothing else."
+    }
     NoItems S006 "no-items" Error {
         "a list of which the items are not told"
         fix: "Write `items` with the schema of an item, or `{}` if it may be anything."
@@ -360,7 +365,7 @@ faults! {
     Header S027 "header" Error {
         "an `x-mcp-header` that is no name of a header, stands twice or cannot be reached"
         fix: "A token such as `Region`, at a property that has a plain type, once in a tool."
-        here: "Nothing."
+        here: "It is taken out, so that no header is sent."
     }
     Annotations S028 "annotations" Warning {
         "annotations that contradict each other: read-only and destructive"
@@ -392,6 +397,11 @@ faults! {
         fix: "Nothing: models write such. A tool can take both."
         here: "A text that is what the tool takes is written as that, and null is left out, where the tool would refuse it as it is."
     }
+    Member S034 "member" Error {
+        "a description, annotations, icons or another member of the tool that is null or of the wrong kind"
+        fix: "Leave out what is empty; an empty object is `{}` (`new stdClass` in PHP, where `[]` is a list)."
+        here: "It is taken out; a hint in quotes is a yes or no."
+    }
 }
 
 #[cfg(test)]
@@ -399,11 +409,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_from_1_to_33_has_faults_and_every_fault_one_name() {
+    fn every_code_from_1_to_34_has_faults_and_every_fault_one_name() {
         let mut codes: Vec<_> = Fault::ALL.iter().map(|fault| fault.code()).collect();
         assert!(codes.is_sorted(), "{codes:?}");
         codes.dedup();
-        assert_eq!(codes, (1..=33).map(|n| format!("S{n:03}")).collect::<Vec<_>>());
+        assert_eq!(codes, (1..=34).map(|n| format!("S{n:03}")).collect::<Vec<_>>());
         for fault in Fault::ALL {
             assert_eq!(Fault::named(fault.id()), Some(*fault));
         }

@@ -1,7 +1,5 @@
 //! What is valid and still not good: found and told, never changed.
 
-use std::borrow::Cow;
-
 use crate::definitions::{Definitions, reference};
 use crate::fault::Fault;
 use crate::node::{Member, Node, member};
@@ -10,7 +8,7 @@ use crate::profile::Names;
 use crate::repair::MAX_BYTES;
 use crate::valid::{self, Outcome};
 use crate::walk::each_schema;
-use crate::{form, references};
+use crate::{form, header, references};
 
 /// Descriptions of more letters are cut by some clients, and so are names of arguments.
 const MAX_DESCRIPTION: usize = 1024;
@@ -141,7 +139,9 @@ fn look_at(root: &mut Node<'_>, is_arguments: bool, notes: &mut Notes) {
     if depth(root) > DEEP {
         notes.tell(Fault::TooDeep);
     }
-    headers(root, notes);
+    header::each_wrong(root, notes, &mut |_, notes| {
+        notes.inside(header::KEYWORD, |notes| notes.tell(Fault::Header));
+    });
     let whole = root.clone();
     let (mut is_root, mut defaults_left) = (true, MAX_DEFAULTS);
     each_schema(root, notes, &mut |members, notes| {
@@ -246,25 +246,6 @@ fn keys(members: &[Member<'_>], notes: &mut Notes) {
             });
         }
     }
-}
-
-/// Names of headers, each a token that stands once, at a property with a plain type of its own.
-fn headers(root: &mut Node<'_>, notes: &mut Notes) {
-    let mut seen = std::collections::HashSet::new();
-    each_schema(root, notes, &mut |members, notes| {
-        let Some(value) = member(members, "x-mcp-header") else { return };
-        let name = value.as_text().map(|name| name.to_ascii_lowercase());
-        let is_token = name.as_ref().is_some_and(|name| {
-            let is_letter = |it: char| it.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(it);
-            !name.is_empty() && name.chars().all(is_letter)
-        });
-        let of_type = member(members, "type").and_then(Node::as_text).map(Cow::into_owned);
-        let is_plain =
-            matches!(of_type.as_deref(), Some("string" | "number" | "integer" | "boolean"));
-        if !is_token || !is_plain || !seen.insert(name) {
-            notes.inside("x-mcp-header", |notes| notes.tell(Fault::Header));
-        }
-    });
 }
 
 fn depth(node: &Node<'_>) -> usize {

@@ -64,6 +64,11 @@ impl Notes {
         gone
     }
 
+    /// The names on the way to where it is, as the pointer has them.
+    pub(crate) fn path(&self) -> impl Iterator<Item = &str> {
+        self.place.split('/').skip(1)
+    }
+
     /// The fault was put right, and nothing is lost.
     pub(crate) fn mend(&mut self, fault: Fault, what: impl Into<String>) {
         self.repaired(fault, what, Effect::Same);

@@ -8,6 +8,9 @@ use serde::Deserialize;
 
 use crate::fault::Fault;
 
+/// Names are never made shorter than this, or they could not be told apart.
+const SHORTEST: usize = 16;
+
 /// What one client takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
@@ -29,7 +32,9 @@ pub struct Profile {
     pub loses_server: BTreeSet<Fault>,
     /// The faults with which it makes less of a tool.
     pub minds: BTreeSet<Fault>,
-    /// The names of tools that it takes.
+    /// What it writes before the name of a tool, where `{server}` is the name that it has for the server.
+    pub prefix: Option<String>,
+    /// The names of tools that it takes, with that before them.
     pub tool_names: Names,
     /// The names of arguments that it takes.
     pub keys: Names,
@@ -62,6 +67,16 @@ impl Profile {
     /// Nothing is shaped for any client: only what is not valid is repaired.
     pub fn none() -> &'static Profile {
         Self::named("none").expect("a test reads every file")
+    }
+
+    /// The same for the tools of one server, which have its name before their own: there is less room for that.
+    pub fn of_server(&self, name: &str) -> Profile {
+        let before = self
+            .prefix
+            .as_ref()
+            .map_or(0, |prefix| prefix.replace("{server}", name).chars().count());
+        let max = self.tool_names.max.saturating_sub(before).max(SHORTEST);
+        Profile { tool_names: Names { max, ..self.tool_names.clone() }, ..self.clone() }
     }
 
     /// Whether it makes less of a tool with this fault, or nothing at all.
@@ -97,7 +112,8 @@ impl Names {
     /// Whether a name is taken as it is.
     pub(crate) fn fit(&self, name: &str) -> bool {
         let begins = self.may_begin_with_digit || !name.starts_with(|it: char| it.is_ascii_digit());
-        begins && self.has_letters(name) && name.chars().count() <= self.max
+        let is_there = self.letters.is_none() || !name.is_empty();
+        is_there && begins && self.has_letters(name) && name.chars().count() <= self.max
     }
 
     pub(crate) fn has_letters(&self, name: &str) -> bool {
@@ -112,7 +128,7 @@ impl Names {
 
     /// The name with letters that are taken, if that leaves something to know it by.
     pub(crate) fn fitted(&self, name: &str) -> String {
-        if !name.is_empty() && self.fit(name) {
+        if self.fit(name) {
             return name.to_owned();
         }
         let kept: String = name.chars().map(|it| if self.has(it) { it } else { '_' }).collect();
@@ -173,6 +189,7 @@ struct File {
     loses_server: Vec<String>,
     #[serde(default)]
     minds: Vec<String>,
+    prefix: Option<String>,
     #[serde(default)]
     tool_names: Names,
     #[serde(default)]
@@ -200,6 +217,7 @@ impl File {
             date: self.date,
             source: self.source,
             is_measured: self.is_measured,
+            prefix: self.prefix,
             tool_names: self.tool_names,
             keys: self.keys,
             unsupported: self.unsupported,
@@ -219,7 +237,7 @@ macro_rules! profiles {
 static PROFILES: LazyLock<Vec<Profile>> = LazyLock::new(|| {
     let files = profiles! {
         "none" "common" "claude-code" "anthropic-api" "openai" "openai-strict" "gemini" "gemini-json-schema"
-        "open-webui" "ts-sdk-1" "ts-sdk-2" "python-sdk" "vscode" "cursor"
+        "open-webui" "ts-sdk-1" "ts-sdk-2" "python-sdk-1" "python-sdk-2" "vscode" "cursor"
     };
     let read = |file: &&str| serde_json::from_str::<File>(file).map(File::into_profile);
     files.iter().map(|file| read(file).expect("a test reads every file")).collect()
@@ -241,9 +259,19 @@ mod tests {
     }
 
     #[test]
+    fn the_name_of_a_server_takes_room() {
+        let of = |name: &str, server: &str| {
+            Profile::named(name).unwrap().of_server(server).tool_names.max
+        };
+        assert_eq!(of("claude-code", "office"), 128 - "mcp__office__".len());
+        assert_eq!(of("claude-code", &"long".repeat(40)), SHORTEST);
+        assert_eq!(of("open-webui", "office"), usize::MAX);
+    }
+
+    #[test]
     fn names_are_fitted_and_told_apart() {
         let names = Names { letters: Some("_-".to_owned()), max: 20, may_begin_with_digit: false };
-        assert!(names.fit("get_it") && !names.fit("a.b") && !names.fit("7up"));
+        assert!(names.fit("get_it") && !names.fit("a.b") && !names.fit("7up") && !names.fit(""));
         assert_eq!(names.fitted("uids[]"), "uids");
         for odd in ["a.b", "a/b", "日本", "7up", "a very long name indeed, is it not", "", "_"] {
             let marked = names.marked(odd);

@@ -11,7 +11,7 @@ use crate::plan::{Enforced, Plan};
 use crate::profile::Profile;
 use crate::valid::{self, Outcome};
 use crate::walk::look;
-use crate::{form, pattern, references, rename, shape};
+use crate::{form, members, pattern, references, rename, shape};
 
 /// A tool of more bytes is not looked at.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -39,6 +39,7 @@ pub fn repair<'t>(tool: &'t str, profile: &Profile) -> Report<'t> {
     if tool.len() > MAX_BYTES {
         notes.tell(Fault::TooLarge);
     } else if let Some(Node::Object(mut members)) = Node::parse(tool) {
+        members::mend(&mut members, &mut notes);
         repair_arguments(&mut members, profile, &mut notes, &mut plan);
         repair_results(&mut members, profile, &mut notes);
         plan.name = rename::rename_tool(&mut members, &profile.tool_names, &mut notes);

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::definitions::{Definitions, reference};
 use crate::fault::Fault;
+use crate::header;
 use crate::node::{Member, Node, describe, member, position, set, take};
 use crate::notes::Notes;
 use crate::profile::Profile;
@@ -47,6 +48,15 @@ fn shape(node: &mut Node<'_>, profile: &Profile, notes: &mut Notes, dialect: Fau
     if profile.unsupported.iter().any(|keyword| keyword == "$ref") {
         inline(node, notes);
     }
+    if profile.is_about(Fault::Header) {
+        header::each_wrong(node, notes, &mut |members, notes| {
+            take(members, header::KEYWORD);
+            notes.inside(header::KEYWORD, |notes| notes.mend(Fault::Header, "taken out"));
+        });
+    }
+    if profile.is_about(Fault::YesNo) {
+        write_out_words(node, notes);
+    }
     each_schema(node, notes, &mut |members, notes| {
         formats(members, profile, notes);
         unsupported(members, profile, notes);
@@ -63,6 +73,24 @@ fn shape(node: &mut Node<'_>, profile: &Profile, notes: &mut Notes, dialect: Fau
             }
         }
     });
+}
+
+/// A yes or no in the place of a property's schema is an object that says the same.
+fn write_out_words(node: &mut Node<'_>, notes: &mut Notes) {
+    let Some(members) = node.as_members_mut() else { return };
+    let Some(at) = position(members, "properties") else { return };
+    let Node::Object(properties) = &mut members[at].value else { return };
+    for property in properties {
+        let Some(is_any) = property.value.as_bool() else { continue };
+        property.value = match is_any {
+            true => Node::empty_object(),
+            false => Node::Object(vec![Member::new("not", Node::empty_object())]),
+        };
+        let name = property.name().into_owned();
+        notes.inside("properties", |notes| {
+            notes.inside(&name, |notes| notes.mend(Fault::YesNo, "is an object"));
+        });
+    }
 }
 
 /// Leaves out `$schema`, if it names another draft.
