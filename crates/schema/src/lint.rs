@@ -6,6 +6,7 @@ use crate::node::{Member, Node, member};
 use crate::notes::{Finding, Notes};
 use crate::profile::Names;
 use crate::repair::MAX_BYTES;
+use crate::shape::is_newest;
 use crate::valid::{self, Outcome};
 use crate::walk::each_schema;
 use crate::{form, header, references};
@@ -135,6 +136,10 @@ fn annotations(members: &[Member<'_>], notes: &mut Notes) {
 fn look_at(root: &mut Node<'_>, is_arguments: bool, notes: &mut Notes) {
     if Definitions::of(root).reach().is_recursive {
         notes.tell(Fault::Recursive);
+    }
+    let dialect = root.as_members().and_then(|members| member(members, "$schema"));
+    if is_arguments && dialect.and_then(Node::as_text).is_some_and(|it| !is_newest(&it)) {
+        notes.inside("$schema", |notes| notes.tell(Fault::OldDialect));
     }
     if depth(root) > DEEP {
         notes.tell(Fault::TooDeep);

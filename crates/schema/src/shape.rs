@@ -93,11 +93,16 @@ fn write_out_words(node: &mut Node<'_>, notes: &mut Notes) {
     }
 }
 
+/// Whether `$schema` names the draft that MCP means without it.
+pub(crate) fn is_newest(dialect: &str) -> bool {
+    dialect.contains("json-schema.org/draft/2020-12/schema")
+}
+
 /// Leaves out `$schema`, if it names another draft.
 fn drop_dialect(node: &mut Node<'_>, fault: Fault, notes: &mut Notes) {
     let Some(members) = node.as_members_mut() else { return };
     let Some(dialect) = member(members, "$schema").and_then(Node::as_text) else { return };
-    if !dialect.contains("json-schema.org/draft/2020-12/schema") {
+    if !is_newest(&dialect) {
         take(members, "$schema");
         notes.inside("$schema", |notes| notes.mend(fault, "taken out"));
     }
