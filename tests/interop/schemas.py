@@ -101,10 +101,10 @@ class Claude:
             config.write_text(json.dumps({"mcpServers": named}))
             command = [self.program, "-p", "go", "--output-format", "stream-json", "--verbose", "--strict-mcp-config"]
             command += ["--mcp-config", config, "--allowedTools", ",".join(f"mcp__{name}" for name in named)]
-            ended = subprocess.run(
-                command, cwd=home, env=environment(home, url), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=RUN_SECONDS
-            )
-            assert ended.returncode == 0, ended.stdout[-2000:]
+            options = {"cwd": home, "env": environment(home, url), "stdin": subprocess.DEVNULL, "timeout": RUN_SECONDS}
+            ended = subprocess.run(command, capture_output=True, text=True, **options)
+            if ended.returncode != 0:
+                sys.exit(f"{self.program.name} ended with status {ended.returncode}:\n{ended.stdout[-2000:]}{ended.stderr[-2000:]}")
             with urllib.request.urlopen(f"{url}/_fake/requests") as answer:
                 requests = [it for it in json.load(answer) if it["path"].split("?")[0] == "/v1/messages" and not it["side"]]
         return {name: told_of(name, server, calls, requests) for name, server in servers.items()}
