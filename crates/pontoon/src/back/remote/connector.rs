@@ -344,7 +344,7 @@ impl Connector {
                     reach.entrance = Some(opened);
                 }
                 let open = reach.entrance.as_mut().expect("opened just above");
-                Ok(Carrier::WebSocket(Box::new(open.next(self.options.busy_grace).await)))
+                Ok(Carrier::WebSocket(Box::new(open.next(self.options.silence).await)))
             }
         }
     }
