@@ -9,7 +9,7 @@ use pontoon_wire::{Era, method};
 use tokio::time::Instant;
 
 use super::connection::AppConnection;
-use super::test_app::{Heard, TestApp, WebEnd};
+use super::test_app::{TestApp, WebEnd, WebHeard};
 use crate::back::pair::result;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -63,21 +63,21 @@ impl HabitualApp {
 async fn serve(mut end: WebEnd, habit: Habit, is_first: bool) {
     while let Some(heard) = end.next().await {
         match (heard, habit) {
-            (Heard::Message(message, id), _) if message.method() == method::INITIALIZE => {
+            (WebHeard::Message(message, id), _) if message.method() == method::INITIALIZE => {
                 end.say(&result(&id, "{\"protocolVersion\":\"2025-11-25\"}")).await;
                 if let Habit::NeverReads = habit {
                     return pending().await;
                 }
             }
-            (Heard::Message(message, id), _) if message.method() == method::CALL_TOOL => {
+            (WebHeard::Message(message, id), _) if message.method() == method::CALL_TOOL => {
                 match habit {
                     Habit::Works(time) => tokio::time::sleep(time).await,
                     _ => return pending().await,
                 }
                 end.say(&result(&id, "{\"content\":[],\"said\":\"done\"}")).await;
             }
-            (Heard::Ping, Habit::FallsMute) if is_first => return pending().await,
-            (Heard::Message(..) | Heard::Ping, _) => {}
+            (WebHeard::Ping, Habit::FallsMute) if is_first => return pending().await,
+            (WebHeard::Message(..) | WebHeard::Ping, _) => {}
         }
     }
 }

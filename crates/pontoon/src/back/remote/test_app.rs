@@ -143,7 +143,7 @@ fn read(text: &str) -> (Message, String) {
 pub(crate) struct WebEnd(WebSocketStream<UnixStream>);
 
 /// What an application with a WebSocket hears.
-pub(crate) enum Heard {
+pub(crate) enum WebHeard {
     /// A message, with its id.
     Message(Message, String),
     /// A ping, which it has answered.
@@ -161,16 +161,16 @@ impl WebEnd {
     }
 
     /// What comes next.
-    pub(crate) async fn next(&mut self) -> Option<Heard> {
+    pub(crate) async fn next(&mut self) -> Option<WebHeard> {
         loop {
             match self.0.next().await?.ok()? {
                 Frame::Text(text) => {
                     let (message, id) = read(&text);
-                    return Some(Heard::Message(message, id));
+                    return Some(WebHeard::Message(message, id));
                 }
                 Frame::Ping(_) => {
                     self.0.flush().await.ok()?;
-                    return Some(Heard::Ping);
+                    return Some(WebHeard::Ping);
                 }
                 _ => {}
             }
