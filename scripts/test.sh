@@ -78,6 +78,8 @@ run_interop() {
     python3 tests/interop/run.py --pontoon "$target/swift/pontoon" \
         --fixture "$target/swift/fixture-server"
     python3 tests/interop/sdk_app.py --pontoon "$target/swift/pontoon"
+    install_file /usr/include/nlohmann/json.hpp nlohmann-json3-dev
+    install_file /usr/bin/g++ g++
     python3 tests/interop/sketches.py --pontoon "$target/swift/pontoon"
     python3 tests/interop/schemas.py --pontoon "$target/swift/pontoon"
 }
@@ -129,13 +131,26 @@ install_program() {
     if [ -n "${!variable:-}" ] || PATH="$PATH:/usr/sbin" command -v "$program" >/dev/null; then
         return
     fi
-    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-        echo "$program is needed: install it, or name one in $variable" >&2
-        return 1
+    install_package "$package" || { echo "$program is needed: install it, or name one in $variable" >&2; return 1; }
+}
+
+# Installs Debian's package for a file, unless it is there.
+install_file() {
+    local file=$1 package=$2
+    [ -e "$file" ] || install_package "$package" || { echo "$file is needed: install it" >&2; return 1; }
+}
+
+# As the superuser, or as one who may be it without a word.
+install_package() {
+    local package=$1 as=()
+    command -v apt-get >/dev/null || return 1
+    if [ "$(id -u)" -ne 0 ]; then
+        sudo -n true 2>/dev/null || return 1
+        as=(sudo -n)
     fi
-    apt-get update -qq
+    "${as[@]}" apt-get update -qq
     # With this run level no service is started: the tests run their own, on their own ports.
-    RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
+    "${as[@]}" env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
         apt-get install -y -qq --no-install-recommends "$package" >/dev/null
 }
 

@@ -12,6 +12,7 @@ mod headers;
 mod losses;
 mod proxy;
 mod records;
+mod resources;
 mod seed;
 mod sharing;
 mod sizes;

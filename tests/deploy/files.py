@@ -356,7 +356,7 @@ def images_get_only_what_the_build_needs() -> None:
 
 def nginx_routes_and_waits() -> None:
     locations, bridge = text_of("nginx", "locations.inc"), text_of("nginx", "bridge.inc")
-    for path, upstream in [("mcp", "stateful"), ("mcpo", "stateful"), ("sse", "stateful"), ("files", "stateless")]:
+    for path, upstream in [("mcp", "stateful"), ("mcpo", "stateful"), ("sse", "stateful"), ("mcp-ws", "stateful"), ("files", "stateless")]:
         block = re.search(rf"location /{path}/\s*{{(.*?)}}", locations, re.S)
         assert block and "include bridge.inc" in block[1] and f"mcpo_bridge_{upstream}" in block[1], path
     assert re.search(r"location / {\s*proxy_pass http://openwebui;", locations)

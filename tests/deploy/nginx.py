@@ -264,6 +264,35 @@ def websockets_reach_open_webui(scene: Scene) -> None:
         assert stream.recv(64) == "桟橋".encode()
 
 
+def mcp_over_websocket_reaches_a_replica(scene: Scene) -> None:
+    """At a path of its own: /ws/ is Open WebUI's."""
+    with socket.create_connection(("127.0.0.1", scene.nginx.port), 5) as stream:
+        stream.settimeout(10)
+        stream.sendall((
+            f"GET /mcp-ws/stateless HTTP/1.1\r\nHost: 127.0.0.1:{scene.nginx.port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: mcp\r\n\r\n"
+        ).encode())
+        answer = stream.makefile("rb")
+        status = answer.readline()
+        headers = list(iter(lambda: answer.readline().strip().lower(), b""))
+        assert status.startswith(b"HTTP/1.1 101") and b"sec-websocket-protocol: mcp" in headers, (status, headers)
+
+        def ask(number: int, method: str, params: dict) -> dict:
+            request = json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode()
+            # One frame of text, longer than 125 bytes, masked with zeros.
+            stream.sendall(bytes([0x81, 0xFE]) + len(request).to_bytes(2, "big") + bytes(4) + request)
+            kind, length = answer.read(2)
+            length = int.from_bytes(answer.read(2), "big") if length == 126 else length
+            heard = json.loads(answer.read(length))
+            assert kind == 0x81 and heard["id"] == number and "result" in heard, heard
+            return heard["result"]
+
+        ask(1, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}})
+        text = "桟橋" * 20
+        result = ask(2, "tools/call", {"name": "echo", "arguments": {"text": text}})
+        assert result["content"][0]["text"] == text, result
+
+
 def any_replica_serves_a_file(scene: Scene) -> None:
     name, text = "報告 1.txt", "made by one replica, served by all"
     with scene.client(headers=chat()) as client:
@@ -381,6 +410,7 @@ CHECKS = [
     clients_without_a_name_are_told_apart_by_address,
     forged_addresses_are_replaced,
     websockets_reach_open_webui,
+    mcp_over_websocket_reaches_a_replica,
     any_replica_serves_a_file,
     tls_answers,
     port_80_can_be_sent_to_tls,

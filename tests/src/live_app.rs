@@ -5,6 +5,8 @@
 //! connection before it answers, `die_once` does so the first time for a text and is marked as idempotent, `wait` takes
 //! `ms` milliseconds, `silent` never answers, `fail` gives the error `error`, `read` with `ms` "for ever" never answers, `ask` asks the client something and never answers, `grow` adds a tool named by `text` and says
 //! that the tools changed, and `tell` says `note`, a notification of no call, before it answers, and progress with its text if it is asked for that.
+//!
+//! Its resources, if it has any: `app://scene` is read as its own address, and `app://once` closes every connection the first time.
 
 mod answers;
 mod coming;
@@ -13,7 +15,7 @@ mod unwell;
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, ErrorKind};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv6Addr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -59,6 +61,8 @@ pub struct Manner {
     pub is_single: bool,
     /// What it says of its version.
     pub version: String,
+    /// It has resources, to which clients can subscribe.
+    pub has_resources: bool,
 }
 
 impl Default for Manner {
@@ -75,6 +79,7 @@ impl Default for Manner {
             max_message: 64 << 20,
             is_single: false,
             version: "1".to_owned(),
+            has_resources: false,
         }
     }
 }
@@ -108,6 +113,8 @@ impl Deeds {
 pub enum Place {
     /// A WebSocket at this port of the loopback; zero chooses one.
     WebSocket(u16),
+    /// The same at `::1`, and not at `127.0.0.1`.
+    WebSocketV6(u16),
     /// The same inside TLS.
     WebSocketTls(u16, Arc<ServerConfig>),
     /// A WebSocket behind this Unix socket.
@@ -171,6 +178,12 @@ impl LiveApp {
                 };
                 (place, thread::spawn(move || listen(&serving, accept, is_web)))
             }
+            Place::WebSocketV6(port) => {
+                let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, *port)).expect("a port");
+                let port = listener.local_addr().expect("it is bound").port();
+                let accept = move || listener.accept().map(|(stream, _)| stream);
+                (Place::WebSocketV6(port), thread::spawn(move || listen(&serving, accept, true)))
+            }
             Place::WebSocketTls(port, config) => {
                 let (listener, config) = (bind(*port), Arc::clone(config));
                 let port = listener.local_addr().expect("it is bound").port();
@@ -202,6 +215,7 @@ impl LiveApp {
     pub fn url(&self) -> String {
         match &self.place {
             Place::WebSocket(port) => format!("ws://127.0.0.1:{port}"),
+            Place::WebSocketV6(port) => format!("ws://localhost:{port}"),
             Place::WebSocketTls(port, _) => format!("wss://localhost:{port}"),
             Place::Tcp(port) => format!("tcp://127.0.0.1:{port}"),
             Place::WebSocketUnix(path) => format!("ws+unix:{}", path.display()),
@@ -272,6 +286,9 @@ impl LiveApp {
         match &self.place {
             Place::WebSocket(port) | Place::WebSocketTls(port, _) | Place::Tcp(port) => {
                 drop(TcpStream::connect(("127.0.0.1", *port)));
+            }
+            Place::WebSocketV6(port) => {
+                drop(TcpStream::connect((Ipv6Addr::LOCALHOST, *port)));
             }
             Place::Unix(path) | Place::WebSocketUnix(path) => drop(UnixStream::connect(path)),
         }

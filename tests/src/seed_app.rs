@@ -6,7 +6,7 @@
 //! fault can be left out, to see what that one costs.
 
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -86,6 +86,8 @@ struct Shared {
     is_closed: AtomicBool,
     connections: Mutex<Vec<TcpStream>>,
     calls: Mutex<Vec<Value>>,
+    accepted: AtomicUsize,
+    pings: AtomicUsize,
 }
 
 impl SeedApp {
@@ -102,6 +104,8 @@ impl SeedApp {
             is_closed: AtomicBool::new(false),
             connections: Mutex::default(),
             calls: Mutex::default(),
+            accepted: AtomicUsize::new(0),
+            pings: AtomicUsize::new(0),
         });
         let serving = Arc::clone(&shared);
         let listening = thread::spawn(move || {
@@ -110,6 +114,7 @@ impl SeedApp {
                     return;
                 }
                 let Ok(stream) = stream else { continue };
+                serving.accepted.fetch_add(1, Ordering::SeqCst);
                 let copy = stream.try_clone().expect("a descriptor");
                 serving.connections.lock().expect("no thread panics with it").push(copy);
                 let serving = Arc::clone(&serving);
@@ -122,6 +127,16 @@ impl SeedApp {
     /// Its address.
     pub fn url(&self) -> String {
         format!("ws://127.0.0.1:{}", self.port)
+    }
+
+    /// How many connections it took.
+    pub fn accepted(&self) -> usize {
+        self.shared.accepted.load(Ordering::SeqCst)
+    }
+
+    /// How many pings it has read. It answers one when it reads on.
+    pub fn pings(&self) -> usize {
+        self.shared.pings.load(Ordering::SeqCst)
     }
 
     /// The calls that it carried out: names and arguments, in their order.
@@ -154,6 +169,7 @@ impl Shared {
         };
         let Ok(mut socket) = tungstenite::accept_hdr(stream, greet) else { return };
         while let Ok(frame) = socket.read() {
+            self.pings.fetch_add(usize::from(frame.is_ping()), Ordering::SeqCst);
             let Message::Text(text) = frame else { continue };
             for piece in text.as_bytes().chunks(RECEIVE_BUFFER) {
                 let Some(answer) = self.answer(&String::from_utf8_lossy(piece)) else { continue };

@@ -1,5 +1,7 @@
 //! What carries messages to an application, and how it is opened.
 
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, TcpListener};
+
 use pontoon_tests::live_app::{Deeds, LiveApp, Manner, Place, socket_in};
 use pontoon_tests::stdio::StdioServer;
 use serde_json::json;
@@ -29,6 +31,32 @@ fn every_kind_of_address_is_spoken() {
         check(&mut client);
         home.finish(client);
     }
+}
+
+/// An application at `::1`, where nothing can listen at `127.0.0.1` under its port as long as the other is kept.
+fn app_of_v6_alone(deeds: &Deeds) -> (LiveApp, rustix::fd::OwnedFd) {
+    use rustix::net::{AddressFamily, SocketType, bind, socket};
+    for _ in 0..100 {
+        let app = LiveApp::start(&Place::WebSocketV6(0), Manner::default(), deeds);
+        let Place::WebSocketV6(port) = app.place() else { unreachable!("it was made so") };
+        let taken = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        if bind(&taken, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return (app, taken);
+        }
+    }
+    panic!("no port is free at both");
+}
+
+#[test]
+fn an_application_that_listens_at_the_other_localhost_alone_is_found() {
+    if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
+        return println!("this machine has no ::1, so nothing is seen here");
+    }
+    let (home, deeds) = (Home::new(), Deeds::default());
+    let (app, _taken) = app_of_v6_alone(&deeds);
+    let mut client = home.client(&app.url(), &[]);
+    check(&mut client);
+    home.finish(client);
 }
 
 #[test]
@@ -86,7 +114,7 @@ fn a_token_is_shown_and_never_told() {
 fn an_application_that_closes_as_soon_as_it_is_spoken_to_says_why_and_is_left_alone_for_a_while() {
     use tungstenite::protocol::{CloseFrame, frame::coding::CloseCode};
     let home = Home::new();
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
     let (taken, connections) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -112,7 +140,7 @@ fn an_application_that_closes_as_soon_as_it_is_spoken_to_says_why_and_is_left_al
 fn what_speaks_no_mcp_is_told_so() {
     use std::io::{Read, Write};
     let home = Home::new();
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for stream in listener.incoming() {

@@ -1,12 +1,15 @@
 //! The examples of `--help`, each run as it is typed; the old words of the Node bridge.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use pontoon_tests::certificates::Authority;
 use pontoon_tests::live_app::{ComingApp, Deeds, LiveApp, Manner, Place, socket_in};
+use pontoon_tests::rig::send_signal;
 use pontoon_tests::stdio::StdioServer;
+use rustix::process::Signal;
 use serde_json::json;
 
 use super::entrance::{come, free_port};
@@ -129,6 +132,50 @@ fn every_example_of_connect_and_of_ws_runs() {
             coming.into_iter().for_each(ComingApp::go);
         }
     }
+}
+
+#[test]
+fn every_example_of_status_runs() {
+    let (home, deeds) = (home_with_programs(), Deeds::default());
+    let app = LiveApp::start(&Place::WebSocket(0), Manner::default(), &deeds);
+    let mut client = home.client(&app.url(), &[]);
+    assert_eq!(text(&client.call(1, "echo", json!({"text": "x"}))), "x");
+    let pid = client.pid().to_string();
+    let examples = examples(&home, "status");
+    assert!(examples.iter().any(|example| example.contains("--watch")), "{examples:?}");
+    for example in examples {
+        // What it is for stands beside it.
+        let line = example.split("  ").next().unwrap().replace("4242", &pid);
+        let mut shell = typed(&home, &line);
+        if line.contains("--watch") {
+            watch(&mut shell, &pid);
+            continue;
+        }
+        let output = shell.output().unwrap();
+        let told = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{line}: {told}");
+        assert!(told.contains(&pid), "{line}: {told}");
+        assert_eq!(line.contains("--messages"), told.contains("tools/call"), "{line}: {told}");
+        if line.contains("--json") {
+            serde_json::from_str::<serde_json::Value>(&told).unwrap();
+        }
+    }
+    assert!(client.finish().success());
+}
+
+/// Sees that the table comes again and again, until it is interrupted.
+fn watch(shell: &mut Command, pid: &str) {
+    let mut watching = shell.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let mut rows = lines.map(Result::unwrap).filter(|line| line.trim_start().starts_with(pid));
+    for _ in 0..3 {
+        let row = rows.next().expect("it goes on");
+        assert!(row.contains("connected"), "{row}");
+    }
+    send_signal(watching.id(), Signal::INT).unwrap();
+    // What it wrote before it heard of that.
+    rows.for_each(drop);
+    assert_eq!(watching.wait().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! The application of seed 003 with all its faults, as a client of `pontoon connect` sees it.
 
+use pontoon_tests::rig::wait_until;
 use pontoon_tests::seed_app::{Faults, SeedApp, TOOLS};
 use pontoon_tests::stdio::StdioServer;
 use serde_json::{Value, json};
 
-use super::{Home, text, tools, unasked};
+use super::{Home, SOON, text, tools, unasked};
 
 /// The tools, whose schemas are all valid.
 #[track_caller]
@@ -46,6 +47,23 @@ fn the_application_of_the_seed_works_with_all_its_faults() {
         assert_eq!(unasked(&mut client), Vec::<Value>::new(), "answers, and nothing else");
         home.finish(client);
     }
+}
+
+#[test]
+fn a_call_in_which_the_application_answers_no_ping_keeps_its_connection() {
+    let home = Home::new();
+    let app = SeedApp::start(Faults::ALL);
+    let mut client = home.client(&app.url(), &["--ping-after", "300ms"]);
+    tools(&mut client, "tools");
+    wait_until("it answers pings", SOON, || app.pings() > 0);
+    let accepted = app.accepted();
+    // Six pings are left unanswered, and without a call it would be given up after three.
+    let objects = client.call(1, "get_objects_in_patch", json!({"patch_id": "p", "ms": 2000}));
+    assert_eq!(said(&objects), json!({"objects": []}));
+    let log = client.call(2, "get_console_log", json!({"lines": 1}));
+    assert_eq!(said(&log)["lines"].as_array().map(Vec::len), Some(1), "{log}");
+    assert_eq!((app.accepted(), app.calls().len()), (accepted, 2));
+    home.finish(client);
 }
 
 #[test]

@@ -37,11 +37,17 @@ impl Shared {
         let method = message.get("method")?.as_str()?;
         let manner = self.manner.lock().expect("no thread panics with it").clone();
         let result = match (method, manner.is_modern) {
-            ("initialize", false) => Ok(json!({
-                "protocolVersion": message["params"]["protocolVersion"],
-                "capabilities": {"tools": {}, "logging": {}},
-                "serverInfo": {"name": "live-app", "version": manner.version},
-            })),
+            ("initialize", false) => {
+                let mut capabilities = json!({"tools": {}, "logging": {}});
+                if manner.has_resources {
+                    capabilities["resources"] = json!({"subscribe": true});
+                }
+                Ok(json!({
+                    "protocolVersion": message["params"]["protocolVersion"],
+                    "capabilities": capabilities,
+                    "serverInfo": {"name": "live-app", "version": manner.version},
+                }))
+            }
             ("server/discover", true) => Ok(json!({
                 "resultType": "complete",
                 "supportedVersions": ["2026-07-28"],
@@ -49,6 +55,9 @@ impl Shared {
                 "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "live-app", "version": "1"}},
             })),
             ("logging/setLevel", false) => Ok(json!({})),
+            (method, false) if manner.has_resources && method.starts_with("resources/") => self
+                .resource(method, message["params"]["uri"].as_str().unwrap_or_default())
+                .map(Ok)?,
             ("tools/list", is_modern) => {
                 let mut result = json!({"tools": tools(&manner.more_tools)});
                 if is_modern {
@@ -77,6 +86,21 @@ impl Shared {
         Some(match result {
             Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
             Err(error) => json!({"jsonrpc": "2.0", "id": id, "error": error}),
+        })
+    }
+
+    fn resource(&self, method: &str, uri: &str) -> Option<Value> {
+        Some(match method {
+            "resources/list" => json!({"resources": [{"uri": "app://scene", "name": "scene"}]}),
+            "resources/templates/list" => json!({"resourceTemplates": []}),
+            "resources/read" => {
+                if self.deeds.add(uri) == 1 && uri == "app://once" {
+                    self.drop_connections();
+                    return None;
+                }
+                json!({"contents": [{"uri": uri, "text": uri}]})
+            }
+            _ => json!({}),
         })
     }
 

@@ -1,5 +1,8 @@
 //! One application without a listener: the bridge between it and one client.
 
+#[cfg(test)]
+mod tests;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};

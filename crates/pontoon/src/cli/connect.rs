@@ -20,7 +20,8 @@ use crate::back::remote::sharing::MeetingPoint;
 use crate::back::remote::tls::check_files;
 use crate::config::{
     AppEntrance, AppHeader, AppHeaders, AppOptions, AppPlace, BadPlace, Config, Environment,
-    LogLevel, Secret, Server, ServerName, TlsFiles, TokenSource, parse_log_level, proxy_secrets,
+    LogLevel, Secret, Server, ServerName, Silence, TlsFiles, TokenSource, parse_log_level,
+    proxy_secrets,
 };
 use crate::errors::chain;
 use crate::observe::log::{self, LogPlace, LogSettings};
@@ -104,6 +105,10 @@ pub struct ConnectArgs {
     /// How long the application may give no sign of life while it works on a call.
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = time)]
     busy_grace: Duration,
+    /// After how long a silence it is asked for a sign of life (WebSockets). One that gave one before, and leaves three
+    /// such questions unanswered, is connected anew.
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = time)]
+    ping_after: Duration,
     /// How long to wait before the next connection after one that was closed with this code; may be given several
     /// times.
     #[arg(long, value_name = "CODE=TIME", value_parser = close_code)]
@@ -314,7 +319,7 @@ fn server(
         headers,
         tls,
         connect_wait: arguments.connect_wait,
-        busy_grace: arguments.busy_grace,
+        silence: Silence { ping_after: arguments.ping_after, busy_grace: arguments.busy_grace },
         close_codes: arguments.close_code,
     };
     Ok(Server {

@@ -17,8 +17,20 @@ use crate::hex::hex;
 /// How long a call waits for an application that is not there, unless told otherwise.
 pub const CONNECT_WAIT: Duration = Duration::from_secs(10);
 
-/// How long an application may give no sign of life while it works on a call, unless told otherwise.
-pub const BUSY_GRACE: Duration = Duration::from_secs(120);
+/// How long an application may be silent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Silence {
+    /// After this long it is asked for a sign of life, and again each time as long passes.
+    pub ping_after: Duration,
+    /// How long it may give none while it works on a call: one that works on its main thread cannot.
+    pub busy_grace: Duration,
+}
+
+impl Silence {
+    /// Unless told otherwise.
+    pub const USUAL: Self =
+        Self { ping_after: Duration::from_secs(15), busy_grace: Duration::from_secs(120) };
+}
 
 /// What bridges say to each other beside MCP. Those that say something else must not share a connection: they would
 /// misunderstand what they do not hear.
@@ -37,8 +49,8 @@ pub struct AppOptions {
     pub tls: TlsFiles,
     /// How long a call waits for it.
     pub connect_wait: Duration,
-    /// How long it may give no sign of life while it works on a call: one that works on its main thread cannot.
-    pub busy_grace: Duration,
+    /// How long it may be silent.
+    pub silence: Silence,
     /// How long it is left alone after it has closed a connection with such a code.
     pub close_codes: Vec<(u16, Duration)>,
 }
@@ -64,7 +76,7 @@ impl AppOptions {
     /// The application at this address, which wants to see this token.
     pub fn target(&self, endpoint: Endpoint, token: Option<TokenSource>) -> AppTarget {
         let (headers, tls) = (self.headers.clone(), self.tls.clone());
-        AppTarget { endpoint, token, headers, tls, busy_grace: self.busy_grace }
+        AppTarget { endpoint, token, headers, tls, silence: self.silence }
     }
 }
 
@@ -79,8 +91,8 @@ pub struct AppTarget {
     pub headers: AppHeaders,
     /// How TLS is spoken to it, where the address wants it.
     pub tls: TlsFiles,
-    /// How long it may give no sign of life while it works on a call.
-    pub busy_grace: Duration,
+    /// How long it may be silent.
+    pub silence: Silence,
 }
 
 /// The files that TLS needs, in PEM form.
@@ -153,7 +165,7 @@ mod tests {
             headers: AppHeaders::default(),
             tls: TlsFiles { authorities: authorities.map(PathBuf::from), own: None },
             connect_wait: CONNECT_WAIT,
-            busy_grace: BUSY_GRACE,
+            silence: Silence::USUAL,
             close_codes: Vec::new(),
         };
         let value = |token: &str| Some(TokenSource::Value(Secret::new(token)));
@@ -196,7 +208,8 @@ mod tests {
         let all = names.len();
         names.dedup();
         assert_eq!(names.len(), all);
-        let patient = AppOptions { busy_grace: Duration::ZERO, ..options("ws://a", None, None) };
+        let silence = Silence { busy_grace: Duration::ZERO, ..Silence::USUAL };
+        let patient = AppOptions { silence, ..options("ws://a", None, None) };
         assert_eq!(patient.meeting_name(), options("ws://a", None, None).meeting_name());
     }
 }

@@ -44,7 +44,7 @@ mod variables;
 
 pub use address::{AddressBlock, BadAddressBlock};
 pub use app_headers::{AppHeader, AppHeaders, BadHeader, BadHeaderFile};
-pub use app_options::{AppOptions, AppTarget, BUSY_GRACE, CONNECT_WAIT, TlsFiles, TokenSource};
+pub use app_options::{AppOptions, AppTarget, CONNECT_WAIT, Silence, TlsFiles, TokenSource};
 pub use app_place::{AppEntrance, AppPlace, BadPlace};
 pub use endpoint::{BadEndpoint, Endpoint, Host};
 pub use environment::Environment;

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::app_headers::AppHeaders;
-use super::app_options::{AppOptions, BUSY_GRACE, CONNECT_WAIT, TlsFiles, TokenSource};
+use super::app_options::{AppOptions, CONNECT_WAIT, Silence, TlsFiles, TokenSource};
 use super::app_place::AppPlace;
 use super::complete::WrittenKeys;
 use super::document::DocumentReader;
@@ -116,13 +116,15 @@ impl Draft {
             authorities: self.app.authorities,
             own: self.app.certificate.zip(self.app.key),
         };
+        let usual = Silence::USUAL;
+        let busy_grace = self.app.busy_grace.unwrap_or(usual.busy_grace);
         let app = AppOptions {
             place,
             token,
             headers: AppHeaders { typed: self.app.headers, file: None },
             tls,
             connect_wait: self.app.connect_wait.unwrap_or(CONNECT_WAIT),
-            busy_grace: self.app.busy_grace.unwrap_or(BUSY_GRACE),
+            silence: Silence { busy_grace, ..usual },
             close_codes: Vec::new(),
         };
         Some(Server {
@@ -167,13 +169,13 @@ mod tests {
         assert!(!server.has_sessions() && server.program.is_err());
         let options = server.app.clone().unwrap();
         assert_eq!(options.place.to_string(), "ws://localhost:7400/mcp");
-        assert_eq!((options.connect_wait, options.busy_grace), (CONNECT_WAIT, BUSY_GRACE));
+        assert_eq!((options.connect_wait, options.silence), (CONNECT_WAIT, Silence::USUAL));
         let other = check(r#""url": "ws://localhost:7401/mcp", "mode": "shared""#, &[]).unwrap();
         assert_ne!(server.fingerprint, other.fingerprint);
         let patient =
             app(r#""url": "tcp://a:1", "connect_wait": "1m", "busy_grace": 5, "timeout": 9"#);
         assert_eq!(patient.connect_wait, Duration::from_secs(60));
-        assert_eq!(patient.busy_grace, Duration::from_secs(5));
+        assert_eq!(patient.silence.busy_grace, Duration::from_secs(5));
     }
 
     #[test]

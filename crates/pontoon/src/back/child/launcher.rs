@@ -495,7 +495,7 @@ mod tests {
     use super::*;
     use crate::back::child::in_memory::{InMemoryServers, ServerEnd};
     use crate::back::pair::{Pair, client, naming, result, serve_legacy};
-    use crate::config::{AppHeaders, AppOptions, BUSY_GRACE, CONNECT_WAIT, TlsFiles};
+    use crate::config::{AppHeaders, AppOptions, CONNECT_WAIT, Silence, TlsFiles};
 
     /// Starts a child for a client that has this long.
     async fn start(pair: &Pair, patience: Duration) -> Result<ReadyChild, CallError> {
@@ -515,7 +515,7 @@ mod tests {
             headers: AppHeaders { typed, file: None },
             tls: TlsFiles::default(),
             connect_wait: CONNECT_WAIT,
-            busy_grace: BUSY_GRACE,
+            silence: Silence::USUAL,
             close_codes: Vec::new(),
         };
         let server = Server::of_app("app".parse().unwrap(), app);

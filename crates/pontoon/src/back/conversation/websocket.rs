@@ -16,8 +16,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{self, Message as Frame, Utf8Bytes};
 
-/// How long the other side may be silent before it is asked for a sign of life.
-pub(crate) const SILENCE: Duration = Duration::from_secs(15);
+use crate::config::Silence;
 
 /// After this many questions without any answer the other side is gone, if it ever answered one.
 const MISSES: u32 = 3;
@@ -106,8 +105,8 @@ impl std::fmt::Debug for WebSocket {
 }
 
 impl WebSocket {
-    /// A WebSocket that was opened. While a call is under way the other side may be silent for `busy_grace`.
-    pub(crate) fn new(stream: WebSocketStream<Box<dyn Duplex>>, busy_grace: Duration) -> Self {
+    /// A WebSocket that was opened, whose other side may be silent for so long.
+    pub(crate) fn new(stream: WebSocketStream<Box<dyn Duplex>>, silence: Silence) -> Self {
         Self {
             stream,
             queue: VecDeque::new(),
@@ -115,8 +114,8 @@ impl WebSocket {
             needs_flush: false,
             broken: None,
             is_closing: false,
-            signs: SignsOfLife::new(busy_grace, Instant::now()),
-            alarm: Box::pin(tokio::time::sleep(SILENCE)),
+            signs: SignsOfLife::new(silence, Instant::now()),
+            alarm: Box::pin(tokio::time::sleep(silence.ping_after)),
             pinged: None,
             round_trip: Arc::default(),
             end: None,
@@ -329,7 +328,7 @@ pub(crate) struct SignsOfLife {
     /// Whether it answers pings at all: some cannot, and are not blamed.
     pub(crate) answers_pings: bool,
     busy_since: Option<Instant>,
-    busy_grace: Duration,
+    silence: Silence,
 }
 
 /// What is to be done about silence.
@@ -344,8 +343,8 @@ pub(crate) enum Remedy {
 }
 
 impl SignsOfLife {
-    pub(crate) fn new(busy_grace: Duration, now: Instant) -> Self {
-        Self { heard: now, misses: 0, answers_pings: false, busy_since: None, busy_grace }
+    pub(crate) fn new(silence: Silence, now: Instant) -> Self {
+        Self { heard: now, misses: 0, answers_pings: false, busy_since: None, silence }
     }
 
     pub(crate) fn heard(&mut self, now: Instant) {
@@ -366,12 +365,12 @@ impl SignsOfLife {
     }
 
     pub(crate) fn look(&mut self, now: Instant) -> Remedy {
-        let due = self.heard + SILENCE;
+        let due = self.heard + self.silence.ping_after;
         if now < due {
             return Remedy::Later(due);
         }
         // One that works on its main thread reads and answers nothing meanwhile.
-        let is_spared = self.busy_since.is_some_and(|since| now < since + self.busy_grace);
+        let is_spared = self.busy_since.is_some_and(|since| now < since + self.silence.busy_grace);
         if is_spared {
             self.misses = 0;
         } else if self.misses >= MISSES && self.answers_pings {
@@ -379,7 +378,7 @@ impl SignsOfLife {
         } else {
             self.misses += 1;
         }
-        Remedy::Ask(now + SILENCE)
+        Remedy::Ask(now + self.silence.ping_after)
     }
 }
 
@@ -388,14 +387,15 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+    const PING_AFTER: Duration = Silence::USUAL.ping_after;
 
     /// How long it takes until one is given up that was last heard at the beginning.
     fn given_up_after(answers_pings: bool, is_busy: bool) -> Option<u64> {
         let began = Instant::now();
-        let mut signs = SignsOfLife::new(120 * SECOND, began);
+        let mut signs = SignsOfLife::new(Silence::USUAL, began);
         signs.answers_pings = answers_pings;
         signs.set_busy(is_busy, began);
-        let mut now = began + SILENCE;
+        let mut now = began + PING_AFTER;
         while now < began + 1000 * SECOND {
             match signs.look(now) {
                 Remedy::Later(then) | Remedy::Ask(then) => now = then,
@@ -424,13 +424,14 @@ mod tests {
     #[test]
     fn what_was_missed_at_work_is_forgiven_when_the_work_is_done() {
         let began = Instant::now();
-        let mut signs = SignsOfLife::new(10 * SECOND, began);
+        let mut signs =
+            SignsOfLife::new(Silence { busy_grace: 10 * SECOND, ..Silence::USUAL }, began);
         signs.answers_pings = true;
         signs.set_busy(true, began);
         for times in 1..=3 {
             assert_eq!(
-                signs.look(began + times * SILENCE),
-                Remedy::Ask(began + (times + 1) * SILENCE)
+                signs.look(began + times * PING_AFTER),
+                Remedy::Ask(began + (times + 1) * PING_AFTER)
             );
         }
         signs.set_busy(false, began + 59 * SECOND);

@@ -171,7 +171,7 @@ impl TargetManner {
 #[derive(Debug)]
 enum Way {
     /// It is dialled.
-    Dial(AppTarget),
+    Dial(Box<AppTarget>),
     /// It comes by itself.
     Wait(AppEntrance),
     /// Another bridge has it.
@@ -223,7 +223,10 @@ impl Connector {
         }
         Ok(match &self.options.place {
             AppPlace::Comes(entrance) => vec![Way::Wait(entrance.clone())],
-            _ => targets(&self.options)?.into_iter().map(Way::Dial).collect(),
+            _ => {
+                let targets = targets(&self.options)?.into_iter();
+                targets.map(|target| Way::Dial(Box::new(target))).collect()
+            }
         })
     }
 
@@ -344,7 +347,7 @@ impl Connector {
                     reach.entrance = Some(opened);
                 }
                 let open = reach.entrance.as_mut().expect("opened just above");
-                Ok(Carrier::WebSocket(Box::new(open.next(self.options.busy_grace).await)))
+                Ok(Carrier::WebSocket(Box::new(open.next(self.options.silence).await)))
             }
         }
     }

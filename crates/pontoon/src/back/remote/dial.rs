@@ -203,7 +203,7 @@ impl Dialer {
             .max_frame_size(Some(max_message));
         match client_async_with_config(request, stream, Some(config)).await {
             Ok((socket, _)) => {
-                Ok(Carrier::WebSocket(Box::new(WebSocket::new(socket, app.busy_grace))))
+                Ok(Carrier::WebSocket(Box::new(WebSocket::new(socket, app.silence))))
             }
             Err(Error::Protocol(ProtocolError::SecWebSocketSubProtocolError(
                 SubProtocolError::NoSubProtocol,
@@ -348,7 +348,7 @@ mod tests {
 
     use super::*;
     use crate::back::child::process::Starter;
-    use crate::config::{AppHeaders, BUSY_GRACE, Environment};
+    use crate::config::{AppHeaders, Environment, Silence};
     use crate::observe::log::Secrets;
 
     /// Dials this address, where the test listens.
@@ -362,7 +362,7 @@ mod tests {
         secrets: &Secrets,
     ) -> Result<Carrier, DialError> {
         let (endpoint, tls) = (url.parse().unwrap(), TlsFiles::default());
-        let app = AppTarget { endpoint, token: None, headers, tls, busy_grace: BUSY_GRACE };
+        let app = AppTarget { endpoint, token: None, headers, tls, silence: Silence::USUAL };
         let starter = Starter::Nothing(Support::default());
         let tokens =
             TokenReader { starter, environment: Environment::default(), secrets: secrets.clone() };

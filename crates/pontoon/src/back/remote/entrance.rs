@@ -29,7 +29,7 @@ use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 
 use crate::back::conversation::websocket::{Duplex, WebSocket};
 use crate::clock::{now, since};
-use crate::config::{AppEntrance, Host, TokenSource};
+use crate::config::{AppEntrance, Host, Silence, TokenSource};
 use crate::lock::Lock;
 
 /// How long one that knocks may take to say what it wants.
@@ -114,9 +114,9 @@ impl OpenEntrance {
     }
 
     /// The next application that comes. Cancel safe: it waits in the queue.
-    pub(crate) async fn next(&mut self, busy_grace: Duration) -> WebSocket {
+    pub(crate) async fn next(&mut self, silence: Silence) -> WebSocket {
         match self.comers.recv().await {
-            Some(stream) => WebSocket::new(stream, busy_grace),
+            Some(stream) => WebSocket::new(stream, silence),
             None => std::future::pending().await,
         }
     }

@@ -8,6 +8,8 @@ pub mod connection;
 pub(crate) mod connector;
 pub(crate) mod dial;
 pub(crate) mod entrance;
+#[cfg(test)]
+mod heartbeats;
 pub mod live_app;
 pub(crate) mod pauses;
 pub(crate) mod proxy;

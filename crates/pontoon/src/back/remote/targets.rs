@@ -126,7 +126,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::config::{AppHeaders, BUSY_GRACE, CONNECT_WAIT, TlsFiles};
+    use crate::config::{AppHeaders, CONNECT_WAIT, Silence, TlsFiles};
 
     fn options(place: AppPlace) -> AppOptions {
         let tls = TlsFiles::default();
@@ -136,7 +136,7 @@ mod tests {
             headers: AppHeaders::default(),
             tls,
             connect_wait: CONNECT_WAIT,
-            busy_grace: BUSY_GRACE,
+            silence: Silence::USUAL,
             close_codes: Vec::new(),
         }
     }

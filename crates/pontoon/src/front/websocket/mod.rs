@@ -20,11 +20,15 @@ use self::frames::{Frames, Happened};
 use self::upgrade::WebSocketOpening;
 use super::site::HttpSite;
 use super::stream_client::{SessionOpening, StreamClient, StreamPeer};
-use crate::back::conversation::websocket::{Remedy, SILENCE, SignsOfLife};
+use crate::back::conversation::websocket::{Remedy, SignsOfLife};
+use crate::config::Silence;
 use crate::observe::metrics::Limit;
 
 /// A client that has said nothing after this long is let go.
 const OPENING: Duration = Duration::from_secs(60);
+
+/// How long a client may be silent: nothing is asked of one that it would be at work on.
+const SILENCE: Silence = Silence { busy_grace: Duration::ZERO, ..Silence::USUAL };
 
 /// How long one message may take.
 const MESSAGE_TIME: Duration = Duration::from_secs(60);
@@ -89,9 +93,9 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
     let mut leaving = pin!(site.leaving.cancelled());
     let mut farewell: Option<String> = None;
     let mut retired = pin!(retired(client));
-    let mut alarm = pin!(tokio::time::sleep(SILENCE));
+    let mut alarm = pin!(tokio::time::sleep(SILENCE.ping_after));
     let opened = Instant::now();
-    let mut signs = SignsOfLife::new(Duration::ZERO, opened);
+    let mut signs = SignsOfLife::new(SILENCE, opened);
     let mut has_spoken = false;
     let mut opening: Option<SessionOpening> = None;
     let mut message = None;
@@ -136,7 +140,7 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
                     Remedy::Later(then) => then,
                     // Where nothing is read, nothing can be heard either: then the network decides.
                     Remedy::Gone(_) if is_heard && client.answers.has_room() => return SocketClosing::Gone,
-                    Remedy::Gone(_) => now + SILENCE,
+                    Remedy::Gone(_) => now + SILENCE.ping_after,
                     Remedy::Ask(then) => {
                         frames.ping();
                         then
