@@ -22,7 +22,7 @@ pub(crate) fn shown<'t>(
     if name.as_ref().is_some_and(|name| server.disabled_tools.iter().any(|it| it == name)) {
         return None;
     }
-    if server.heal == HealMode::Off {
+    if server.heal.default_mode() == HealMode::Off {
         return Some(Cow::Borrowed(tool));
     }
     let report = pontoon_schema::repair(tool, pontoon_schema::Profile::none());
@@ -30,7 +30,7 @@ pub(crate) fn shown<'t>(
         let name = name.unwrap_or_default();
         report.findings.iter().for_each(|finding| heals.note_schema(&name, finding));
     }
-    match server.heal {
+    match server.heal.default_mode() {
         HealMode::Repair => Some(report.tool),
         HealMode::Off | HealMode::Warn => Some(Cow::Borrowed(tool)),
     }
@@ -67,7 +67,7 @@ mod tests {
     fn server(heal: HealMode) -> Server {
         let plain = Server::new("demo".parse().unwrap(), Ok("/bin/demo".into()), Vec::new());
         let disabled_tools = vec!["b".to_owned(), "c".to_owned()];
-        Server { heal, disabled_tools, ..plain }
+        Server { heal: heal.into(), disabled_tools, ..plain }
     }
 
     #[track_caller]

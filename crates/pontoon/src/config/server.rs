@@ -8,13 +8,14 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pontoon_wire::heal::HealMode;
+use pontoon_wire::heal::{Heal, HealMode};
 use sha2::{Digest, Sha256};
 
 use super::app_options::AppOptions;
 use super::environment::Environment;
+use super::healing::Healing;
 use super::isolation::Isolation;
-use super::lifetime::{FileLinks, Mode, SessionKey, Warm, WorkspaceScope};
+use super::lifetime::{FileLinks, Framing, Mode, SessionKey, Warm, WorkspaceScope};
 use super::name::ServerName;
 use super::network::{DEFAULT_VARIABLES, USUAL_VARIABLES, is_of_the_network};
 use super::program::{ProgramError, Search, is_program};
@@ -68,7 +69,9 @@ pub struct Server {
     /// Tools that clients neither see nor call.
     pub disabled_tools: Vec<String>,
     /// What is done about its violations of the protocol.
-    pub heal: HealMode,
+    pub heal: Healing,
+    /// How messages to it are told apart.
+    pub framing: Framing,
     /// Changes when the server might offer other tools: when what is started changes.
     ///
     /// The same in every run and build, so that it can name a file on disk.
@@ -123,7 +126,8 @@ impl Server {
             usage_guide: None,
             post_instruction: None,
             disabled_tools: Vec::new(),
-            heal: HealMode::default(),
+            heal: Healing::default(),
+            framing: Framing::default(),
             fingerprint: 0,
         }
     }
@@ -227,7 +231,9 @@ impl Server {
                     InheritEnv::Names(names) => names.iter().any(|chosen| chosen == name),
                 }
         };
-        let defaults = DEFAULT_VARIABLES.iter().map(|(name, value)| (name.into(), value.into()));
+        let is_healed = |heal: Heal| self.heal.protocol().of(heal) == HealMode::Repair;
+        let defaults = DEFAULT_VARIABLES.iter().filter(|(_, _, heal)| is_healed(*heal));
+        let defaults = defaults.map(|(name, value, _)| (name.into(), value.into()));
         let inherited = ours.iter().filter(|(name, _)| is_inherited(&name.to_string_lossy()));
         let inherited = inherited.map(|(name, value)| (name.to_owned(), value.to_owned()));
         Environment::new(defaults.chain(inherited))

@@ -325,7 +325,8 @@ mod tests {
 
     #[test]
     fn frames_are_read_however_the_bytes_come() {
-        let frames = "Content-Length: 5\r\n\r\n{ \n }Content-Type: x\r\ncontent-length:2\r\nX: y\r\n\r\n{}";
+        let frames =
+            "Content-Length: 5\r\n\r\n{ \n }Content-Type: x\r\ncontent-length:2\r\nX: y\r\n\r\n{}";
         check_frames(99, frames, &[Ok("{ \n }"), Ok("{}")]);
         check_frames(99, "Content-Length: 2\n\n{}\nlog\n", &[Ok("{}"), Ok("log")]);
     }

@@ -41,8 +41,9 @@ pub fn is_of_tool(answer: &Message, tool: &str) -> bool {
 fn says_unknown(said: &str, tool: &str) -> bool {
     let said = said.to_lowercase();
     let is_named = !tool.is_empty() && said.contains(&tool.to_lowercase());
-    let is_missing =
-        ["not found", "not exist", "unknown", "no such", "no tool"].iter().any(|it| said.contains(it));
+    let is_missing = ["not found", "not exist", "unknown", "no such", "no tool"]
+        .iter()
+        .any(|it| said.contains(it));
     ["unknown tool", "no such tool", "tool not found"].iter().any(|it| said.contains(it))
         || (is_named && is_missing && said.contains("tool"))
 }

@@ -234,7 +234,8 @@ impl LineDoctor {
         }
         let Some(Joining { mut text, .. }) = self.joining.take() else { return };
         let scanned = scan(&mut text);
-        if let Err(ScanError::Syntax { .. } | ScanError::Incomplete | ScanError::NotObject) = scanned
+        if let Err(ScanError::Syntax { .. } | ScanError::Incomplete | ScanError::NotObject) =
+            scanned
         {
             heals.note(Heal::H01);
             return self.push_noise(text);

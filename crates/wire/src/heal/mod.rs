@@ -162,7 +162,7 @@ heals! {
         minds: "Clients on the TypeScript and Python SDKs refuse the result; others show an empty one."
     }
     H18 {
-        "a tool with an `outputSchema` whose result has no `structuredContent` that fits"
+        "a tool with an `outputSchema` whose result has no `structuredContent`"
         fix: "Give back `structuredContent` with every result that is no error, or leave out `outputSchema`."
         here: "A text that is JSON and fits the schema is taken as `structuredContent`. If none fits, the result goes out as it is, and the tool is listed without its `outputSchema` from then on."
         minds: "The TypeScript SDK fails the call with -32600, the Python SDK with a RuntimeError, although the tool did its work."
@@ -180,10 +180,10 @@ heals! {
         minds: "The TypeScript SDK refuses a null `id`; some clients take it for a failed handshake."
     }
     H21 {
-        "a second `initialize` that the server must not hear"
-        fix: "Nothing is wrong with a server that refuses it; one that serves several clients takes it."
-        here: "The bridge shakes hands once with each process, and answers its clients itself."
-        minds: "Clients that reconnect to one process: \"already initialized\"."
+        "an `initialize` that is refused because there was one before"
+        fix: "Keep what `initialize` says for each connection, not for the process."
+        here: "The bridge shakes hands once with each process, and answers its clients itself. A server that says it is initialised already is used, and asked for what it has (H23)."
+        minds: "Every client that comes back: \"already initialized\", until the server is restarted."
     }
     H22 {
         "a request to the client that nobody can answer"
@@ -399,7 +399,10 @@ mod tests {
             .with(Heal::H25, HealMode::Off)
             .with(Heal::H05, HealMode::Warn);
         let mut heals = Heals::new(modes);
-        assert_eq!([Heal::H01, Heal::H05, Heal::H25].map(|it| heals.found(it)), [true, false, false]);
+        assert_eq!(
+            [Heal::H01, Heal::H05, Heal::H25].map(|it| heals.found(it)),
+            [true, false, false]
+        );
         assert_eq!(heals.take(), [(Heal::H01, 1), (Heal::H05, 1)]);
     }
 

@@ -243,7 +243,8 @@ fn an_error_to_the_first_notification_is_told_from_those_to_others() {
 
 #[test]
 fn each_violation_is_repaired_counted_or_neither_as_its_mode_says() {
-    let result = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"nextCursor":"x"}}}}"#);
+    let result =
+        |id: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"nextCursor":"x"}}}}"#);
     let unread = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"x"}}"#;
     let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"1","progress":1}}"#;
     let outcome = r#"{"jsonrpc":"2.0","id":1,"error":"bad"}"#;

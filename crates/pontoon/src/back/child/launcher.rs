@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pontoon_supervise::SpawnError;
+use pontoon_wire::heal::{Heal, HealMode};
 use pontoon_wire::method;
 use tokio::sync::Notify;
 use tracing::{Instrument, Span};
@@ -33,7 +34,8 @@ use crate::call::CallError;
 use crate::client::{Client, Key, Person};
 use crate::clock::{Clock, now};
 use crate::config::{
-    AppHeader, Environment, FileLinks, Mode, ProgramError, Server, TokenSource, proxy_secrets,
+    AppHeader, Environment, FileLinks, Framing, Mode, ProgramError, Server, TokenSource,
+    proxy_secrets,
 };
 use crate::errors::chain;
 use crate::hex::hex;
@@ -44,6 +46,9 @@ use crate::observe::redact::Redactor;
 
 /// How long a child may take for its handshake, if the call itself has longer.
 pub const HANDSHAKE: Duration = Duration::from_secs(60);
+
+/// How long a child may take for a handshake in frames, after another took too long for one in lines.
+const FRAMES: Duration = Duration::from_secs(10);
 
 /// How long a child may take to say that it has read what it was told.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -110,6 +115,8 @@ pub struct Launcher {
     population: Arc<Population>,
     /// Whether a child of this server was asked for a sign of life and gave none.
     ignores_pings: AtomicBool,
+    /// Whether the server turned out to take nothing but `Content-Length` frames.
+    takes_frames: AtomicBool,
 }
 
 impl Launcher {
@@ -117,7 +124,7 @@ impl Launcher {
     pub fn new(server: Arc<Server>, machine: Machine) -> Self {
         let proxies = proxy_secrets(&machine.environment);
         let secrets = secrets_of(&server).chain(proxies.iter().map(String::as_bytes));
-        let heals = Arc::new(HealLog::new(server.name.as_str()));
+        let heals = Arc::new(HealLog::with_modes(server.name.as_str(), server.heal.protocol()));
         let metrics = machine.metrics.server(server.name.as_str());
         let population =
             Population::new(Arc::clone(&heals), Arc::clone(&metrics), machine.endings.clone());
@@ -132,6 +139,7 @@ impl Launcher {
             changed: Arc::default(),
             doubted: Notify::new(),
             ignores_pings: AtomicBool::new(false),
+            takes_frames: AtomicBool::new(false),
             server,
             machine,
             heals,
@@ -160,7 +168,8 @@ impl Launcher {
 
     fn link_options(&self, one_client: bool, span: Span) -> LinkOptions {
         LinkOptions {
-            heal: self.server.heal,
+            heal: self.server.heal.protocol(),
+            writes_frames: self.writes_frames(),
             max_message: self.machine.max_message,
             held: Arc::clone(&self.machine.held),
             one_client,
@@ -168,6 +177,31 @@ impl Launcher {
             messages: self.machine.messages.clone(),
             span,
         }
+    }
+
+    /// Whether children are written to in `Content-Length` frames from the start.
+    fn writes_frames(&self) -> bool {
+        self.server.framing == Framing::ContentLength || self.takes_frames.load(Ordering::Relaxed)
+    }
+
+    /// Whether a server that says nothing to a line is to be tried with frames.
+    pub(crate) fn may_take_frames(&self) -> bool {
+        self.heals.mode(Heal::H05) == HealMode::Repair && !self.writes_frames()
+    }
+
+    /// Shakes hands in frames with a child to which nothing was said. Whether it answered in frames: then all others are
+    /// written to so (H05).
+    pub(crate) async fn greet_in_frames(&self, child: &mut ReadyChild) -> bool {
+        child.link.write_frames();
+        let is_framed = self.greet(child, FRAMES).await.is_ok() && child.link.has_framed();
+        if is_framed {
+            self.takes_frames.store(true, Ordering::Relaxed);
+            tracing::warn!(
+                server = %self.server.name,
+                "the server reads `Content-Length` frames; `\"framing\": \"content-length\"` in its entry saves the search for that"
+            );
+        }
+        is_framed
     }
 
     /// How many children live, of every kind.
@@ -381,8 +415,11 @@ impl Launcher {
             let patience = match audience {
                 // The clock of the call ends it sooner, if need be.
                 Audience::Client(clock) => {
-                    let words = child.words.clone();
-                    clock.listen_to(Box::new(move || words.told()));
+                    let (words, link) = (child.words.clone(), child.link.weak());
+                    clock.listen_to(Box::new(move || {
+                        let healed = link.upgrade().map(|link| link.explanation());
+                        healed.unwrap_or_default() + &words.told()
+                    }));
                     HANDSHAKE
                 }
                 Audience::Later => HANDSHAKE.min(self.server.timeout),
@@ -469,6 +506,7 @@ pub(crate) async fn failed_handshake(child: &ReadyChild, error: HandshakeError) 
         }
         _ => String::new(),
     };
+    let how = how + &child.link.explanation();
     StartError::Handshake { error, how, complaints: child.words.last() }
 }
 

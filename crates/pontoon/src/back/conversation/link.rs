@@ -8,9 +8,9 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use pontoon_wire::heal::HealMode;
+use pontoon_wire::heal::{Heal, HealModes};
 use pontoon_wire::peer::OurId;
-use pontoon_wire::{Era, Message, Rewrite, Text};
+use pontoon_wire::{Era, Message, Rewrite, Slot, Text, method};
 use tracing::{Instrument, Span};
 
 use super::carrier::Carrier;
@@ -33,7 +33,9 @@ const MAX_CALL_BYTES: usize = 32 * 1024 * 1024;
 #[derive(Debug, Clone)]
 pub struct LinkOptions {
     /// Which violations are repaired.
-    pub heal: HealMode,
+    pub heal: HealModes,
+    /// Whether the server is written to in `Content-Length` frames from the start.
+    pub writes_frames: bool,
     /// The longest message taken from the server.
     pub max_message: usize,
     /// Where long messages of the server are counted.
@@ -63,10 +65,11 @@ impl Link {
         let (heal, one_client) = (options.heal, options.one_client);
         let mut shared = SharedLink::new(input, heal, one_client, Arc::clone(&options.heals));
         shared.record(options.messages.clone());
+        shared.lock().writes_frames = options.writes_frames;
         shared.round_trip = round_trip;
         let shared = Arc::new(shared);
         let hold = options.held.hold(None);
-        let reader = LinkReader::new(Arc::clone(&shared), output, heal, options.max_message, hold);
+        let reader = LinkReader::new(Arc::clone(&shared), output, options.max_message, hold);
         tokio::spawn(reader.run().instrument(options.span.clone()));
         Self { shared }
     }
@@ -109,10 +112,29 @@ impl Link {
     }
 
     /// Sends a request whose answer changes nothing.
-    pub(crate) fn ask_and_forget(&self, method: &str, params: &str) {
-        let request = Rewrite::new(own_request_with(method, params));
+    pub(crate) fn ask_and_forget(&self, asked_for: &str, params: &str) {
+        let request = Rewrite::new(own_request_with(asked_for, params));
         let mut asked = self.ask(request, None, Purpose::Listen);
-        tokio::spawn(async move { while !asked.next_event().await.is_end() {} });
+        let (weak, is_level) = (self.weak(), asked_for == method::SET_LEVEL);
+        tokio::spawn(async move {
+            loop {
+                match asked.next_event().await {
+                    ServerEvent::Answer(answer) if is_level => {
+                        let link = weak.upgrade();
+                        return link.iter().for_each(|it| it.note_unknown(&answer));
+                    }
+                    event if event.is_end() => return,
+                    _ => {}
+                }
+            }
+        });
+    }
+
+    /// Notes that the server does not know what clients ask for as a matter of course, if this answer says so (H24).
+    pub(crate) fn note_unknown(&self, answer: &Message) {
+        if answer.raw(Slot::ErrorCode) == Some(b"-32601") {
+            self.shared.heals.note(Heal::H24);
+        }
     }
 
     /// Sends a notification, or the answer to a question. Dropped if the server reads nothing.
@@ -214,6 +236,29 @@ impl Link {
     /// How the first thing begins that it said and that was no message, if there was one.
     pub(crate) fn noise(&self) -> Option<String> {
         self.shared.lock().noise.clone()
+    }
+
+    /// What may have cost answers in this conversation, as the end of a sentence; empty if nothing may have.
+    pub(crate) fn explanation(&self) -> String {
+        let explanation = self.shared.lock().healed.explanation();
+        if explanation.is_empty() { explanation } else { format!(" ({explanation})") }
+    }
+
+    /// Says by what the server tells messages apart from now on: a server that left a line unanswered may take frames.
+    pub(crate) fn write_frames(&self) {
+        self.shared.lock().writes_frames = true;
+    }
+
+    /// Whether the server writes `Content-Length` frames.
+    pub(crate) fn has_framed(&self) -> bool {
+        self.shared.lock().healed.count(Heal::H05) > 0
+    }
+
+    /// Tells the server that it is initialised.
+    pub(crate) fn say_initialized(&self) {
+        let mut state = self.shared.lock();
+        state.peer.say_initialized();
+        self.shared.flush(state);
     }
 
     /// Waits until the server has closed its output.
@@ -343,7 +388,6 @@ impl Drop for Listening {
 
 #[cfg(test)]
 mod tests {
-    use pontoon_wire::Slot;
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
     use tokio::net::unix::pipe::pipe;
 
@@ -351,7 +395,8 @@ mod tests {
 
     fn options() -> LinkOptions {
         LinkOptions {
-            heal: HealMode::Repair,
+            heal: HealModes::default(),
+            writes_frames: false,
             max_message: 1024,
             held: HeldBytes::new(1 << 20),
             one_client: true,
