@@ -43,23 +43,57 @@ impl Healing {
         let default = default.and_then(|member| reader.word(&member.node, &WORDS));
         let mut healing = Self::from(default.unwrap_or_default());
         for member in members.iter().filter(|member| member.name != DEFAULT) {
-            let schema = Fault::ALL.iter().map(|fault| fault.code()).find(|it| *it == member.name);
-            match (Heal::named(&member.name), schema) {
-                (Some(heal), _) => {
-                    if let Some(mode) = reader.word(&member.node, &WORDS) {
-                        healing.protocol = healing.protocol.with(heal, mode);
-                    }
+            match Code::named(&member.name) {
+                Ok(code) => {
+                    let mode = reader.word(&member.node, &WORDS);
+                    healing = mode.map_or(healing.clone(), |mode| healing.with(code, mode));
                 }
-                (None, Some(code)) => {
-                    healing.schemas.extend(reader.word(&member.node, &WORDS).map(|it| (code, it)));
-                }
-                (None, None) => {
-                    let what = unknown("code", &member.name, codes_like(&member.name));
-                    reader.about_name(Weight::Mistake, member, &what);
-                }
+                Err(why) => reader.about_name(Weight::Mistake, member, &why),
             }
         }
         healing
+    }
+
+    /// What is typed on a command line: words for all, such as `off`, and for single codes, such as `H25=off`.
+    ///
+    /// # Errors
+    ///
+    /// Why a word says nothing.
+    pub fn typed<'w>(words: impl IntoIterator<Item = &'w str>) -> Result<Self, String> {
+        let (mut healing, mut single) = (Self::default(), Vec::new());
+        for word in words {
+            let (code, mode) = word.split_once('=').unwrap_or((DEFAULT, word));
+            let mode = WORDS.iter().find(|(it, _)| *it == mode).map(|(_, mode)| *mode);
+            let mode = mode.ok_or("write repair, warn or off, or CODE=MODE such as H25=off")?;
+            match code {
+                DEFAULT => healing = mode.into(),
+                code => single.push((Code::named(code)?, mode)),
+            }
+        }
+        Ok(single.into_iter().fold(healing, |healing, (code, mode)| healing.with(code, mode)))
+    }
+
+    fn with(mut self, code: Code, mode: HealMode) -> Self {
+        match code {
+            Code::Protocol(heal) => self.protocol = self.protocol.with(heal, mode),
+            Code::Schema(code) => drop(self.schemas.insert(code, mode)),
+        }
+        self
+    }
+}
+
+/// What a code stands for.
+enum Code {
+    Protocol(Heal),
+    Schema(&'static str),
+}
+
+impl Code {
+    /// What this code stands for, or which one was meant.
+    fn named(name: &str) -> Result<Self, String> {
+        let schema = Fault::ALL.iter().map(|fault| fault.code()).find(|it| *it == name);
+        let known = Heal::named(name).map(Self::Protocol).or(schema.map(Self::Schema));
+        known.ok_or_else(|| unknown("code", name, codes_like(name)))
     }
 }
 
@@ -141,5 +175,18 @@ mod tests {
             assert!(remark.starts_with("Mistake: mcpServers.a.heal"), "{remark}");
             assert!(remark.ends_with(expected), "{remark}");
         }
+    }
+
+    #[test]
+    fn words_of_a_command_line_say_the_same() {
+        let typed = Healing::typed(["H25=off", "warn", "S003=repair"]).unwrap();
+        let (written, _) = read(r#"{"H25": "off", "S003": "repair", "default": "warn"}"#);
+        assert_eq!(typed, written);
+        assert_eq!(Healing::typed([]).unwrap(), Healing::default());
+        assert_eq!(
+            Healing::typed(["H3l=off"]).unwrap_err(),
+            "unknown code `H3l`, did you mean `H30`?"
+        );
+        assert!(Healing::typed(["on"]).unwrap_err().contains("H25=off"));
     }
 }
