@@ -298,12 +298,12 @@ impl<T> Peer<T> {
         }
     }
 
-    /// What names no request answers a notification.
+    /// What names no request answers a notification. One that clients mind more than others is noted besides.
     fn drop_nameless(&mut self) -> Option<PeerEvent<T>> {
-        match std::mem::take(&mut self.is_initialized_last) {
-            true => self.drop_it(Heal::H20),
-            false => self.drop_it(Heal::H08),
+        if std::mem::take(&mut self.is_initialized_last) {
+            self.heals.note(Heal::H20);
         }
+        self.drop_it(Heal::H08)
     }
 
     fn handle_note(&mut self, message: Message) -> Option<PeerEvent<T>> {

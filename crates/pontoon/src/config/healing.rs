@@ -83,6 +83,7 @@ impl Healing {
 }
 
 /// What a code stands for.
+#[derive(Clone, Copy)]
 enum Code {
     Protocol(Heal),
     Schema(&'static str),

@@ -13,7 +13,7 @@ use super::draft::{Draft, FileContext, WrittenApp, WrittenKind, WrittenMode};
 use super::endpoint::BadEndpoint;
 use super::healing::Healing;
 use super::isolation::{Level, Network};
-use super::lifetime::{FileLinks, Framing, SessionKey, Warm, WorkspaceScope};
+use super::lifetime::{FileLinks, MessageFraming, SessionKey, Warm, WorkspaceScope};
 use super::nearest::unknown;
 use super::remarks::Weight;
 use super::secret::{Secret, is_own_secret};
@@ -198,7 +198,7 @@ key_table! {
     /// How messages are told apart that go to the server: `"auto"` writes one a line, and `Content-Length` frames to a
     /// server that does; `"content-length"` writes frames from the start.
     "framing", "\"auto\"" => {
-        let words = [("auto", Framing::Auto), ("content-length", Framing::ContentLength)];
+        let words = [("auto", MessageFraming::Auto), ("content-length", MessageFraming::ContentLength)];
         draft.server.framing = reader.word(node, &words).unwrap_or_default();
     };
     /// `true` leaves the server out; its other keys are not even read.

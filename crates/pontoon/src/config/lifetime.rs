@@ -102,7 +102,7 @@ pub enum SessionKey {
 }
 /// How messages to a server are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Framing {
+pub enum MessageFraming {
     /// One a line, and `Content-Length` frames to a server that writes them.
     #[default]
     Auto,

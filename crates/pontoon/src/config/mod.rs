@@ -52,7 +52,7 @@ pub use environment::Environment;
 pub use healing::Healing;
 pub use identity::{IdentityHeaders, note_on_people};
 pub use isolation::Isolation;
-pub use lifetime::{FileLinks, Framing, Mode, SessionKey, Warm, WorkspaceScope};
+pub use lifetime::{FileLinks, MessageFraming, Mode, SessionKey, Warm, WorkspaceScope};
 pub use name::{BadServerName, ServerName};
 pub use network::{certificates, proxy_secrets};
 pub use options::Options;

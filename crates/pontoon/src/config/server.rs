@@ -15,7 +15,7 @@ use super::app_options::AppOptions;
 use super::environment::Environment;
 use super::healing::Healing;
 use super::isolation::Isolation;
-use super::lifetime::{FileLinks, Framing, Mode, SessionKey, Warm, WorkspaceScope};
+use super::lifetime::{FileLinks, MessageFraming, Mode, SessionKey, Warm, WorkspaceScope};
 use super::name::ServerName;
 use super::network::{DEFAULT_VARIABLES, USUAL_VARIABLES, is_of_the_network};
 use super::program::{ProgramError, Search, is_program};
@@ -71,7 +71,7 @@ pub struct Server {
     /// What is done about its violations of the protocol.
     pub heal: Healing,
     /// How messages to it are told apart.
-    pub framing: Framing,
+    pub framing: MessageFraming,
     /// Changes when the server might offer other tools: when what is started changes.
     ///
     /// The same in every run and build, so that it can name a file on disk.
@@ -127,7 +127,7 @@ impl Server {
             post_instruction: None,
             disabled_tools: Vec::new(),
             heal: Healing::default(),
-            framing: Framing::default(),
+            framing: MessageFraming::default(),
             fingerprint: 0,
         }
     }

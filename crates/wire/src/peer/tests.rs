@@ -232,7 +232,7 @@ fn an_error_to_the_first_notification_is_told_from_those_to_others() {
     play.wrote(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     play.hears(stray, "");
     play.hears(stray, "");
-    assert_eq!(play.peer.heals().take(), [(Heal::H08, 1), (Heal::H20, 1)]);
+    assert_eq!(play.peer.heals().take(), [(Heal::H08, 2), (Heal::H20, 1)]);
     play.peer.say_initialized();
     play.ask("a", CALL);
     let answer = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pontoon_supervise::SpawnError;
-use pontoon_wire::heal::{Heal, HealMode};
 use pontoon_wire::method;
 use tokio::sync::Notify;
 use tracing::{Instrument, Span};
@@ -34,7 +33,7 @@ use crate::call::CallError;
 use crate::client::{Client, Key, Person};
 use crate::clock::{Clock, now};
 use crate::config::{
-    AppHeader, Environment, FileLinks, Framing, Mode, ProgramError, Server, TokenSource,
+    AppHeader, Environment, FileLinks, MessageFraming, Mode, ProgramError, Server, TokenSource,
     proxy_secrets,
 };
 use crate::errors::chain;
@@ -46,9 +45,6 @@ use crate::observe::redact::Redactor;
 
 /// How long a child may take for its handshake, if the call itself has longer.
 pub const HANDSHAKE: Duration = Duration::from_secs(60);
-
-/// How long a child may take for a handshake in frames, after another took too long for one in lines.
-const FRAMES: Duration = Duration::from_secs(10);
 
 /// How long a child may take to say that it has read what it was told.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -116,7 +112,7 @@ pub struct Launcher {
     /// Whether a child of this server was asked for a sign of life and gave none.
     ignores_pings: AtomicBool,
     /// Whether the server turned out to take nothing but `Content-Length` frames.
-    takes_frames: AtomicBool,
+    pub(super) takes_frames: AtomicBool,
 }
 
 impl Launcher {
@@ -180,28 +176,9 @@ impl Launcher {
     }
 
     /// Whether children are written to in `Content-Length` frames from the start.
-    fn writes_frames(&self) -> bool {
-        self.server.framing == Framing::ContentLength || self.takes_frames.load(Ordering::Relaxed)
-    }
-
-    /// Whether a server that says nothing to a line is to be tried with frames.
-    pub(crate) fn may_take_frames(&self) -> bool {
-        self.heals.mode(Heal::H05) == HealMode::Repair && !self.writes_frames()
-    }
-
-    /// Shakes hands in frames with a child to which nothing was said. Whether it answered in frames: then all others are
-    /// written to so (H05).
-    pub(crate) async fn greet_in_frames(&self, child: &mut ReadyChild) -> bool {
-        child.link.write_frames();
-        let is_framed = self.greet(child, FRAMES).await.is_ok() && child.link.has_framed();
-        if is_framed {
-            self.takes_frames.store(true, Ordering::Relaxed);
-            tracing::warn!(
-                server = %self.server.name,
-                "the server reads `Content-Length` frames; `\"framing\": \"content-length\"` in its entry saves the search for that"
-            );
-        }
-        is_framed
+    pub(super) fn writes_frames(&self) -> bool {
+        self.server.framing == MessageFraming::ContentLength
+            || self.takes_frames.load(Ordering::Relaxed)
     }
 
     /// How many children live, of every kind.
