@@ -257,7 +257,6 @@ impl Heal {
                 | Self::H05
                 | Self::H06
                 | Self::H07
-                | Self::H08
                 | Self::H09
                 | Self::H10
                 | Self::H11
