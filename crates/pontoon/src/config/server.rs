@@ -343,6 +343,25 @@ mod tests {
     }
 
     #[test]
+    fn python_is_told_to_write_utf8_at_once_where_that_is_healed() {
+        let told = |heal: Healing| {
+            let server = Server { heal, ..server(InheritEnv::default(), &[("PYTHONUTF8", "0")]) };
+            let child = server.environment_for_child(
+                &server.inherited(&Environment::new([("PATH", "/bin")])),
+                &Start::unknown(),
+            );
+            let python = child.into_iter().filter(|(name, _)| name != "PATH");
+            python.map(|(name, value)| format!("{name:?}={value:?}").replace('"', "")).collect()
+        };
+        let all: Vec<String> = told(Healing::default());
+        assert_eq!(all, ["PYTHONIOENCODING=utf-8", "PYTHONUNBUFFERED=1", "PYTHONUTF8=0"]);
+        let some: Vec<String> = told(Healing::typed(["H06=off"]).unwrap());
+        assert_eq!(some, ["PYTHONUNBUFFERED=1", "PYTHONUTF8=0"]);
+        let none: Vec<String> = told(Healing::typed(["warn"]).unwrap());
+        assert_eq!(none, ["PYTHONUTF8=0"]);
+    }
+
+    #[test]
     fn all_leaves_out_our_own_settings() {
         let expected = [("AWS_SECRET", "s"), ("HOME", "/h"), ("PATH", "/bin"), ("PYTHONUTF8", "0")];
         check(&server(InheritEnv::All, &[]), OURS, &expected);
