@@ -40,8 +40,8 @@ pub fn lines(data: &[u8]) {
     assert_eq!(found, expected(data, limit));
 
     for mode in [HealMode::Off, HealMode::Warn, HealMode::Repair] {
-        let mut doctor = LineDoctor::new(mode, limit);
-        let mut heals = Heals::default();
+        let mut doctor = LineDoctor::new(limit);
+        let mut heals = Heals::new(mode);
         let mut rest = found.iter().flatten().map(|line| BytesMut::from(line.as_slice()));
         let last = rest.next_back();
         rest.for_each(|line| doctor.take(line, &mut heals));

@@ -39,8 +39,8 @@ pub fn peer(data: &[u8]) {
         ids: Vec::new(),
         returned: Vec::new(),
         now: Instant::now(),
-        doctor: LineDoctor::new(mode, 4096),
-        heals: Heals::default(),
+        doctor: LineDoctor::new(4096),
+        heals: Heals::new(mode),
         last_written: 0,
     };
     for line in data.split(|byte| *byte == b'\n') {

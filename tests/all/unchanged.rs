@@ -65,6 +65,21 @@ fn payloads_pass_byte_for_byte_where_files_and_healing_are_off() {
 }
 
 #[test]
+fn the_answers_of_a_healthy_server_pass_byte_for_byte_where_everything_is_healed() {
+    let healthy =
+        ECHO.replace(r#" "_meta":null,"#, r#" "_meta" : {},"#).replace(r#""isError":null,"#, "");
+    let odd = format!("{ODD}{ODDER}");
+    for mode in ["stateless", "stateful"] {
+        let rig = rig([shell(&healthy, mode).with("files", "off")]);
+        let expected = said("7", &odd)
+            .replace(r#" "_meta":null,"#, r#" "_meta" : {},"#)
+            .replace(r#""isError":null,"#, "");
+        assert_eq!(answer(&rig, "7", &odd), expected, "{mode}");
+        rig.stop();
+    }
+}
+
+#[test]
 fn by_default_links_are_added_and_what_is_null_is_left_out() {
     let rig = rig([shell(ECHO, "stateless")]);
     let answer = answer(&rig, "7", r#"{"name":"echo"}"#);

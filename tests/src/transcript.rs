@@ -12,7 +12,7 @@
 //!
 //! The setup line has parts, set apart by two spaces or more: `front http` (legacy) or `front http
 //! modern`; `back` and the mode; `server` and its command line; any other word is a member of the
-//! server's entry in the configuration, as `timeout 2` or `heal off`.
+//! server's entry in the configuration, as `timeout 2` or `heal off`. `ready never` is for one that cannot be used.
 //!
 //! | line | meaning |
 //! |---|---|
@@ -58,6 +58,8 @@ pub struct Setup {
     pub program: String,
     /// Its arguments.
     pub args: Vec<String>,
+    /// It never gets ready, and is not waited for.
+    pub never_ready: bool,
     /// Further members of its entry.
     pub settings: Map<String, Value>,
 }
@@ -134,8 +136,13 @@ fn joined_lines(text: &str) -> Vec<(usize, String)> {
 
 impl Setup {
     fn parse(line: &str) -> Result<Self, String> {
-        let mut setup =
-            Self { modern: false, program: String::new(), args: Vec::new(), settings: Map::new() };
+        let mut setup = Self {
+            modern: false,
+            program: String::new(),
+            args: Vec::new(),
+            never_ready: false,
+            settings: Map::new(),
+        };
         for part in line.split("  ").map(str::trim).filter(|part| !part.is_empty()) {
             let (word, rest) =
                 part.split_once(' ').ok_or_else(|| format!("`{part}` says nothing"))?;
@@ -143,6 +150,7 @@ impl Setup {
                 ("front", "http" | "http legacy") => setup.modern = false,
                 ("front", "http modern") => setup.modern = true,
                 ("front", other) => return Err(format!("no front `{other}`")),
+                ("ready", "never") => setup.never_ready = true,
                 ("back", mode) => drop(setup.settings.insert(String::from("mode"), mode.into())),
                 ("server", command) => {
                     let mut words = command.split_ascii_whitespace().map(str::to_owned);

@@ -27,10 +27,10 @@ pub(crate) fn merge_unions(root: &mut Node<'_>, notes: &mut Notes) {
     if present.is_empty() {
         return;
     }
-    let mut look = Look::over(root);
-    let object = look.object(root, 0);
+    let mut reading = Reading::over(root);
+    let object = reading.object(root, 0);
     let sentences: Vec<_> =
-        ["oneOf", "anyOf"].into_iter().filter_map(|union| look.sentence(root, union)).collect();
+        ["oneOf", "anyOf"].into_iter().filter_map(|union| reading.sentence(root, union)).collect();
     let Some(members) = root.as_members_mut() else { return };
     present.iter().for_each(|name| drop(take(members, name)));
     write(members, object);
@@ -51,11 +51,11 @@ pub(crate) fn drop_conditions(root: &mut Node<'_>, notes: &mut Notes) {
     if present.is_empty() {
         return;
     }
-    let mut look = Look::over(root);
-    let mut object = look.object(root, 0);
+    let mut reading = Reading::over(root);
+    let mut object = reading.object(root, 0);
     for branch in ["then", "else"] {
         if let Some(branch) = member(members, branch) {
-            let optional = Object { required: BTreeSet::new(), ..look.object(branch, 1) };
+            let optional = Object { required: BTreeSet::new(), ..reading.object(branch, 1) };
             object.add_alternative_properties(optional);
         }
     }
@@ -123,13 +123,13 @@ fn join<'t>(known: &mut Node<'t>, schema: Node<'t>, by: &str) {
     *known = Node::Object(vec![Member::new(by, all)]);
 }
 
-/// A look over a schema and all that it refers to.
-struct Look<'n, 't> {
+/// A reading of a schema and all that it refers to.
+struct Reading<'n, 't> {
     definitions: Definitions<'n, 't>,
     left: usize,
 }
 
-impl<'n, 't> Look<'n, 't> {
+impl<'n, 't> Reading<'n, 't> {
     fn over(root: &'n Node<'t>) -> Self {
         Self { definitions: Definitions::of(root), left: MAX_SCHEMAS }
     }

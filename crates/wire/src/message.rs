@@ -296,13 +296,17 @@ mod tests {
 
     #[test]
     fn what_stands_in_few_messages_is_noted_wherever_it_stands() {
-        let says = |text: &str| {
-            [Word::Null, Word::Blob, Word::ResourceLink].map(|word| message(text).says(word))
-        };
-        assert_eq!(says(r#"{"id":1,"result":{"a":"null, blob"}}"#), [false, false, false]);
-        assert_eq!(says(r#"{"id":1,"result":{"a":[{"b":null}]}}"#), [true, false, false]);
-        assert_eq!(says(r#"{"id":1,"result":{"r":[{"blob":""}]}}"#), [false, true, false]);
-        assert_eq!(says(r#"{"id":1,"result":{"type":"resource_link"}}"#), [false, false, true]);
+        const WORDS: [Word; 4] = [Word::Null, Word::Blob, Word::ResourceLink, Word::OtherMember];
+        let says = |text: &str| WORDS.map(|word| message(text).says(word));
+        let only = |word: Word| WORDS.map(|it| it == word);
+        assert_eq!(says(r#"{"id":1,"result":{"a":"null, blob"}}"#), [false; 4]);
+        assert_eq!(says(r#"{"id":1,"result":{"a":[{"b":null}]}}"#), only(Word::Null));
+        assert_eq!(says(r#"{"id":1,"result":{"r":[{"blob":""}]}}"#), only(Word::Blob));
+        let link = r#"{"id":1,"result":{"type":"resource_link"}}"#;
+        assert_eq!(says(link), only(Word::ResourceLink));
+        assert_eq!(says(r#"{"id":1,"result":{},"x":1}"#), only(Word::OtherMember));
+        let envelope = r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":1}}"#;
+        assert_eq!(says(envelope), [false; 4]);
     }
 
     #[track_caller]

@@ -12,11 +12,12 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use crate::heal::messages::mend;
-use crate::heal::{Heal, HealMode, Heals, results};
+use crate::heal::{Heal, HealModes, Heals, envelope, results};
 use crate::message::{Kind, Message, quoted, string_value};
 use crate::method;
 use crate::nameless::{Nameless, is_long};
 use crate::rewrite::{Rewrite, Text};
+use crate::scan::Word;
 use crate::slot::Slot;
 
 /// The id of a request of ours.
@@ -85,7 +86,6 @@ pub struct Peer<T> {
     open: BTreeMap<OurId, Open<T>>,
     deadlines: BTreeSet<(Instant, OurId)>,
     outgoing: VecDeque<Text>,
-    mode: HealMode,
     heals: Heals,
     /// An error that named no request, to explain a time-out.
     stray_error: Option<String>,
@@ -93,27 +93,29 @@ pub struct Peer<T> {
     nameless: Nameless,
     /// Whether requests are of several clients: then what names no request is given to none of them.
     is_shared: bool,
+    /// Whether nothing was answered since the server was told that it is initialised.
+    is_initialized_last: bool,
 }
 
 impl<T> Peer<T> {
     /// A conversation in which nothing was said yet.
-    pub fn new(mode: HealMode) -> Self {
-        Self::starting_at(mode, 1)
+    pub fn new(modes: impl Into<HealModes>) -> Self {
+        Self::starting_at(modes, 1)
     }
 
     /// The same with a first id of the caller's choice. One that cannot be guessed keeps a client
     /// from forging an answer to another through text that a server repeats on its output.
-    pub fn starting_at(mode: HealMode, first_id: u64) -> Self {
+    pub fn starting_at(modes: impl Into<HealModes>, first_id: u64) -> Self {
         Self {
             next_id: first_id,
             open: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             outgoing: VecDeque::new(),
-            mode,
-            heals: Heals::default(),
+            heals: Heals::new(modes),
             stray_error: None,
             nameless: Nameless::default(),
             is_shared: false,
+            is_initialized_last: false,
         }
     }
 
@@ -171,6 +173,12 @@ impl<T> Peer<T> {
         self.outgoing.push_back(message.into());
     }
 
+    /// Tells the server that it is initialised.
+    pub fn say_initialized(&mut self) {
+        self.say(Bytes::from(crate::envelope::plain_notification(method::INITIALIZED)));
+        self.is_initialized_last = true;
+    }
+
     /// Stops waiting for a request and tells the server so. Gives back who waited, if it was open.
     pub fn cancel(&mut self, id: OurId, reason: &str) -> Option<T> {
         let open = self.give_up(id, reason)?;
@@ -223,6 +231,10 @@ impl<T> Peer<T> {
 
     /// What the message of the server means; `None` when it means nothing to anyone.
     pub fn handle(&mut self, message: Message) -> Option<PeerEvent<T>> {
+        let message = match message.says(Word::OtherMember) && self.heals.found(Heal::H30) {
+            true => envelope::tidy(&message),
+            false => message,
+        };
         match message.kind() {
             Kind::Request => Some(PeerEvent::Ask(message)),
             Kind::Notification => self.handle_note(message),
@@ -230,7 +242,7 @@ impl<T> Peer<T> {
             Kind::Unclear => {
                 // An id and nothing else still tells that the request is over (H14).
                 match message.raw(Slot::Id) {
-                    Some(b"null") => self.drop_it(Heal::H08),
+                    Some(b"null") => self.drop_nameless(),
                     Some(id) if self.find(id).is_some() => self.handle_answer(message),
                     _ => self.drop_it(Heal::H10),
                 }
@@ -239,19 +251,20 @@ impl<T> Peer<T> {
     }
 
     fn handle_answer(&mut self, message: Message) -> Option<PeerEvent<T>> {
-        let message = mend(message, self.mode, &mut self.heals);
+        let message = mend(message, &mut self.heals);
         let raw = message.raw(Slot::Id).unwrap_or(b"null");
         if raw == b"null" {
             return self.handle_stray_error(message);
         }
         let Some((id, is_exact)) = self.find(raw) else { return self.drop_it(Heal::H10) };
-        if !is_exact {
-            self.heals.note(Heal::H09);
+        if !is_exact && !self.heals.found(Heal::H09) {
+            return None;
         }
         let open = self.forget(id)?;
         self.nameless.answered(id.number());
+        self.is_initialized_last = false;
         let message = match open.aim {
-            Aim::Tool => results::mend(message, self.mode, &mut self.heals),
+            Aim::Tool => results::mend(message, &mut self.heals),
             Aim::Subscription | Aim::Other => message,
         };
         Some(PeerEvent::Answer(open.waiting, message))
@@ -261,7 +274,7 @@ impl<T> Peer<T> {
     /// other; otherwise it answers a notification, which nobody wants to hear.
     fn handle_stray_error(&mut self, message: Message) -> Option<PeerEvent<T>> {
         if self.is_shared {
-            return self.drop_it(Heal::H08);
+            return self.drop_nameless();
         }
         let is_unread = matches!(message.raw(Slot::ErrorCode), Some(b"-32700" | b"-32600"));
         let mut open = self.open.iter();
@@ -270,14 +283,26 @@ impl<T> Peer<T> {
             _ => None,
         };
         let meant = only.filter(|(_, length)| is_unread && self.nameless.is_about(*length));
-        if let Some((id, length)) = meant {
-            self.heals.note(Heal::H11);
+        if let Some((id, length)) = meant
+            && self.heals.found(Heal::H11)
+        {
             let open = self.forget(id)?;
             self.nameless.not_read(length, self.next_id);
             let answer = if is_long(length) { tell_length(&message, length) } else { message };
             return Some(PeerEvent::Answer(open.waiting, answer));
         }
         self.stray_error = message.string(Slot::ErrorMessage).map(|text| text.into_owned());
+        match meant {
+            Some(_) => None,
+            None => self.drop_nameless(),
+        }
+    }
+
+    /// What names no request answers a notification. One that clients mind more than others is noted besides.
+    fn drop_nameless(&mut self) -> Option<PeerEvent<T>> {
+        if std::mem::take(&mut self.is_initialized_last) {
+            self.heals.note(Heal::H20);
+        }
         self.drop_it(Heal::H08)
     }
 
@@ -305,6 +330,9 @@ impl<T> Peer<T> {
     fn handle_progress(&mut self, message: Message) -> Option<PeerEvent<T>> {
         let found = message.raw(Slot::ProgressToken).and_then(|token| self.find(token));
         let Some((id, is_exact)) = found else { return self.drop_it(Heal::H12) };
+        if !is_exact && !self.heals.found(Heal::H12) {
+            return None;
+        }
         let open = self.open.get_mut(&id)?;
         let Some(token) = open.token.clone() else { return self.drop_it(Heal::H12) };
         let progress = message.raw(Slot::Progress).and_then(number).unwrap_or(f64::NAN);
@@ -321,9 +349,6 @@ impl<T> Peer<T> {
             note = note.replace(Slot::Progress, format!("{:?}", open.told));
         } else {
             open.told = progress;
-        }
-        if !is_exact {
-            self.heals.note(Heal::H12);
         }
         Some(PeerEvent::Note(id, note.finish()))
     }
@@ -351,9 +376,6 @@ impl<T> Peer<T> {
         let exact = std::str::from_utf8(raw).ok().and_then(|text| text.parse().ok());
         if let Some(id) = exact.map(OurId).filter(|id| self.open.contains_key(id)) {
             return Some((id, true));
-        }
-        if self.mode != HealMode::Repair {
-            return None;
         }
         let near = number(raw).or_else(|| number(string_value(raw)?.trim().as_bytes()))?;
         let id = OurId(near as u64);
@@ -403,9 +425,7 @@ impl<T> Peer<T> {
     }
 
     fn drop_it(&mut self, heal: Heal) -> Option<PeerEvent<T>> {
-        if self.mode != HealMode::Off {
-            self.heals.note(heal);
-        }
+        self.heals.note(heal);
         None
     }
 }

@@ -91,6 +91,8 @@ pub enum Word {
     Blob,
     /// A key or value that is `"resource_link"`.
     ResourceLink,
+    /// A member of the message itself that the envelope does not have.
+    OtherMember,
 }
 
 /// Which of them stand in a message, wherever.
@@ -286,6 +288,8 @@ impl Scanner<'_> {
             }
             members[slot as usize] =
                 Member { key: key_at as u32, start: self.at as u32, end: self.at as u32 };
+        } else if level.context == Context::Top {
+            self.words.note(Word::OtherMember);
         }
         self.open[self.depth - 1].slot = slot;
         Ok(())

@@ -130,18 +130,23 @@ fn an_application_that_talks_like_a_bridge_that_leaves_is_none() {
 
 #[test]
 fn an_application_that_says_what_a_bridge_says_that_leaves_is_asked_once() {
-    let (home, deeds) = (Home::new(), Deeds::default());
-    let app = narrow_app(&deeds);
-    let mut clients = three_clients(&home, &app, &[]);
     let error = "the bridge is stopping; try again in a moment";
-    for (number, client) in clients.iter_mut().enumerate() {
-        let said = format!("once {number}");
-        let params = json!({"name": "fail", "arguments": {"text": said, "error": error}});
-        let answer = client.ask(7, "tools/call", &params);
-        assert_eq!(answer["error"]["message"], error, "{answer}");
-        assert_eq!(deeds.count(&said), 1);
+    for (options, told) in [
+        (["--heal", "H25=off"], "/error/message"),
+        (["--heal", "repair"], "/result/content/0/text"),
+    ] {
+        let (home, deeds) = (Home::new(), Deeds::default());
+        let app = narrow_app(&deeds);
+        let mut clients = three_clients(&home, &app, &options);
+        for (number, client) in clients.iter_mut().enumerate() {
+            let said = format!("once {number}");
+            let params = json!({"name": "fail", "arguments": {"text": said, "error": error}});
+            let answer = client.ask(7, "tools/call", &params);
+            assert_eq!(answer.pointer(told), Some(&json!(error)), "{answer}");
+            assert_eq!(deeds.count(&said), 1);
+        }
+        finish(&home, clients);
     }
-    finish(&home, clients);
 }
 
 #[test]

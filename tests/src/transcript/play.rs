@@ -28,6 +28,9 @@ pub fn play(transcript: &Transcript, binaries: &Binaries) -> Result<(), String> 
     let args: Vec<&str> = setup.args.iter().map(String::as_str).collect();
     let mut server = Server::new("it", binaries.named(&setup.program), &args);
     server.settings = Value::Object(setup.settings.clone());
+    if setup.never_ready {
+        server = server.that_may_fail();
+    }
     let mut player = Player::new(Plan::new(binaries.clone(), [server]).start(), transcript);
     for (number, step) in &transcript.steps {
         player.step(step).map_err(|what| {
@@ -134,7 +137,9 @@ impl Player {
                 }
             }
             Step::Healed(code) => {
-                let count = || self.rig.stderr().lines().filter(|line| line.contains(code)).count();
+                // An error may name it, too, if it explains that.
+                let code = format!("\"code\":\"{code}\"");
+                let count = || self.rig.stderr().lines().filter(|it| it.contains(&code)).count();
                 match holds_within(PATIENCE, || count() == 1) {
                     true => Ok(()),
                     false => Err(format!("{} lines of the log name {code}, not one", count())),

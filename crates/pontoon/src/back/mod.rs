@@ -9,6 +9,7 @@ pub mod call;
 pub mod child;
 pub mod conversation;
 pub mod keep;
+pub(crate) mod outputs;
 #[cfg(test)]
 pub(crate) mod pair;
 pub mod remote;
@@ -30,6 +31,7 @@ use self::conversation::list_changes::ListChanges;
 use self::keep::Keep;
 use self::keep::kept_child::KeptChild;
 use self::keep::suspended::MAX_SUSPENDED;
+use self::outputs::Outputs;
 use self::remote::live_app::LiveApp;
 use crate::client::{Client, Key, Person};
 use crate::config::Server;
@@ -49,6 +51,8 @@ pub struct Back {
     pub server: Arc<Server>,
     /// What was healed.
     pub heals: Arc<HealLog>,
+    /// What its tools promise to give back.
+    pub(crate) outputs: Outputs,
     /// What is counted of this server.
     pub metrics: Arc<ServerMetrics>,
     /// Fires when the server is no longer served so: subscriptions end then, calls do not.
@@ -75,6 +79,7 @@ impl Back {
         let launcher = Arc::new(Launcher::new(Arc::clone(&server), around.machine.clone()));
         Self {
             heals: Arc::clone(&launcher.heals),
+            outputs: Outputs::default(),
             metrics: Arc::clone(&launcher.metrics),
             keep: Arc::new(Keep::new(Arc::clone(&launcher), &around.keep)),
             shared_calls: Permits::new(server.max_in_flight),
@@ -155,6 +160,16 @@ impl Back {
         patience: Duration,
     ) -> Result<(), StartError> {
         self.launcher.greet(child, patience).await
+    }
+
+    /// Whether a server that says nothing may take `Content-Length` frames, as far as is known.
+    pub(crate) fn may_take_frames(&self) -> bool {
+        self.launcher.may_take_frames()
+    }
+
+    /// Shakes hands with such a child in `Content-Length` frames. Whether it answered so.
+    pub(crate) async fn greet_in_frames(&self, child: &mut ReadyChild) -> bool {
+        self.launcher.greet_in_frames(child).await
     }
 
     /// Starts a child for a client that waits until the server is known.

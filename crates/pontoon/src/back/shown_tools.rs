@@ -58,24 +58,29 @@ pub(crate) fn show<'t>(
         disabled.is_empty() || name(tool).is_none_or(|name| !disabled.iter().any(|it| *it == name))
     };
     let tools: Vec<_> = tools.filter(is_on).collect();
-    let unchanged = || tools.iter().map(|tool| Cow::Borrowed(*tool)).collect();
-    if server.heal == HealMode::Off {
-        return (unchanged(), ShownTools::default());
+    let (mut all, mut shown) = (Vec::new(), ShownTools::default());
+    if !server.heal.repairs_schemas() && heals.is_none() {
+        all.extend(tools.into_iter().map(Cow::Borrowed));
+        return (all, shown);
     }
     let reports = repair_list(tools.iter().copied(), server.profile);
-    if let Some(heals) = heals {
-        for (report, tool) in reports.iter().zip(&tools) {
-            let name = name(tool).unwrap_or_default();
-            report.findings.iter().for_each(|finding| heals.note_schema(&name, finding));
+    for (report, tool) in reports.into_iter().zip(tools) {
+        let name = name(tool).unwrap_or_default();
+        let mut is_left = !server.heal.repairs_schemas();
+        for finding in &report.findings {
+            let mode = server.heal.schema(finding.fault.code());
+            is_left |= finding.repair.is_some() && mode != HealMode::Repair;
+            if let Some(heals) = heals.filter(|_| mode != HealMode::Off) {
+                heals.note_schema(&name, finding);
+            }
         }
-    }
-    if server.heal == HealMode::Warn {
-        return (unchanged(), ShownTools::default());
-    }
-    let (mut all, mut shown) = (Vec::new(), ShownTools::default());
-    for report in reports.into_iter().filter(|report| report.is_shown) {
-        all.push(report.tool.clone());
-        shown.add(report);
+        // A tool with a fault that is not to be repaired is shown as its server wrote it.
+        if is_left {
+            all.push(Cow::Borrowed(tool));
+        } else if report.is_shown {
+            all.push(report.tool.clone());
+            shown.add(report);
+        }
     }
     (all, shown)
 }
@@ -115,7 +120,7 @@ mod tests {
     fn server(heal: HealMode) -> Server {
         let plain = Server::new("demo".parse().unwrap(), Ok("/bin/demo".into()), Vec::new());
         let disabled_tools = vec!["b".to_owned(), "c".to_owned()];
-        Server { heal, disabled_tools, ..plain }
+        Server { heal: heal.into(), disabled_tools, ..plain }
     }
 
     #[track_caller]

@@ -20,7 +20,7 @@ use crate::back::remote::sharing::MeetingPoint;
 use crate::back::remote::tls::check_files;
 use crate::config::{
     AppEntrance, AppHeader, AppHeaders, AppOptions, AppPlace, BadPlace, Config, Environment,
-    LogLevel, Secret, Server, ServerName, Silence, TlsFiles, TokenSource, parse_log_level,
+    Healing, LogLevel, Secret, Server, ServerName, Silence, TlsFiles, TokenSource, parse_log_level,
     proxy_secrets,
 };
 use crate::errors::chain;
@@ -113,6 +113,10 @@ pub struct ConnectArgs {
     /// times.
     #[arg(long, value_name = "CODE=TIME", value_parser = close_code)]
     close_code: Vec<(u16, Duration)>,
+    /// What is done when the application violates the protocol: repair, warn or off, or CODE=MODE for one kind; may be
+    /// given several times.
+    #[arg(long, value_name = "MODE|CODE=MODE", value_parser = heal_word)]
+    heal: Vec<String>,
     /// How much to tell on standard error: trace, debug, info, warning or error [default: warning].
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
@@ -137,6 +141,11 @@ pub struct ConnectArgs {
 fn tool_timeout(word: &str) -> Result<(String, Duration), String> {
     let (tool, time) = word.split_once('=').ok_or("write it as TOOL=TIME, such as render=20m")?;
     Ok((tool.to_owned(), self::time(time)?))
+}
+
+/// A word on healing, as it is typed.
+fn heal_word(word: &str) -> Result<String, String> {
+    Healing::typed([word]).map(|_| word.to_owned())
 }
 
 /// A pause after a code, as it is typed.
@@ -326,6 +335,7 @@ fn server(
         timeout: arguments.timeout,
         tool_timeouts: arguments.tool_timeout,
         max_in_flight: usize::from(arguments.max_in_flight),
+        heal: Healing::typed(arguments.heal.iter().map(String::as_str))?,
         ..Server::of_app(name, app)
     })
 }

@@ -176,7 +176,7 @@ fn page() -> String {
     add(format!("{}.\n", listed(REFUSED_VARIABLES)));
     add("\n## What a server sees of the environment\n\n".to_owned());
     let defaults: Vec<String> =
-        DEFAULT_VARIABLES.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        DEFAULT_VARIABLES.iter().map(|(name, value, _)| format!("{name}={value}")).collect();
     let defaults: Vec<&str> = defaults.iter().map(String::as_str).collect();
     add(format!(
         "{} of Pontoon's own environment where they are set, {} unless set otherwise, what \

@@ -188,8 +188,8 @@ mod tests {
             write: vec!["/tmp/.".into()],
         };
         assert_eq!(a.isolation, isolation);
-        assert_eq!(a.heal, HealMode::Off);
-        assert_eq!((b.mode, b.heal), (Mode::Stateless, HealMode::Repair));
+        assert_eq!(a.heal, HealMode::Off.into());
+        assert_eq!((b.mode, &b.heal), (Mode::Stateless, &HealMode::Repair.into()));
         assert_eq!(
             (b.warm, b.files, b.workspace),
             (Warm::Auto, FileLinks::Off, WorkspaceScope::Job)

@@ -7,15 +7,15 @@
 use std::path::{Path, PathBuf};
 
 use pontoon_schema::Profile;
-use pontoon_wire::heal::HealMode;
 
 use super::app_headers::{AppHeader, BadHeader};
 use super::app_place::{AppPlace, BadPlace};
 use super::document::{DocumentNode, DocumentReader, Member};
 use super::draft::{Draft, FileContext, WrittenApp, WrittenKind, WrittenMode};
 use super::endpoint::BadEndpoint;
+use super::healing::Healing;
 use super::isolation::{Level, Network};
-use super::lifetime::{FileLinks, SessionKey, Warm, WorkspaceScope};
+use super::lifetime::{FileLinks, MessageFraming, SessionKey, Warm, WorkspaceScope};
 use super::nearest::unknown;
 use super::remarks::Weight;
 use super::secret::{Secret, is_own_secret};
@@ -194,11 +194,14 @@ key_table! {
     // How the bridge that had it first spells it.
     "post_instruction" | "post_instraction", "\"\"" => draft.server.post_instruction = said(node, reader);
     /// What is done when the server violates the protocol, or the schema of a tool is not valid: `"repair"` puts it right,
-    /// `"warn"` only counts and logs it, `"off"` does nothing.
-    "heal", "\"repair\"" => {
-        let words =
-            [("off", HealMode::Off), ("warn", HealMode::Warn), ("repair", HealMode::Repair)];
-        draft.server.heal = reader.word(node, &words).unwrap_or_default();
+    /// `"warn"` only counts and logs it, `"off"` does nothing. An object says it for single codes, such as
+    /// `{"H25": "off", "S004": "warn", "default": "repair"}`.
+    "heal", "\"repair\"" => draft.server.heal = Healing::read(node, reader);
+    /// How messages are told apart that go to the server: `"auto"` writes one a line, and `Content-Length` frames to a
+    /// server that does; `"content-length"` writes frames from the start.
+    "framing", "\"auto\"" => {
+        let words = [("auto", MessageFraming::Auto), ("content-length", MessageFraming::ContentLength)];
+        draft.server.framing = reader.word(node, &words).unwrap_or_default();
     };
     /// The clients that tools are shown for. `"common"` is what most take; `"none"` repairs what is not valid and shapes
     /// nothing; others are named after a client, such as `"claude-code"`, `"openai"` or `"gemini"` (docs/doctor.md).

@@ -100,3 +100,12 @@ pub enum SessionKey {
     /// By the address of the client alone.
     Ip,
 }
+/// How messages to a server are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MessageFraming {
+    /// One a line, and `Content-Length` frames to a server that writes them.
+    #[default]
+    Auto,
+    /// `Content-Length` frames from the start.
+    ContentLength,
+}

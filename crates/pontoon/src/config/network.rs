@@ -7,6 +7,8 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use pontoon_wire::heal::Heal;
+
 use super::environment::Environment;
 
 /// Variables that programs need to run at all, and that hold no secrets.
@@ -14,8 +16,12 @@ pub(super) const USUAL_VARIABLES: &[&str] =
     &["PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"];
 
 /// Most servers are Python: without these, output waits in a buffer or is not UTF-8.
-pub(super) const DEFAULT_VARIABLES: &[(&str, &str)] =
-    &[("PYTHONUNBUFFERED", "1"), ("PYTHONUTF8", "1")];
+/// Each is set where that heal is to be repaired.
+pub(super) const DEFAULT_VARIABLES: &[(&str, &str, Heal)] = &[
+    ("PYTHONIOENCODING", "utf-8", Heal::H06),
+    ("PYTHONUNBUFFERED", "1", Heal::H07),
+    ("PYTHONUTF8", "1", Heal::H06),
+];
 
 /// Files and folders of certificates.
 pub(super) const CERTIFICATE_VARIABLES: &[&str] = &[

@@ -9,13 +9,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pontoon_schema::Profile;
-use pontoon_wire::heal::HealMode;
+use pontoon_wire::heal::{Heal, HealMode};
 use sha2::{Digest, Sha256};
 
 use super::app_options::AppOptions;
 use super::environment::Environment;
+use super::healing::Healing;
 use super::isolation::Isolation;
-use super::lifetime::{FileLinks, Mode, SessionKey, Warm, WorkspaceScope};
+use super::lifetime::{FileLinks, MessageFraming, Mode, SessionKey, Warm, WorkspaceScope};
 use super::name::ServerName;
 use super::network::{DEFAULT_VARIABLES, USUAL_VARIABLES, is_of_the_network};
 use super::program::{ProgramError, Search, is_program};
@@ -69,9 +70,11 @@ pub struct Server {
     /// Tools that clients neither see nor call.
     pub disabled_tools: Vec<String>,
     /// What is done about its violations of the protocol.
-    pub heal: HealMode,
+    pub heal: Healing,
     /// The clients that its tools are shown for.
     pub profile: &'static Profile,
+    /// How messages to it are told apart.
+    pub framing: MessageFraming,
     /// Changes when the server might offer other tools: when what is started changes.
     ///
     /// The same in every run and build, so that it can name a file on disk.
@@ -126,8 +129,9 @@ impl Server {
             usage_guide: None,
             post_instruction: None,
             disabled_tools: Vec::new(),
-            heal: HealMode::default(),
+            heal: Healing::default(),
             profile: Profile::common(),
+            framing: MessageFraming::default(),
             fingerprint: 0,
         }
     }
@@ -231,7 +235,9 @@ impl Server {
                     InheritEnv::Names(names) => names.iter().any(|chosen| chosen == name),
                 }
         };
-        let defaults = DEFAULT_VARIABLES.iter().map(|(name, value)| (name.into(), value.into()));
+        let is_healed = |heal: Heal| self.heal.protocol().of(heal) == HealMode::Repair;
+        let defaults = DEFAULT_VARIABLES.iter().filter(|(_, _, heal)| is_healed(*heal));
+        let defaults = defaults.map(|(name, value, _)| (name.into(), value.into()));
         let inherited = ours.iter().filter(|(name, _)| is_inherited(&name.to_string_lossy()));
         let inherited = inherited.map(|(name, value)| (name.to_owned(), value.to_owned()));
         Environment::new(defaults.chain(inherited))
@@ -339,6 +345,25 @@ mod tests {
         let python = ("PYTHONUNBUFFERED", "1");
         let expected = [("HOME", "/h"), ("PATH", "/bin"), python, ("PYTHONUTF8", "1")];
         check(&server(InheritEnv::default(), &[]), OURS, &expected);
+    }
+
+    #[test]
+    fn python_is_told_to_write_utf8_at_once_where_that_is_healed() {
+        let told = |heal: Healing| {
+            let server = Server { heal, ..server(InheritEnv::default(), &[("PYTHONUTF8", "0")]) };
+            let child = server.environment_for_child(
+                &server.inherited(&Environment::new([("PATH", "/bin")])),
+                &Start::unknown(),
+            );
+            let python = child.into_iter().filter(|(name, _)| name != "PATH");
+            python.map(|(name, value)| format!("{name:?}={value:?}").replace('"', "")).collect()
+        };
+        let all: Vec<String> = told(Healing::default());
+        assert_eq!(all, ["PYTHONIOENCODING=utf-8", "PYTHONUNBUFFERED=1", "PYTHONUTF8=0"]);
+        let some: Vec<String> = told(Healing::typed(["H06=off"]).unwrap());
+        assert_eq!(some, ["PYTHONUNBUFFERED=1", "PYTHONUTF8=0"]);
+        let none: Vec<String> = told(Healing::typed(["warn"]).unwrap());
+        assert_eq!(none, ["PYTHONUTF8=0"]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pontoon_schema::{Fault, Finding};
-use pontoon_wire::heal::{Heal, Heals};
+use pontoon_wire::heal::{Heal, HealMode, HealModes, Heals};
 
 use crate::lock::Lock;
 
@@ -11,6 +11,7 @@ use crate::lock::Lock;
 #[derive(Debug)]
 pub struct HealLog {
     server: String,
+    modes: HealModes,
     total: Lock<Heals>,
     schemas: Lock<SchemaHeals>,
 }
@@ -24,9 +25,20 @@ struct SchemaHeals {
 }
 
 impl HealLog {
-    /// No heals yet.
+    /// No heals yet, and everything is to be repaired.
     pub fn new(server: &str) -> Self {
-        Self { server: server.to_owned(), total: Lock::default(), schemas: Lock::default() }
+        Self::with_modes(server, HealModes::default())
+    }
+
+    /// The same, with what is to be done about each.
+    pub fn with_modes(server: &str, modes: HealModes) -> Self {
+        let (total, schemas) = (Lock::default(), Lock::default());
+        Self { server: server.to_owned(), modes, total, schemas }
+    }
+
+    /// What is done about this one.
+    pub fn mode(&self, heal: Heal) -> HealMode {
+        self.modes.of(heal)
     }
 
     /// Whose heals these are.
@@ -34,15 +46,10 @@ impl HealLog {
         &self.server
     }
 
-    /// Adds what one conversation counted, and leaves that at zero.
-    pub fn add(&self, heals: &mut Heals) {
-        if heals.take_fresh().is_empty() && heals.is_empty() {
-            return;
-        }
+    /// Adds what one conversation counted.
+    pub fn add(&self, counts: &[(Heal, u64)]) {
         let mut total = self.total.lock();
-        for (heal, times) in heals.take() {
-            (0..times).for_each(|_| total.note(heal));
-        }
+        counts.iter().for_each(|(heal, times)| total.add(*heal, *times));
         for heal in total.take_fresh() {
             tracing::warn!(
                 server = %self.server, code = heal.code(), meaning = heal.meaning(),
@@ -51,11 +58,19 @@ impl HealLog {
         }
     }
 
-    /// Notes one heal that was made outside a conversation.
+    /// Notes one violation that was seen outside a conversation, and says whether to repair it. One that is off is not
+    /// counted.
+    pub fn found(&self, heal: Heal) -> bool {
+        let mode = self.modes.of(heal);
+        if mode != HealMode::Off {
+            self.add(&[(heal, 1)]);
+        }
+        mode == HealMode::Repair
+    }
+
+    /// Notes one that is dealt with in one way only, unless it is off.
     pub fn note(&self, heal: Heal) {
-        let mut heals = Heals::default();
-        heals.note(heal);
-        self.add(&mut heals);
+        self.found(heal);
     }
 
     /// Notes a fault in the schema of a tool.

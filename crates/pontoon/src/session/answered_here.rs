@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use pontoon_wire::error::{ErrorObject, code};
+use pontoon_wire::heal::{Heal, HealMode};
 use pontoon_wire::{Era, Message, Slot, method, quoted};
 
 use super::answers;
@@ -53,7 +54,8 @@ pub(super) fn bare(catalog: &Catalog, entry: &Entry, call: Call) -> Option<Call>
 }
 
 fn set_level(catalog: &Catalog, entry: &Entry, session: &Session, call: Call) {
-    if !answers::offers(catalog, Era::Legacy, "logging") {
+    let is_offered = answers::offers(catalog, Era::Legacy, "logging");
+    if !is_offered && entry.back.heals.mode(Heal::H24) != HealMode::Repair {
         return call.reply.error(&answers::no_such_method(method::SET_LEVEL));
     }
     let level = call.request.string(Slot::Level).unwrap_or_default();
@@ -147,7 +149,11 @@ fn header_mismatch(
 /// resources may differ there.
 fn listed(catalog: &Catalog, entry: &Entry, call: Call) -> Option<Call> {
     let client_era = call.client.era();
-    let Some(answer) = answers::list(catalog, &call.request, client_era) else { return Some(call) };
+    let Some(answer) =
+        answers::list(catalog, &call.request, client_era, &entry.back.heals, &entry.back.outputs)
+    else {
+        return Some(call);
+    };
     let (back, child_era) = (&entry.back, catalog.child_era(client_era));
     let may_differ = match call.request.method() == method::LIST_RESOURCES {
         true => {

@@ -1,11 +1,14 @@
 //! What the bridge answers itself, from the catalogue, without starting a child.
 
 use pontoon_wire::error::{ErrorObject, code};
+use pontoon_wire::heal::{Heal, HealMode};
 use pontoon_wire::{Era, Message, Revision, Slot, json, quoted, string_value};
 
 use super::catalog::{Catalog, Facts};
+use crate::back::outputs::Outputs;
 use crate::call::list_member;
 use crate::config::Server;
+use crate::observe::heals::HealLog;
 
 /// The result of `initialize`.
 pub fn initialize(facts: &Facts, revision: Revision, server: &Server) -> String {
@@ -99,10 +102,14 @@ fn without(object: &[u8], names: &[&str]) -> String {
 }
 
 /// A list from the catalogue, or why there is none; `None` when the method is no list.
-pub fn list(
+///
+/// A list that the server does not offer is empty where that is healed (H24): clients ask for it as a matter of course.
+pub(super) fn list(
     catalog: &Catalog,
     request: &Message,
     client: Era,
+    heals: &HealLog,
+    outputs: &Outputs,
 ) -> Option<Result<String, ErrorObject>> {
     let method = request.method();
     let member = list_member(&method)?;
@@ -112,11 +119,15 @@ pub fn list(
             ErrorObject::new(code::INVALID_PARAMS, "`cursor` is not one this list gave out");
         return Some(Err(error));
     }
-    let Some(items) = facts.lists.get(method.as_ref()) else {
-        let text = format!("the server does not offer `{method}`");
-        return Some(Err(ErrorObject::new(code::METHOD_NOT_FOUND, text)));
+    let items = match facts.lists.get(method.as_ref()) {
+        Some(items) => items.as_slice(),
+        None if heals.mode(Heal::H24) == HealMode::Repair => &[],
+        None => {
+            let text = format!("the server does not offer `{method}`");
+            return Some(Err(ErrorObject::new(code::METHOD_NOT_FOUND, text)));
+        }
     };
-    let items: Vec<_> = items.iter().map(|item| item.get()).collect();
+    let items: Vec<_> = items.iter().map(|item| outputs.kept_promise(item.get())).collect();
     let items = items.join(",");
     Some(Ok(match client {
         Era::Legacy => format!("{{\"{member}\":[{items}]}}"),
@@ -203,10 +214,12 @@ mod tests {
     #[test]
     fn lists_come_whole_and_in_the_words_of_the_era() {
         let catalog = Catalog { legacy: Some(facts("{}")), ..Catalog::default() };
-        let ask = |text: &str, era| {
+        let ask_in = |mode: HealMode, text: &str, era| {
             let request = Message::parse(text.as_bytes()).unwrap();
-            list(&catalog, &request, era).unwrap()
+            let heals = HealLog::with_modes("demo", mode.into());
+            list(&catalog, &request, era, &heals, &Outputs::default()).unwrap()
         };
+        let ask = |text: &str, era| ask_in(HealMode::Repair, text, era);
         let plain = r#"{"id":1,"method":"tools/list"}"#;
         assert_eq!(ask(plain, Era::Legacy).unwrap(), r#"{"tools":[{"name":"a"},{"name":"b"}]}"#);
         let modern = ask(plain, Era::Modern).unwrap();
@@ -217,7 +230,9 @@ mod tests {
         );
         let cursor = ask(r#"{"id":1,"method":"tools/list","params":{"cursor":"x"}}"#, Era::Legacy);
         assert_eq!(cursor.unwrap_err().code, code::INVALID_PARAMS);
-        let prompts = ask(r#"{"id":1,"method":"prompts/list"}"#, Era::Legacy);
-        assert_eq!(prompts.unwrap_err().code, code::METHOD_NOT_FOUND);
+        let prompts = r#"{"id":1,"method":"prompts/list"}"#;
+        let unhealed = ask_in(HealMode::Warn, prompts, Era::Legacy);
+        assert_eq!(unhealed.unwrap_err().code, code::METHOD_NOT_FOUND);
+        assert_eq!(ask(prompts, Era::Legacy).unwrap(), r#"{"prompts":[]}"#);
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use pontoon_wire::Era;
+use pontoon_wire::{Era, method};
 use tokio::sync::watch;
 
 use super::catalog::{Catalog, Facts};
@@ -79,6 +79,7 @@ impl Entry {
             let status = file.as_deref().and_then(|file| std::fs::metadata(file).ok());
             learnt = status.and_then(|status| status.modified().ok());
             catalog.show(&back.server, None);
+            note_outputs(&back, &catalog);
             CatalogState::Ready(Arc::new(catalog))
         });
         let unknown = || match back.app() {
@@ -183,6 +184,7 @@ impl Entry {
                     catalog.modern.take().or_else(|| half.modern.as_ref().map(Facts::as_written));
             }
             catalog.show(&self.back.server, None);
+            note_outputs(&self.back, &catalog);
             *half = Some(Arc::new(catalog));
         });
         // Those who waited for it go on, each with what was started for it or without.
@@ -203,4 +205,14 @@ impl Entry {
             is_unknown
         });
     }
+}
+
+/// Notes which tools promise structured content.
+pub(super) fn note_outputs(back: &Back, catalog: &Catalog) {
+    let facts = [&catalog.legacy, &catalog.modern].into_iter().flatten();
+    // Under the names that clients see, and under those that the server knows.
+    let tools = facts.flat_map(|facts| {
+        facts.lists.get(method::LIST_TOOLS).into_iter().chain(&facts.written).flatten()
+    });
+    back.outputs.learn(tools.map(|tool| tool.get()));
 }

@@ -103,7 +103,7 @@ mod tests {
     async fn a_server_that_is_not_to_be_healed_gets_calls_as_they_are() {
         for heal in [HealMode::Off, HealMode::Warn] {
             let server = ToolServer::new(Era::Legacy);
-            let bridge = TestBridge::start(server.servers(), |_, server| server.heal = heal);
+            let bridge = TestBridge::start(server.servers(), |_, server| server.heal = heal.into());
             let client = TestClient::open(&bridge).await;
             assert_eq!(shown(&client).await, ["tool0", "pick it0"]);
             let answer = client.call(2, "pick it0", r#"{"top":"5"}"#).await.answer().await;

@@ -239,6 +239,7 @@ async fn look_around(
 /// once, but not killed: it may be installing what it needs.
 struct Learner<'b> {
     back: &'b Back,
+    person: Arc<Person>,
     child: ReadyChild,
     began: Instant,
     is_asked: bool,
@@ -258,7 +259,8 @@ impl<'b> Learner<'b> {
         let began = now();
         let child = back.start_to_learn(person).await;
         let child = child.map_err(|error| LearnError::Failed(chain(&error)))?;
-        Ok(Self { back, child, began, is_asked: false, trust: Trust::Fresh })
+        let person = Arc::clone(person);
+        Ok(Self { back, person, child, began, is_asked: false, trust: Trust::Fresh })
     }
 
     /// Opens it in this era, and asks it for all that it offers.
@@ -283,7 +285,12 @@ impl<'b> Learner<'b> {
     }
 
     async fn learn_legacy(&mut self) -> Result<Facts, LearnError> {
-        let greeted = self.back.greet(&mut self.child, HANDSHAKE).await;
+        let mut greeted = self.back.greet(&mut self.child, HANDSHAKE).await;
+        let is_silent =
+            matches!(greeted, Err(StartError::Handshake { error: HandshakeError::Silent, .. }));
+        if is_silent && self.learn_framing().await {
+            greeted = Ok(());
+        }
         greeted.map_err(|error| match &error {
             StartError::Handshake { error: HandshakeError::Refused(_), .. } => {
                 LearnError::Refused(chain(&error))
@@ -296,7 +303,22 @@ impl<'b> Learner<'b> {
         let silent = || LearnError::Failed("it did not answer `initialize`".to_owned());
         let hello = self.child.hello.clone().ok_or_else(silent)?;
         let result = hello.raw(Slot::Result).unwrap_or(b"{}");
-        learn_lists(&self.child, result, json::find(result, "serverInfo"), self.trust).await
+        let info = json::find(result, "serverInfo");
+        learn_lists(&self.child, result, info, self.trust, &self.back.heals).await
+    }
+
+    /// Tries whether a server that said nothing takes `Content-Length` frames, with a child that has heard no line.
+    async fn learn_framing(&mut self) -> bool {
+        if !self.back.may_take_frames() {
+            return false;
+        }
+        let Ok(mut child) = self.back.start_to_learn(&self.person).await else { return false };
+        child.conversation.era = Era::Legacy;
+        let is_framed = self.back.greet_in_frames(&mut child).await;
+        if is_framed {
+            self.child = child;
+        }
+        is_framed
     }
 
     /// A server of the legacy era alone may never answer, so this waits not much longer than the other
@@ -322,6 +344,6 @@ impl<'b> Learner<'b> {
         }
         let result = discovered.raw(Slot::Result).unwrap_or(b"{}");
         let info = discovered.raw(Slot::ResultServerInfo);
-        learn_lists(&self.child, result, info, self.trust).await
+        learn_lists(&self.child, result, info, self.trust, &self.back.heals).await
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
+use pontoon_wire::heal::{Heal, HealMode};
 use pontoon_wire::{Message, Slot, json, method};
 use serde_json::value::RawValue;
 
@@ -13,12 +14,16 @@ use super::catalog::Facts;
 use crate::back::child::ready::ReadyChild;
 use crate::back::conversation::{Conversation, NoResult};
 use crate::call::list_member;
+use crate::observe::heals::HealLog;
 
 /// How many pages of a list are read: a server that never ends one is wrong.
 const MAX_PAGES: usize = 1000;
 
 /// How long a server may take for one answer.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long it may take for a list that its capabilities do not name.
+const UNNAMED: Duration = Duration::from_secs(5);
 
 impl Facts {
     /// The same without the folders of the child that told them: they are gone by the time anyone
@@ -77,6 +82,7 @@ pub(super) async fn learn_lists(
     hello: &[u8],
     server_info: Option<&[u8]>,
     trust: Trust,
+    heals: &HealLog,
 ) -> Result<Facts, LearnError> {
     let capabilities = json::find(hello, "capabilities").unwrap_or(b"{}");
     let mut facts = Facts {
@@ -92,10 +98,63 @@ pub(super) async fn learn_lists(
         (method::LIST_TEMPLATES, "resources"),
     ] {
         if json::find(capabilities, capability).is_some() {
-            learn_list(conversation, list, trust, &mut facts).await?;
+            learn_list(conversation, list, trust, &mut facts, heals).await?;
         }
     }
+    if heals.mode(Heal::H23) != HealMode::Off {
+        learn_unnamed(conversation, &mut facts, heals).await?;
+    }
     Ok(facts)
+}
+
+/// Asks for what the capabilities do not name, though the server may have it: its tools, and everything where they name no
+/// list at all. A server that has none says so, or nothing.
+async fn learn_unnamed(
+    conversation: &Conversation,
+    facts: &mut Facts,
+    heals: &HealLog,
+) -> Result<(), LearnError> {
+    const LISTS: [(&str, &str); 3] = [
+        (method::LIST_TOOLS, "tools"),
+        (method::LIST_PROMPTS, "prompts"),
+        (method::LIST_RESOURCES, "resources"),
+    ];
+    let named = facts.capabilities.clone();
+    let is_named = |capability| json::find(named.get().as_bytes(), capability).is_some();
+    let names_none = LISTS.iter().all(|(_, capability)| !is_named(capability));
+    for (list, capability) in LISTS {
+        if is_named(capability) || !(names_none || list == method::LIST_TOOLS) {
+            continue;
+        }
+        match conversation.result_of(list, "{}", UNNAMED).await {
+            Err(NoResult::Gone) => return Err(LearnError::Gone),
+            // It answers nothing that it does not know, and is asked no more of it.
+            Err(NoResult::Slow) => return Ok(()),
+            Err(NoResult::Refused(_)) => continue,
+            Ok(page) => {
+                let result = page.raw(Slot::Result).unwrap_or(b"{}");
+                let items = json::find(result, list_member(list).unwrap_or_default());
+                let is_filled = items.is_some_and(|it| json::elements(it, 0..it.len()).count() > 0);
+                if !is_filled || !heals.found(Heal::H23) {
+                    continue;
+                }
+            }
+        }
+        facts.capabilities = with_capability(&facts.capabilities, capability)?;
+        learn_list(conversation, list, Trust::Fresh, facts, heals).await?;
+        if list == method::LIST_RESOURCES {
+            learn_list(conversation, method::LIST_TEMPLATES, Trust::Fresh, facts, heals).await?;
+        }
+    }
+    Ok(())
+}
+
+/// These capabilities and one more.
+fn with_capability(named: &RawValue, capability: &str) -> Result<Box<RawValue>, LearnError> {
+    let named = named.get().trim();
+    let rest = named.strip_prefix('{').map_or("}", str::trim_start);
+    let comma = if rest == "}" { "" } else { "," };
+    raw(format!("{{\"{capability}\":{{}}{comma}{rest}").as_bytes())
 }
 
 /// Reads all pages of a list.
@@ -104,6 +163,7 @@ async fn learn_list(
     list: &str,
     trust: Trust,
     facts: &mut Facts,
+    heals: &HealLog,
 ) -> Result<(), LearnError> {
     // No capability promises templates, and many servers lack them.
     let may_lack = trust == Trust::Fresh || list == method::LIST_TEMPLATES;
@@ -118,7 +178,12 @@ async fn learn_list(
         let page = match ask(conversation, list, &params).await {
             Ok(page) => page,
             // A server may lack a list that its capabilities promise; then it is empty.
-            Err(LearnError::Refused(_)) if cursor.is_none() && may_lack => break,
+            Err(LearnError::Refused(_)) if cursor.is_none() && may_lack => {
+                if list != method::LIST_TEMPLATES {
+                    heals.note(Heal::H24);
+                }
+                break;
+            }
             Err(why @ (LearnError::Slow(_) | LearnError::Gone)) => return Err(why),
             Err(why) => return Err(LearnError::Failed(format!("{list}: {why}"))),
         };
@@ -166,7 +231,8 @@ pub(super) async fn ask(
         NoResult::Refused(text) => LearnError::Refused(text),
         NoResult::Slow => {
             let seconds = PATIENCE.as_secs();
-            LearnError::Slow(format!("it did not answer `{method}` within {seconds} s"))
+            let healed = conversation.link.explanation();
+            LearnError::Slow(format!("it did not answer `{method}` within {seconds} s{healed}"))
         }
         NoResult::Gone => LearnError::Gone,
     })

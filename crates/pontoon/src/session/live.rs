@@ -7,13 +7,14 @@ use std::time::{Duration, SystemTime};
 use pontoon_wire::{Era, Slot, json, method};
 
 use super::catalog::{Catalog, Facts};
-use super::entry::{CatalogState, Entry};
+use super::entry::{CatalogState, Entry, note_outputs};
 use super::kept;
 use super::lists::{LearnError, Trust, learn_lists};
 use crate::back::remote::connection::AppConnection;
 use crate::back::remote::live_app::{AppState, LiveApp};
 use crate::call::{CallError, list_member};
 use crate::clock::{now, since};
+use crate::observe::heals::HealLog;
 
 /// How long a client that shakes hands waits for an application: it must not be late itself.
 const GREETING: Duration = Duration::from_millis(80);
@@ -48,7 +49,7 @@ impl Entry {
         let (mut is_known, mut pause, mut learnt_at) = (false, BURST, now());
         loop {
             let learnt = tokio::select! {
-                learnt = learn(connection) => learnt,
+                learnt = learn(connection, &self.back.heals) => learnt,
                 () = connection.lost() => return None,
             };
             match learnt {
@@ -95,6 +96,7 @@ impl Entry {
         let mut catalog = Catalog::of(era, facts);
         let learnt = self.file.is_some().then(|| catalog.clone());
         catalog.show(&self.back.server, Some(&self.back.heals));
+        note_outputs(&self.back, &catalog);
         let known = self.known_to(Era::Legacy).or_else(|| self.known_to(Era::Modern));
         let is_new = known.is_none_or(|known| !known.offers_the_same(&catalog));
         if let (Some(file), Some(learnt), true) = (&self.file, &learnt, is_new)
@@ -148,14 +150,14 @@ async fn fresh_or_away(app: &LiveApp, fresh: impl Future<Output = bool>) {
 }
 
 /// What an application offers over this connection.
-async fn learn(connection: &AppConnection) -> Result<Facts, LearnError> {
+async fn learn(connection: &AppConnection, heals: &HealLog) -> Result<Facts, LearnError> {
     let hello = connection.hello.as_ref().ok_or(LearnError::Gone)?;
     let result = hello.raw(Slot::Result).unwrap_or(b"{}");
     let info = match connection.era {
         Era::Legacy => json::find(result, "serverInfo"),
         Era::Modern => hello.raw(Slot::ResultServerInfo),
     };
-    let mut facts = learn_lists(connection, result, info, Trust::Fresh).await?;
+    let mut facts = learn_lists(connection, result, info, Trust::Fresh, heals).await?;
     // A client may have been promised these before the application was seen.
     let lists: HashMap<_, _> =
         [method::LIST_TOOLS, method::LIST_PROMPTS, method::LIST_RESOURCES, method::LIST_TEMPLATES]

@@ -2,4 +2,5 @@
 
 pub mod events;
 pub mod frames;
+pub mod lengths;
 pub mod lines;

@@ -1,10 +1,13 @@
-//! Lines that are no messages: banners, JSON split over lines or joined on one, odd bytes (H01-H04).
+//! Lines that are no messages: banners, JSON split over lines or joined on one, odd bytes, batches (H01-H04, H06, H15), and
+//! messages that are not to be used (H26).
 //!
 //! A proper line costs one scan and nothing more. Everything else goes the slow way.
 
 use bytes::{Buf, BytesMut};
 
-use super::{Heal, HealMode, Heals};
+use super::text::readable;
+use super::{Heal, Heals};
+use crate::json::elements;
 use crate::message::{Kind, Message};
 use crate::scan::{ScanError, scan};
 
@@ -21,12 +24,13 @@ pub enum Found {
     Message(Message),
     /// Text for the log.
     Noise(BytesMut),
+    /// Meant as a message, but not to be used.
+    Refused(BytesMut, ScanError),
 }
 
-/// Makes messages out of a server's lines.
+/// Makes messages out of a server's lines. What is repaired is for the `Heals` to say that each line comes with.
 #[derive(Debug)]
 pub struct LineDoctor {
-    mode: HealMode,
     limit: usize,
     joining: Option<Joining>,
     found: std::collections::VecDeque<Found>,
@@ -41,8 +45,8 @@ struct Joining {
 
 impl LineDoctor {
     /// A doctor that joins lines up to `limit` bytes.
-    pub fn new(mode: HealMode, limit: usize) -> Self {
-        Self { mode, limit, joining: None, found: Default::default() }
+    pub fn new(limit: usize) -> Self {
+        Self { limit, joining: None, found: Default::default() }
     }
 
     /// Takes a line; what it holds is then given by [`LineDoctor::next_found`].
@@ -76,8 +80,12 @@ impl LineDoctor {
             let before = self.found.len();
             self.take(rest, heals);
             let is_message = |found: &Found| matches!(found, Found::Message(_));
-            if self.found.iter().skip(before).any(is_message) {
-                heals.note(Heal::H03);
+            if self.found.iter().skip(before).any(is_message) && !heals.found(Heal::H03) {
+                for found in self.found.iter_mut().skip(before) {
+                    if let Found::Message(message) = found {
+                        *found = Found::Noise(BytesMut::from(message.text().as_ref()));
+                    }
+                }
             }
         }
         self.give_up_joining(heals);
@@ -92,35 +100,43 @@ impl LineDoctor {
         self.found.push_back(Found::Message(message));
     }
 
+    fn push_noise(&mut self, text: BytesMut) {
+        self.found.push_back(Found::Noise(text));
+    }
+
     fn mend(&mut self, mut line: BytesMut, mut error: ScanError, heals: &mut Heals) {
         if is_blank(&line) {
             return;
         }
-        if self.mode != HealMode::Repair {
-            if self.mode == HealMode::Warn {
-                heals.note(Heal::H01);
-            }
-            self.found.push_back(Found::Noise(line));
-            return;
-        }
         if strip_odd_bytes(&mut line) {
             match scan(&mut line) {
-                Ok(scanned) => {
-                    heals.note(Heal::H04);
-                    return self.push(Message::scanned(line, scanned));
-                }
+                Ok(_) if !heals.found(Heal::H04) => return self.push_noise(line),
+                Ok(scanned) => return self.push(Message::scanned(line, scanned)),
                 Err(after) => error = after,
             }
         }
+        if let ScanError::Utf8 { .. } | ScanError::Surrogate { .. } = error
+            && let Some(mut text) = readable(&line)
+        {
+            error = match scan(&mut text) {
+                // Text of a log, in whatever encoding.
+                Err(ScanError::Syntax { .. } | ScanError::NotObject) => {
+                    return self.divert(line, heals);
+                }
+                _ if !heals.found(Heal::H06) => return self.push_noise(line),
+                Ok(scanned) => return self.push(Message::scanned(text, scanned)),
+                Err(after) => after,
+            };
+            line = text;
+        }
         match error {
-            ScanError::Trailing { at } => {
-                heals.note(Heal::H03);
-                self.take_joined(line, at, heals);
-            }
-            ScanError::Incomplete if line.first() == Some(&b'{') => {
-                let mut balance = Balance::default();
-                balance.feed(&line);
-                self.joining = Some(Joining { text: line, balance });
+            ScanError::Trailing { .. } if !heals.found(Heal::H03) => self.push_noise(line),
+            ScanError::Trailing { at } => self.take_joined(line, at, heals),
+            ScanError::Incomplete if line.first() == Some(&b'{') => self.begin_joining(line),
+            ScanError::Batch => self.take_batch(line, heals),
+            ScanError::TooDeep { .. } | ScanError::Duplicate { .. } | ScanError::TooLong => {
+                heals.note(Heal::H26);
+                self.found.push_back(Found::Refused(line, error));
             }
             _ => self.divert(line, heals),
         }
@@ -140,12 +156,50 @@ impl LineDoctor {
             }
         }
         heals.note(Heal::H01);
-        self.found.push_back(Found::Noise(line));
+        self.push_noise(line);
+    }
+
+    /// An array: a batch if all its items are objects, and text for the log if it is no JSON at all.
+    fn take_batch(&mut self, line: BytesMut, heals: &mut Heals) {
+        const BEFORE: &[u8] = b"{\"\":";
+        // In an object, for that is what the scanner reads.
+        let mut object = BytesMut::with_capacity(line.len() + BEFORE.len() + 1);
+        object.extend_from_slice(BEFORE);
+        object.extend_from_slice(&line);
+        object.extend_from_slice(b"}");
+        match scan(&mut object) {
+            Ok(_) => {}
+            Err(error @ ScanError::Surrogate { .. }) => return self.mend(line, error, heals),
+            Err(error @ ScanError::TooDeep { .. }) => {
+                heals.note(Heal::H26);
+                return self.found.push_back(Found::Refused(line, error));
+            }
+            // A log line may begin with a bracket, too.
+            Err(_) if is_begun_batch(&line) => return self.begin_joining(line),
+            Err(_) => return self.divert(line, heals),
+        }
+        let items = || elements(&object, BEFORE.len()..object.len() - 1);
+        if items().any(|item| object[item.start] != b'{') {
+            return self.divert(line, heals);
+        }
+        if !heals.found(Heal::H15) {
+            return self.push_noise(line);
+        }
+        for item in items().take(MAX_JOINED) {
+            self.take(BytesMut::from(&object[item]), heals);
+        }
+        let more = items().nth(MAX_JOINED).map(|next| next.start);
+        if let Some(more) = more {
+            heals.note(Heal::H26);
+            self.push_noise(object.split_off(more));
+        }
     }
 
     /// Log text; a whole message behind it on the same line is kept.
     fn divert(&mut self, mut line: BytesMut, heals: &mut Heals) {
-        heals.note(Heal::H01);
+        if !heals.found(Heal::H01) {
+            return self.push_noise(line);
+        }
         let starts: Vec<_> = memchr::memchr_iter(b'{', &line).take(MAX_TRIES).collect();
         for start in starts.into_iter().filter(|start| *start > 0) {
             let mut rest = BytesMut::from(&line[start..]);
@@ -153,11 +207,17 @@ impl LineDoctor {
             let message = Message::scanned(rest, scanned);
             if message.kind() != Kind::Unclear && message.has(crate::Slot::Jsonrpc) {
                 line.truncate(start);
-                self.found.push_back(Found::Noise(line));
+                self.push_noise(line);
                 return self.push(message);
             }
         }
-        self.found.push_back(Found::Noise(line));
+        self.push_noise(line);
+    }
+
+    fn begin_joining(&mut self, text: BytesMut) {
+        let mut balance = Balance::default();
+        balance.feed(&text);
+        self.joining = Some(Joining { text, balance });
     }
 
     /// Adds a line to the value that began earlier, and takes the value if it is whole.
@@ -173,30 +233,40 @@ impl LineDoctor {
             return;
         }
         let Some(Joining { mut text, .. }) = self.joining.take() else { return };
-        match scan(&mut text) {
-            Ok(scanned) => {
-                heals.note(Heal::H02);
-                self.push(Message::scanned(text, scanned));
-            }
+        let scanned = scan(&mut text);
+        if let Err(ScanError::Syntax { .. } | ScanError::Incomplete | ScanError::NotObject) =
+            scanned
+        {
+            heals.note(Heal::H01);
+            return self.push_noise(text);
+        }
+        if !heals.found(Heal::H02) {
+            return self.push_noise(text);
+        }
+        match scanned {
+            Ok(scanned) => self.push(Message::scanned(text, scanned)),
             Err(ScanError::Trailing { at }) => {
-                heals.note(Heal::H02);
                 let rest = text.split_off(at);
                 self.take(text, heals);
                 self.take(rest, heals);
             }
-            Err(_) => {
-                heals.note(Heal::H01);
-                self.found.push_back(Found::Noise(text));
-            }
+            Err(error) => self.mend(text, error, heals),
         }
     }
 
     fn give_up_joining(&mut self, heals: &mut Heals) {
         if let Some(Joining { text, .. }) = self.joining.take() {
             heals.note(Heal::H01);
-            self.found.push_back(Found::Noise(text));
+            self.push_noise(text);
         }
     }
+}
+
+/// Whether a line is the first of an array of objects that goes on.
+fn is_begun_batch(line: &[u8]) -> bool {
+    let mut balance = Balance::default();
+    balance.feed(line);
+    balance.depth > 0 && (line == b"[" || line.starts_with(b"[{"))
 }
 
 fn is_blank(line: &[u8]) -> bool {
@@ -254,11 +324,23 @@ impl Balance {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::heal::{HealMode, HealModes};
 
     #[track_caller]
     fn check(lines: &[&str], expected: &[&str], expected_heals: &[(Heal, u64)]) {
-        let mut doctor = LineDoctor::new(HealMode::Repair, 1000);
-        let mut heals = Heals::default();
+        let lines: Vec<_> = lines.iter().map(|line| line.as_bytes()).collect();
+        check_bytes(HealModes::default(), &lines, expected, expected_heals);
+    }
+
+    #[track_caller]
+    fn check_bytes(
+        modes: HealModes,
+        lines: &[&[u8]],
+        expected: &[&str],
+        expected_heals: &[(Heal, u64)],
+    ) {
+        let mut doctor = LineDoctor::new(1000);
+        let mut heals = Heals::new(modes);
         let (rest, whole) = lines.split_last().unwrap();
         whole.iter().for_each(|line| doctor.take(BytesMut::from(*line), &mut heals));
         doctor.finish((!rest.is_empty()).then(|| BytesMut::from(*rest)), &mut heals);
@@ -267,6 +349,7 @@ mod tests {
             found.push(match next {
                 Found::Message(message) => String::from_utf8(message.text().to_vec()).unwrap(),
                 Found::Noise(noise) => format!("noise {}", String::from_utf8_lossy(&noise)),
+                Found::Refused(_, why) => format!("refused {why}"),
             });
         }
         assert_eq!(found, expected);
@@ -339,11 +422,83 @@ mod tests {
     #[test]
     fn a_line_of_very_many_values_costs_neither_the_stack_nor_the_day() {
         for value in ["{}", "{}\u{feff}", "{}\0 ", "1 ", "[]"] {
-            let mut doctor = LineDoctor::new(HealMode::Repair, 1000);
+            let mut doctor = LineDoctor::new(1000);
             let mut heals = Heals::default();
             doctor.take(BytesMut::from(value.repeat(1_000_000).as_bytes()), &mut heals);
             let found = std::iter::from_fn(|| doctor.next_found()).count();
             assert!(found <= MAX_JOINED + 2, "{value:?} gave {found}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_utf8_is_read_with_replacements() {
+        let latin = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"a\":\"K\xe4se\"}}";
+        let healed = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"a\":\"K\u{fffd}se\"}}";
+        check_bytes(HealModes::default(), &[latin, b""], &[healed], &[(Heal::H06, 1)]);
+        let lone = r#"{"jsonrpc":"2.0","id":1,"result":{"a":"\ud83d!"}}"#;
+        let healed = r#"{"jsonrpc":"2.0","id":1,"result":{"a":"\ufffd!"}}"#;
+        check(&[lone, ""], &[healed], &[(Heal::H06, 1)]);
+        let spread: [&[u8]; 3] = [b"{\"id\":1,", b"\"result\":\"\xff\"}", b""];
+        let both = &[(Heal::H02, 1), (Heal::H06, 1)];
+        check_bytes(HealModes::default(), &spread, &["{\"id\":1, \"result\":\"\u{fffd}\"}"], both);
+        let log: [&[u8]; 2] = [b"Gr\xfc\xdfe", b""];
+        check_bytes(HealModes::default(), &log, &["noise Gr\u{fffd}\u{fffd}e"], &[(Heal::H01, 1)]);
+    }
+
+    #[test]
+    fn batches_are_taken_apart() {
+        let heal = &[(Heal::H15, 1)];
+        check(&[&format!("[{ONE}, {TWO}]"), ""], &[ONE, TWO], heal);
+        check(&["[]", ""], &[], heal);
+        let spread = ["[", " {", "  \"id\":1,", "  \"result\":{}", " },", " {\"id\":2}", "]", ""];
+        let apart = ["{   \"id\":1,   \"result\":{}  }", "{\"id\":2}"];
+        check(&spread, &apart, &[(Heal::H02, 1), (Heal::H15, 1)]);
+        for log in ["[info] ready", "[1,2]", "[\"a\"]", "[info] {\"a\":1}"] {
+            check(&[log, ""], &[&format!("noise {log}")], &[(Heal::H01, 1)]);
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_too_deep_or_has_a_member_twice_is_refused_with_the_reason() {
+        let deep = format!("{{\"result\":{}1{}}}", "[".repeat(128), "]".repeat(128));
+        let heal = &[(Heal::H26, 1)];
+        let why = "refused nested deeper than 128 levels, at byte 137";
+        check(&[&deep, ""], &[why], heal);
+        let twice = r#"{"id":1,"id":2,"result":{}}"#;
+        check(&[twice, ""], &["refused the member `id` stands twice, at byte 8"], heal);
+        let inside = r#"{"id":1,"result":{"a":1,"a":2}}"#;
+        check(&[inside, ""], &[inside], &[]);
+    }
+
+    #[test]
+    fn without_repair_what_is_broken_is_lost_and_counted_or_not() {
+        let joined = format!("{ONE}{TWO}");
+        let marked = format!("\u{feff}{ONE}");
+        let batch = format!("[{ONE}]");
+        let behind = format!("log {ONE}");
+        let cases: [(Heal, &[&[u8]]); 7] = [
+            (Heal::H01, &[behind.as_bytes(), b""]),
+            (Heal::H02, &[b"{", b"\"id\":1,\"result\":{}", b"}", b""]),
+            (Heal::H03, &[joined.as_bytes(), b""]),
+            (Heal::H03, &[ONE.as_bytes()]),
+            (Heal::H04, &[marked.as_bytes(), b""]),
+            (Heal::H06, &[b"{\"id\":1,\"result\":\"\xff\"}", b""]),
+            (Heal::H15, &[batch.as_bytes(), b""]),
+        ];
+        for (heal, lines) in cases {
+            for mode in [HealMode::Repair, HealMode::Warn, HealMode::Off] {
+                let mut doctor = LineDoctor::new(1000);
+                let mut heals = Heals::new(HealModes::default().with(heal, mode));
+                let (rest, whole) = lines.split_last().unwrap();
+                whole.iter().for_each(|line| doctor.take(BytesMut::from(*line), &mut heals));
+                doctor.finish((!rest.is_empty()).then(|| BytesMut::from(*rest)), &mut heals);
+                let found: Vec<_> = std::iter::from_fn(|| doctor.next_found()).collect();
+                let is_message = |found: &Found| matches!(found, Found::Message(_));
+                let is_repaired = mode == HealMode::Repair;
+                assert_eq!(found.iter().any(is_message), is_repaired, "{heal:?} {mode:?}");
+                let count = u64::from(mode != HealMode::Off);
+                assert_eq!(heals.count(heal), count, "{heal:?} {mode:?}");
+            }
         }
     }
 }

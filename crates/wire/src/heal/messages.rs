@@ -1,6 +1,6 @@
 //! Answers of the wrong form, put right (H13, H14, H16). What cannot be read is left alone.
 
-use super::{Heal, HealMode, Heals};
+use super::{Heal, Heals};
 use crate::error::{ErrorObject, code};
 use crate::json::{elements, entries};
 use crate::message::{Message, string_value};
@@ -35,22 +35,16 @@ const OPTIONAL: [&str; 19] = [
 const LISTS: [&str; 7] =
     ["content", "contents", "messages", "prompts", "resources", "resourceTemplates", "tools"];
 
-/// The message as it should have been.
-pub fn mend(message: Message, mode: HealMode, heals: &mut Heals) -> Message {
-    if mode == HealMode::Off {
-        return message;
-    }
+/// The answer as it should have been.
+pub fn mend(message: Message, heals: &mut Heals) -> Message {
     let mut message = message;
     for (is_broken, repair, heal) in [
         (lacks_version(&message), add_version as fn(&Message) -> Message, Heal::H13),
         (has_odd_outcome(&message), mend_outcome, Heal::H14),
         (has_nulls(&message), drop_nulls, Heal::H16),
     ] {
-        if is_broken {
-            heals.note(heal);
-            if mode == HealMode::Repair {
-                message = repair(&message);
-            }
+        if is_broken && heals.found(heal) {
+            message = repair(&message);
         }
     }
     message
@@ -170,7 +164,7 @@ mod tests {
     fn check(text: &str, expected: &str, expected_heals: &[(Heal, u64)]) {
         let mut heals = Heals::default();
         let message = Message::parse(text.as_bytes()).unwrap();
-        let mended = mend(message, HealMode::Repair, &mut heals);
+        let mended = mend(message, &mut heals);
         assert_eq!(std::str::from_utf8(mended.text()).unwrap(), expected);
         assert_eq!(heals.take(), expected_heals);
     }

@@ -2,23 +2,19 @@
 //!
 //! Clients show the blocks of `content` and nothing else: a bare result looks to them like none.
 
-use super::{Heal, HealMode, Heals};
+use super::{Heal, Heals};
 use crate::json::{elements, find};
 use crate::message::{Message, quoted};
 use crate::rewrite::Rewrite;
 use crate::slot::Slot;
 
 /// The answer to a call of a tool as it should have been.
-pub(crate) fn mend(answer: Message, mode: HealMode, heals: &mut Heals) -> Message {
-    if mode == HealMode::Off || !is_bare(&answer) {
+pub(crate) fn mend(answer: Message, heals: &mut Heals) -> Message {
+    if !is_bare(&answer) || !heals.found(Heal::H17) {
         return answer;
     }
-    heals.note(Heal::H17);
-    match mode {
-        // A list around what is nested to the limit is one level too many.
-        HealMode::Repair => with_content(&answer).try_into_message().unwrap_or(answer),
-        _ => answer,
-    }
+    // A list around what is nested to the limit is one level too many.
+    with_content(&answer).try_into_message().unwrap_or(answer)
 }
 
 /// Whether what is there has no list of blocks, and is no question or task either.
@@ -111,13 +107,14 @@ fn elements_of_object(object: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::heal::HealMode;
 
     #[track_caller]
     fn check(result: &str, expected: &str) {
         let answer = |result: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
         let mut heals = Heals::default();
         let message = Message::parse(answer(result).as_bytes()).unwrap();
-        let mended = mend(message, HealMode::Repair, &mut heals);
+        let mended = mend(message, &mut heals);
         assert_eq!(std::str::from_utf8(mended.text()).unwrap(), answer(expected));
         assert_eq!(heals.count(Heal::H17), u64::from(result != expected));
     }
@@ -178,7 +175,7 @@ mod tests {
             let result = format!(r#"{{"content":{{"type":"x","d":{}}}}}"#, deep(levels));
             let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
             let message = Message::parse(text.as_bytes()).unwrap();
-            let mended = mend(message.clone(), HealMode::Repair, &mut Heals::default());
+            let mended = mend(message.clone(), &mut Heals::default());
             assert_eq!(mended.text() == message.text(), levels == 125, "{levels}");
         }
     }
@@ -186,9 +183,9 @@ mod tests {
     #[test]
     fn without_repair_it_is_counted_or_not_even_that() {
         for (mode, count) in [(HealMode::Warn, 1), (HealMode::Off, 0)] {
-            let mut heals = Heals::default();
+            let mut heals = Heals::new(mode);
             let message = Message::parse(&br#"{"id":1,"result":"x"}"#[..]).unwrap();
-            let same = mend(message.clone(), mode, &mut heals);
+            let same = mend(message.clone(), &mut heals);
             assert_eq!((same.text(), heals.count(Heal::H17)), (message.text(), count));
         }
     }

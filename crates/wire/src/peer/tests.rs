@@ -1,6 +1,7 @@
 //! Conversations with servers, well and badly behaved.
 
 use super::*;
+use crate::heal::HealMode;
 use std::time::Duration;
 
 /// Plays requests to and lines from a server, and compares what was written and what came back.
@@ -220,5 +221,55 @@ impl ForTest for Instant {
     #[expect(clippy::disallowed_methods, reason = "any instant will do as a start")]
     fn now_for_test() -> Self {
         Instant::now()
+    }
+}
+
+#[test]
+fn an_error_to_the_first_notification_is_told_from_those_to_others() {
+    let stray = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"no such method"}}"#;
+    let mut play = Play::new();
+    play.peer.say_initialized();
+    play.wrote(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    play.hears(stray, "");
+    play.hears(stray, "");
+    assert_eq!(play.peer.heals().take(), [(Heal::H08, 2), (Heal::H20, 1)]);
+    play.peer.say_initialized();
+    play.ask("a", CALL);
+    let answer = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+    play.hears(answer, &format!("a: {answer}"));
+    play.hears(stray, "");
+    assert_eq!(play.peer.heals().take(), [(Heal::H08, 1)], "it was initialised well");
+}
+
+#[test]
+fn each_violation_is_repaired_counted_or_neither_as_its_mode_says() {
+    let result =
+        |id: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"nextCursor":"x"}}}}"#);
+    let unread = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"x"}}"#;
+    let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"1","progress":1}}"#;
+    let outcome = r#"{"jsonrpc":"2.0","id":1,"error":"bad"}"#;
+    let null = r#"{"jsonrpc":"2.0","id":1,"result":{"nextCursor":null}}"#;
+    let other = r#"{"jsonrpc":"2.0","id":1,"result":{},"x":1}"#;
+    let unversioned = r#"{"id":1,"result":{}}"#;
+    for (heal, line, repaired, left) in [
+        (Heal::H09, result("\"1\"").as_str(), result("\"1\"").as_str(), ""),
+        (Heal::H11, unread, unread, ""),
+        (Heal::H12, progress, "\"t\"", ""),
+        (Heal::H13, unversioned, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, unversioned),
+        (Heal::H14, outcome, "{\"code\":-32000,\"message\":\"bad\"}", outcome),
+        (Heal::H16, null, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, null),
+        (Heal::H30, other, r#"{"jsonrpc":"2.0","id":1,"result":{"_meta":{"x":1}}}"#, other),
+    ] {
+        for mode in [HealMode::Repair, HealMode::Warn, HealMode::Off] {
+            let mut peer = Peer::new(HealModes::default().with(heal, mode));
+            let request = Message::parse(CALL.as_bytes()).unwrap();
+            peer.request(Rewrite::new(request), None, "a");
+            let event = peer.handle(Message::parse(line.as_bytes()).unwrap());
+            let heard = event.map(|event| told(&event)).unwrap_or_default();
+            let expected = if mode == HealMode::Repair { repaired } else { left };
+            assert!(heard.contains(expected), "{heal:?} {mode:?}: {heard}");
+            assert_eq!(heard.is_empty(), expected.is_empty(), "{heal:?} {mode:?}: {heard}");
+            assert_eq!(peer.heals().count(heal), u64::from(mode != HealMode::Off), "{heal:?}");
+        }
     }
 }

@@ -113,6 +113,10 @@ fn spoil(rude: &Rude, id: &Value, mut message: Value) {
             let text = message.to_string();
             framing::write_text(rude, &format!(r#"{{"jsonrpc":"2.0","id":-1,{}"#, &text[1..]));
         }
+        () if rude.is(How::HalfPair) => {
+            let text = message.to_string().replacen("\"text\":\"", "\"text\":\"\\ud83d", 1);
+            framing::write_text(rude, &format!(r#"{{"jsonrpc":"2.0",{}"#, &text[1..]));
+        }
         () if rude.is(How::Deep) => {
             let (open, close) = ("[".repeat(100_000), "]".repeat(100_000));
             let result = format!(r#"{{"content":[],"deep":{open}{close}}}"#);

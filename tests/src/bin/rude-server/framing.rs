@@ -53,7 +53,7 @@ pub(crate) fn write_text(rude: &Rude, message: &str) {
         text = format!("[info] about to answer{gap}{text}");
     }
     let mut bytes = if rude.is(How::NotUtf8) { latin1(&text) } else { text.into_bytes() };
-    if rude.is(How::ContentLength) {
+    if rude.is(How::ContentLength) || rude.is(How::FramesOnly) {
         let header = format!("Content-Length: {}\r\n\r\n", bytes.len());
         bytes.splice(0..0, header.into_bytes());
     } else {

@@ -97,10 +97,14 @@ behaviours! {
     Spaces = "spaces",
     /// Writes, and also understands, `Content-Length` frames instead of lines.
     ContentLength = "content-length",
+    /// Reads nothing but `Content-Length` frames, and writes them.
+    FramesOnly = "frames-only",
     /// Puts every answer in an array.
     Batch = "batch",
     /// Answers `echo` in Latin-1 with an ä before the text.
     NotUtf8 = "not-utf8",
+    /// Answers `echo` with half of a surrogate pair before the text.
+    HalfPair = "half-pair",
     /// Flushes stdout only when it exits, and serves on.
     Buffered = "buffered",
 
@@ -153,6 +157,8 @@ behaviours! {
     Deep = "deep",
     /// Declares no capability although the tools work.
     NoCapabilities = "no-capabilities",
+    /// Declares prompts, resources and logging, and knows nothing of them.
+    EmptyPromises = "empty-promises",
     /// Knows no `ping`.
     NoPing = "no-ping",
     /// Insists on the version 2024-11-05.
@@ -161,6 +167,8 @@ behaviours! {
     RefusesVersion = "refuses-version",
     /// Refuses a second `initialize`.
     DoubleInitializeError = "double-initialize-error",
+    /// Refuses every `initialize`, as one that was initialised before it came.
+    AlreadyInitialized = "already-initialized",
     /// Sends requests with the id 1 after the handshake and during a call; stderr has the answers.
     AsksUnasked = "asks-unasked",
     /// Asks for the roots once, when it is initialised; its tool `roots` gives what it was told.
@@ -254,13 +262,15 @@ fn next_message(rude: &Rude, stdin: &mut impl BufRead) -> Option<Value> {
             return None;
         }
         let text = String::from_utf8_lossy(&line);
-        if rude.is(How::ContentLength)
+        if (rude.is(How::ContentLength) || rude.is(How::FramesOnly))
             && let Some(length) = text.trim().strip_prefix("Content-Length:")
         {
             let mut rest = vec![0; length.trim().parse().ok()?];
             stdin.read_until(b'\n', &mut line).ok()?;
             stdin.read_exact(&mut rest).ok()?;
             line = rest;
+        } else if rude.is(How::FramesOnly) {
+            continue;
         }
         if let Ok(message) = serde_json::from_slice(&line) {
             return Some(message);
@@ -299,7 +309,7 @@ fn initialize(rude: &Rude, id: &Value, message: &Value, is_second: bool) {
         return;
     }
     let asked = message["params"]["protocolVersion"].as_str();
-    if rude.is(How::DoubleInitializeError) && is_second {
+    if rude.is(How::AlreadyInitialized) || (rude.is(How::DoubleInitializeError) && is_second) {
         return answers::send(rude, id, &error(-32600, "already initialized"));
     }
     if rude.is(How::RefusesVersion) && asked != Some("2025-03-26") {
@@ -319,6 +329,10 @@ fn initialize(rude: &Rude, id: &Value, message: &Value, is_second: bool) {
     });
     if rude.is(How::NoCapabilities) {
         result["capabilities"] = json!({});
+    }
+    if rude.is(How::EmptyPromises) {
+        result["capabilities"] =
+            json!({ "tools": {}, "prompts": {}, "resources": {}, "logging": {} });
     }
     if rude.is(How::Nulls) {
         result["instructions"] = Value::Null;

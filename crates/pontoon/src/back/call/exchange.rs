@@ -118,9 +118,13 @@ impl Exchange<'_> {
 
     /// The answer goes home, in the words of the client's era; what the call made is named in it.
     pub(crate) async fn answer(mut self, reply: Reply, answer: Message) {
-        let answer = match self.request.method() == method::LIST_TOOLS {
-            true => self.show_tools(answer),
-            false => answer,
+        let answer = match self.request.method().as_ref() {
+            method::LIST_TOOLS => {
+                let answer = self.listed(answer);
+                self.show_tools(self.back.outputs.in_answer(answer))
+            }
+            method::CALL_TOOL => self.healed(answer),
+            _ => self.listed(answer),
         };
         match self.record.take() {
             None => drop(self.answer_with(reply, answer, None)),
@@ -253,6 +257,9 @@ impl Exchange<'_> {
         if let (CallError::TimedOut { note, .. }, Some(said)) = (&mut error, said) {
             *note += &format!("; it had said: {said}");
         }
+        if let CallError::TimedOut { note, .. } = &mut error {
+            *note += &self.lease.link.explanation();
+        }
         let server = &self.back.server.name;
         tracing::error!(%server, pid = self.lease.pid(), %error, "a call timed out");
         if let Lease::App(_) = self.lease {
@@ -301,8 +308,11 @@ impl Exchange<'_> {
             false => how,
         };
         let how = self.back.launcher.told(&how);
-        let text =
-            format!("the server `{}` {how}, before it answered{lost}", self.back.server.name);
+        let healed = self.lease.link.explanation();
+        let text = format!(
+            "the server `{}` {how}, before it answered{healed}{lost}",
+            self.back.server.name
+        );
         self.back.launcher.doubted.notify_one();
         self.fail(reply, CallError::ServerFailed(text));
     }

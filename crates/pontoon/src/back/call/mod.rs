@@ -7,6 +7,7 @@
 pub mod answer;
 pub(crate) mod early_questions;
 pub(crate) mod exchange;
+mod healed;
 mod keep_alive;
 pub mod listen;
 pub(crate) mod mentions;

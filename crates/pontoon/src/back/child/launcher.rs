@@ -33,7 +33,8 @@ use crate::call::CallError;
 use crate::client::{Client, Key, Person};
 use crate::clock::{Clock, now};
 use crate::config::{
-    AppHeader, Environment, FileLinks, Mode, ProgramError, Server, TokenSource, proxy_secrets,
+    AppHeader, Environment, FileLinks, MessageFraming, Mode, ProgramError, Server, TokenSource,
+    proxy_secrets,
 };
 use crate::errors::chain;
 use crate::hex::hex;
@@ -110,6 +111,8 @@ pub struct Launcher {
     population: Arc<Population>,
     /// Whether a child of this server was asked for a sign of life and gave none.
     ignores_pings: AtomicBool,
+    /// Whether the server turned out to take nothing but `Content-Length` frames.
+    pub(super) takes_frames: AtomicBool,
 }
 
 impl Launcher {
@@ -117,7 +120,7 @@ impl Launcher {
     pub fn new(server: Arc<Server>, machine: Machine) -> Self {
         let proxies = proxy_secrets(&machine.environment);
         let secrets = secrets_of(&server).chain(proxies.iter().map(String::as_bytes));
-        let heals = Arc::new(HealLog::new(server.name.as_str()));
+        let heals = Arc::new(HealLog::with_modes(server.name.as_str(), server.heal.protocol()));
         let metrics = machine.metrics.server(server.name.as_str());
         let population =
             Population::new(Arc::clone(&heals), Arc::clone(&metrics), machine.endings.clone());
@@ -132,6 +135,7 @@ impl Launcher {
             changed: Arc::default(),
             doubted: Notify::new(),
             ignores_pings: AtomicBool::new(false),
+            takes_frames: AtomicBool::new(false),
             server,
             machine,
             heals,
@@ -160,7 +164,8 @@ impl Launcher {
 
     fn link_options(&self, one_client: bool, span: Span) -> LinkOptions {
         LinkOptions {
-            heal: self.server.heal,
+            heal: self.server.heal.protocol(),
+            writes_frames: self.writes_frames(),
             max_message: self.machine.max_message,
             held: Arc::clone(&self.machine.held),
             one_client,
@@ -168,6 +173,12 @@ impl Launcher {
             messages: self.machine.messages.clone(),
             span,
         }
+    }
+
+    /// Whether children are written to in `Content-Length` frames from the start.
+    pub(super) fn writes_frames(&self) -> bool {
+        self.server.framing == MessageFraming::ContentLength
+            || self.takes_frames.load(Ordering::Relaxed)
     }
 
     /// How many children live, of every kind.
@@ -381,8 +392,11 @@ impl Launcher {
             let patience = match audience {
                 // The clock of the call ends it sooner, if need be.
                 Audience::Client(clock) => {
-                    let words = child.words.clone();
-                    clock.listen_to(Box::new(move || words.told()));
+                    let (words, link) = (child.words.clone(), child.link.weak());
+                    clock.listen_to(Box::new(move || {
+                        let healed = link.upgrade().map(|link| link.explanation());
+                        healed.unwrap_or_default() + &words.told()
+                    }));
                     HANDSHAKE
                 }
                 Audience::Later => HANDSHAKE.min(self.server.timeout),
@@ -469,6 +483,7 @@ pub(crate) async fn failed_handshake(child: &ReadyChild, error: HandshakeError) 
         }
         _ => String::new(),
     };
+    let how = how + &child.link.explanation();
     StartError::Handshake { error, how, complaints: child.words.last() }
 }
 

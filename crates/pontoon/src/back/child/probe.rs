@@ -2,10 +2,12 @@
 //!
 //! What they are asked is for `session/learn` to say.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use pontoon_wire::Revision;
+use pontoon_wire::heal::{Heal, HealMode};
 
 use super::launcher::{Launcher, StartError, Unopened, failed_handshake};
 use super::ready::ReadyChild;
@@ -14,6 +16,9 @@ use crate::back::conversation::requests::own_info;
 use crate::client::Person;
 use crate::clock::now;
 use crate::errors::chain;
+
+/// How long a child may take for a handshake in frames, after another took too long for one in lines.
+const FRAMES: Duration = Duration::from_secs(10);
 
 impl Launcher {
     /// Starts a child to learn what the server offers this person. Nothing is said to it yet.
@@ -51,5 +56,25 @@ impl Launcher {
             }
         }
         Ok(())
+    }
+
+    /// Whether a server that says nothing to a line is to be tried with frames.
+    pub(crate) fn may_take_frames(&self) -> bool {
+        self.heals.mode(Heal::H05) == HealMode::Repair && !self.writes_frames()
+    }
+
+    /// Shakes hands in frames with a child to which nothing was said. Whether it answered in frames: then all others are
+    /// written to so (H05).
+    pub(crate) async fn greet_in_frames(&self, child: &mut ReadyChild) -> bool {
+        child.link.write_frames();
+        let is_framed = self.greet(child, FRAMES).await.is_ok() && child.link.has_framed();
+        if is_framed {
+            self.takes_frames.store(true, Ordering::Relaxed);
+            tracing::warn!(
+                server = %self.server.name,
+                "the server reads `Content-Length` frames; `\"framing\": \"content-length\"` in its entry saves the search for that"
+            );
+        }
+        is_framed
     }
 }

@@ -1,6 +1,7 @@
 //! The legacy handshake with a child: `initialize`, the version agreed, `initialized`.
 //!
-//! A server that refuses our version is asked again with one it names (H19).
+//! A server that refuses our version is asked again with one it names (H19). One that says it is initialised already is used
+//! all the same (H21).
 
 use std::time::Instant;
 
@@ -12,7 +13,6 @@ use super::incoming::refusal;
 use super::link::{Link, Purpose};
 use super::mailbox::ServerEvent;
 use super::requests::own_info;
-use crate::call::plain_notification;
 use crate::client::Client;
 use crate::observe::heals::HealLog;
 
@@ -95,14 +95,18 @@ pub async fn shake_hands(
         match initialize(link, revision, capabilities, info, deadline).await? {
             Ok(answer) => {
                 check_version(&answer, revision, heals);
-                link.say(plain_notification(method::INITIALIZED));
+                link.say_initialized();
                 return Ok(answer);
+            }
+            Err(error) if is_initialized(&error) && heals.found(Heal::H21) => {
+                link.say_initialized();
+                return Ok(unsaid(revision));
             }
             Err(error) => {
                 let named = versions_in(&error).into_iter().filter(|named| !tried.contains(named));
                 tries = named.collect();
-                if !tries.is_empty() {
-                    heals.note(Heal::H19);
+                if !tries.is_empty() && !heals.found(Heal::H19) {
+                    tries.clear();
                 }
                 let text = error.string(Slot::ErrorMessage).map(|text| text.into_owned());
                 refusal = HandshakeError::Refused(text.unwrap_or_default());
@@ -162,6 +166,20 @@ async fn initialize(
             | ServerEvent::Release => {}
         }
     }
+}
+
+/// Whether a server refuses because it was initialised before, as one does that keeps this for its process.
+fn is_initialized(error: &Message) -> bool {
+    let said = error.string(Slot::ErrorMessage).unwrap_or_default().to_lowercase();
+    said.contains("already initiali") || said.contains("already been initiali")
+}
+
+/// What such a server may have said then: what it offers has to be asked for (H23).
+fn unsaid(revision: Revision) -> Message {
+    Message::own(format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{{\"protocolVersion\":\"{revision}\",\"capabilities\":{{}},\
+         \"serverInfo\":{{\"name\":\"unknown\",\"version\":\"0\"}}}}}}"
+    ))
 }
 
 /// A server may answer with an older revision; an unknown one is noted and taken as ours.

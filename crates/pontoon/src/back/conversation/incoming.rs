@@ -206,15 +206,14 @@ impl LinkState {
     /// Something of the server could not be read. If only one request is open and it names its id, it was
     /// the answer: its caller need not wait for the deadline. No other text can name the id: the
     /// first one is a random number.
-    pub(crate) fn lose_answer_in(&mut self, noise: &[u8], deliveries: &mut Handovers) {
+    pub(crate) fn lose_answer_in(&mut self, noise: &[u8], why: &str, deliveries: &mut Handovers) {
         let mut waiting = self.peer.all_waiting().map(|(id, _)| id);
         let (Some(id), None) = (waiting.next(), waiting.next()) else { return };
         drop(waiting);
         let digits = id.number().to_string();
         let is_named = noise.windows(digits.len()).any(|part| part == digits.as_bytes());
         if is_named && let Some(awaited) = self.peer.cancel(id, "the answer could not be read") {
-            let why = "it is not valid JSON-RPC".to_owned();
-            deliveries.event(awaited.mailbox, ServerEvent::Lost(why));
+            deliveries.event(awaited.mailbox, ServerEvent::Lost(why.to_owned()));
         }
     }
 }

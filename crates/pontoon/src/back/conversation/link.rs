@@ -8,9 +8,9 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use pontoon_wire::heal::HealMode;
+use pontoon_wire::heal::{Heal, HealModes};
 use pontoon_wire::peer::OurId;
-use pontoon_wire::{Era, Message, Rewrite, Text};
+use pontoon_wire::{Era, Message, Rewrite, Slot, Text, method};
 use tracing::{Instrument, Span};
 
 use super::carrier::Carrier;
@@ -34,7 +34,9 @@ const MAX_CALL_BYTES: usize = 32 * 1024 * 1024;
 #[derive(Debug, Clone)]
 pub struct LinkOptions {
     /// Which violations are repaired.
-    pub heal: HealMode,
+    pub heal: HealModes,
+    /// Whether the server is written to in `Content-Length` frames from the start.
+    pub writes_frames: bool,
     /// The longest message taken from the server.
     pub max_message: usize,
     /// Where long messages of the server are counted.
@@ -64,10 +66,11 @@ impl Link {
         let (heal, one_client) = (options.heal, options.one_client);
         let mut shared = SharedLink::new(input, heal, one_client, Arc::clone(&options.heals));
         shared.record(options.messages.clone());
+        shared.lock().writes_frames = options.writes_frames;
         shared.round_trip = round_trip;
         let shared = Arc::new(shared);
         let hold = options.held.hold(None);
-        let reader = LinkReader::new(Arc::clone(&shared), output, heal, options.max_message, hold);
+        let reader = LinkReader::new(Arc::clone(&shared), output, options.max_message, hold);
         tokio::spawn(reader.run().instrument(options.span.clone()));
         Self { shared }
     }
@@ -110,10 +113,29 @@ impl Link {
     }
 
     /// Sends a request whose answer changes nothing.
-    pub(crate) fn ask_and_forget(&self, method: &str, params: &str) {
-        let request = Rewrite::new(own_request_with(method, params));
+    pub(crate) fn ask_and_forget(&self, asked_for: &str, params: &str) {
+        let request = Rewrite::new(own_request_with(asked_for, params));
         let mut asked = self.ask(request, None, Purpose::Listen);
-        tokio::spawn(async move { while !asked.next_event().await.is_end() {} });
+        let (weak, is_level) = (self.weak(), asked_for == method::SET_LEVEL);
+        tokio::spawn(async move {
+            loop {
+                match asked.next_event().await {
+                    ServerEvent::Answer(answer) if is_level => {
+                        let link = weak.upgrade();
+                        return link.iter().for_each(|it| it.note_unknown(&answer));
+                    }
+                    event if event.is_end() => return,
+                    _ => {}
+                }
+            }
+        });
+    }
+
+    /// Notes that the server does not know what clients ask for as a matter of course, if this answer says so (H24).
+    pub(crate) fn note_unknown(&self, answer: &Message) {
+        if answer.raw(Slot::ErrorCode) == Some(b"-32601") {
+            self.shared.heals.note(Heal::H24);
+        }
     }
 
     /// Sends a notification, or the answer to a question. Dropped if the server reads nothing.
@@ -230,6 +252,29 @@ impl Link {
     /// How the first thing begins that it said and that was no message, if there was one.
     pub(crate) fn noise(&self) -> Option<String> {
         self.shared.lock().noise.clone()
+    }
+
+    /// What may have cost answers in this conversation, as the end of a sentence; empty if nothing may have.
+    pub(crate) fn explanation(&self) -> String {
+        let explanation = self.shared.lock().healed.explanation();
+        if explanation.is_empty() { explanation } else { format!(" ({explanation})") }
+    }
+
+    /// Says by what the server tells messages apart from now on: a server that left a line unanswered may take frames.
+    pub(crate) fn write_frames(&self) {
+        self.shared.lock().writes_frames = true;
+    }
+
+    /// Whether the server writes `Content-Length` frames.
+    pub(crate) fn has_framed(&self) -> bool {
+        self.shared.lock().healed.count(Heal::H05) > 0
+    }
+
+    /// Tells the server that it is initialised.
+    pub(crate) fn say_initialized(&self) {
+        let mut state = self.shared.lock();
+        state.peer.say_initialized();
+        self.shared.flush(state);
     }
 
     /// Waits until the server has closed its output.
@@ -358,72 +403,4 @@ impl Drop for Listening {
 }
 
 #[cfg(test)]
-mod tests {
-    use pontoon_wire::Slot;
-    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-    use tokio::net::unix::pipe::pipe;
-
-    use super::*;
-
-    fn options() -> LinkOptions {
-        LinkOptions {
-            heal: HealMode::Repair,
-            max_message: 1024,
-            held: HeldBytes::new(1 << 20),
-            one_client: true,
-            heals: Arc::new(HealLog::new("demo")),
-            messages: None,
-            span: Span::none(),
-        }
-    }
-
-    #[tokio::test]
-    async fn an_answer_that_is_too_long_costs_the_call_that_it_names_and_no_other() {
-        let ((input, told), (mut server, output)) = (pipe().unwrap(), pipe().unwrap());
-        let link = Link::start(Carrier::Pipes(input, output), &options());
-        let mut told = BufReader::new(told).lines();
-        let mut calls = Vec::new();
-        for _ in 0..2 {
-            let request = Message::own("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\"}");
-            let call = link.ask(Rewrite::new(request), None, Purpose::Call);
-            let line = told.next_line().await.unwrap().unwrap();
-            let id = Message::own(line).copy(Slot::Id).unwrap();
-            calls.push((call, String::from_utf8(id.to_vec()).unwrap()));
-        }
-        let answer = |at: usize, text: &str| {
-            format!(
-                "{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{\"x\":\"{text}\"}}}}\n",
-                calls[at].1
-            )
-        };
-        let lines = answer(0, &"x".repeat(5000)) + &answer(1, "well");
-        server.write_all(lines.as_bytes()).await.unwrap();
-        assert!(matches!(calls[0].0.next_event().await, ServerEvent::Lost(_)));
-        assert!(matches!(calls[1].0.next_event().await, ServerEvent::Answer(_)));
-        // One that names no call may be any's.
-        let request = Message::own("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\"}");
-        let mut call = link.ask(Rewrite::new(request), None, Purpose::Call);
-        server.write_all(format!("{{\"a\":\"{}\"}}\n", "x".repeat(5000)).as_bytes()).await.unwrap();
-        assert!(matches!(call.next_event().await, ServerEvent::Lost(_)));
-        assert!(link.is_gone());
-    }
-
-    #[tokio::test]
-    async fn what_a_dead_server_never_began_to_read_may_be_asked_elsewhere() {
-        let ((input, unread), (silent, output)) = (pipe().unwrap(), pipe().unwrap());
-        let link = Link::start(Carrier::Pipes(input, output), &options());
-        let ask = |text: &str| {
-            let request =
-                format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":\"{text}\"}}");
-            link.ask(Rewrite::new(Message::own(request)), None, Purpose::Call)
-        };
-        // More than the pipe holds, so that the next has to wait.
-        let mut begun = ask(&"x".repeat(1 << 20));
-        unread.readable().await.unwrap();
-        let mut waiting = ask("y");
-        drop((silent, unread));
-        assert!(matches!(begun.next_event().await, ServerEvent::Gone));
-        assert!(matches!(waiting.next_event().await, ServerEvent::Unsent));
-        assert!(matches!(ask("z").next_event().await, ServerEvent::Unsent));
-    }
-}
+mod tests;

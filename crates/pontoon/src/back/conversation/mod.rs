@@ -117,7 +117,10 @@ impl Conversation {
         let mut asked = self.link.ask(request, Some(deadline), Purpose::Listen);
         loop {
             match asked.next_event().await {
-                ServerEvent::Answer(_) => return true,
+                ServerEvent::Answer(answer) => {
+                    self.link.note_unknown(&answer);
+                    return true;
+                }
                 event if event.is_end() => return false,
                 _ => {}
             }

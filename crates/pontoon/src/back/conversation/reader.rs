@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use pontoon_supervise::prefer_large_pages;
 use pontoon_wire::Message;
+use pontoon_wire::ScanError;
+use pontoon_wire::framing::lengths::content_length;
 use pontoon_wire::framing::lines::Lines;
 use pontoon_wire::heal::lines::{Found, LineDoctor};
 use pontoon_wire::heal::{Heal, HealMode};
@@ -41,6 +43,11 @@ pub(crate) struct LinkReader {
     output: FrameOutput,
     lines: Lines,
     doctor: LineDoctor,
+    /// How the server tells its messages apart.
+    manner: FrameManner,
+    /// Whether a message was heard while the input was open, and how many were after that.
+    is_heard: bool,
+    heard_late: usize,
     has_wide_pipe: bool,
     /// Whether the line that is being read lies on large pages.
     has_large_pages: bool,
@@ -54,20 +61,37 @@ pub(crate) struct LinkReader {
     deliveries: Handovers,
 }
 
+/// How a server tells its messages apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FrameManner {
+    /// It has said nothing yet.
+    Unknown,
+    /// One a line.
+    Lines,
+    /// In `Content-Length` frames.
+    Frames,
+}
+
 impl LinkReader {
     /// Reads messages up to this length; long ones are counted by `hold`.
     pub(crate) fn new(
         shared: Arc<SharedLink>,
         output: FrameOutput,
-        heal: HealMode,
         max_message: usize,
         hold: Hold,
     ) -> Self {
+        let mut lines = Lines::new(max_message);
+        let mut state = shared.lock();
+        lines.take_frames(state.writes_frames || state.peer.heals().repairs(Heal::H05));
+        drop(state);
         Self {
             shared,
             output,
-            lines: Lines::new(max_message),
-            doctor: LineDoctor::new(heal, max_message),
+            lines,
+            doctor: LineDoctor::new(max_message),
+            manner: FrameManner::Unknown,
+            is_heard: false,
+            heard_late: 0,
             has_wide_pipe: false,
             has_large_pages: false,
             hold,
@@ -191,6 +215,9 @@ impl LinkReader {
             if self.lines.take_return() {
                 state.peer.heals().note(Heal::H04);
             }
+            if self.manner == FrameManner::Unknown {
+                self.look_for_frames(&mut state, line.as_deref().unwrap_or_default());
+            }
             match line {
                 // What is short must not keep the memory of the long line before it.
                 Ok(line) if line.len() <= SMALL && self.is_in_long_memory() => {
@@ -200,13 +227,14 @@ impl LinkReader {
                 Err(too_long) => {
                     tracing::warn!(server = %self.shared.heals.server(), %too_long, "message dropped");
                     let why = format!("{too_long} (MCPO_MAX_MESSAGE)");
+                    state.peer.heals().note(Heal::H26);
                     state.lose(self.lines.dropped(), &why, &mut self.deliveries);
                 }
             }
             self.handle_found(&mut state);
         }
         state.write();
-        self.shared.heals.add(state.peer.heals());
+        self.shared.count_heals(&mut state);
         drop(state);
         self.deliver();
         self.shrink();
@@ -222,9 +250,23 @@ impl LinkReader {
         }
         self.handle_found(&mut state);
         state.write();
-        self.shared.heals.add(state.peer.heals());
+        self.shared.count_heals(&mut state);
         drop(state);
         self.deliver();
+    }
+
+    /// Sees whether a server writes frames, which it is written to in from then on. One that began with a line goes on so.
+    fn look_for_frames(&mut self, state: &mut LinkState, line: &[u8]) {
+        if self.lines.has_framed() {
+            self.manner = FrameManner::Frames;
+            state.peer.heals().note(Heal::H05);
+            state.writes_frames = true;
+        } else if content_length(line).is_some()
+            && state.peer.heals().mode(Heal::H05) == HealMode::Warn
+        {
+            self.manner = FrameManner::Lines;
+            state.peer.heals().note(Heal::H05);
+        }
     }
 
     fn deliver(&mut self) {
@@ -253,13 +295,26 @@ impl LinkReader {
                 Found::Noise(noise) => {
                     self.log_noise(&noise);
                     note_noise(state, &noise);
-                    state.lose_answer_in(&noise, &mut self.deliveries);
+                    let why = "it is not valid JSON-RPC";
+                    state.lose_answer_in(&noise, why, &mut self.deliveries);
+                }
+                Found::Refused(text, why) => {
+                    self.log_noise(&text);
+                    state.lose_answer_in(&text, &why_refused(why), &mut self.deliveries);
                 }
             }
         }
     }
 
     fn handle_message(&mut self, state: &mut LinkState, message: Message) {
+        match state.is_closed_here {
+            true => self.heard_late += 1,
+            false => self.is_heard = true,
+        }
+        if self.manner == FrameManner::Unknown {
+            self.manner = FrameManner::Lines;
+            self.lines.take_frames(false);
+        }
         let size = message.text().len();
         if size <= SMALL {
             return self.shared.handle(state, message, &mut self.deliveries);
@@ -303,13 +358,18 @@ impl Drop for LinkReader {
             match found {
                 Found::Message(message) => self.handle_message(&mut state, message),
                 // Half a message says less than how the server ended, which its calls are told.
-                Found::Noise(noise) => {
+                Found::Noise(noise) | Found::Refused(noise, _) => {
                     self.log_noise(&noise);
                     note_noise(&mut state, &noise);
                 }
             }
         }
-        self.shared.heals.add(state.peer.heals());
+        if !self.is_heard && self.heard_late > 0 {
+            state.peer.heals().note(Heal::H07);
+            let (server, messages) = (self.shared.heals.server(), self.heard_late);
+            tracing::debug!(%server, messages, "messages came only when the server ended");
+        }
+        self.shared.count_heals(&mut state);
         drop(state);
         // What was said comes before the end.
         self.deliver();
@@ -333,6 +393,15 @@ fn note_noise(state: &mut LinkState, noise: &[u8]) {
     if state.noise.is_none() {
         let line = noise.split(|byte| *byte == b'\n').next().unwrap_or_default();
         state.noise = Some(String::from_utf8_lossy(&line[..line.len().min(80)]).trim().to_owned());
+    }
+}
+
+/// Why a message is not used, as the reason of a sentence.
+fn why_refused(why: ScanError) -> String {
+    let code = Heal::H26.code();
+    match why {
+        ScanError::TooDeep { .. } => format!("it is {why} ({code})"),
+        why => format!("{why} ({code})"),
     }
 }
 
@@ -360,6 +429,7 @@ async fn until(then: Option<tokio::time::Instant>) {
 
 #[cfg(test)]
 mod tests {
+    use pontoon_wire::heal::HealModes;
     use tokio::net::unix::pipe::pipe;
 
     use super::*;
@@ -371,12 +441,12 @@ mod tests {
         let ((input, _told), (_server, output)) = (pipe().unwrap(), pipe().unwrap());
         let heals = Arc::new(HealLog::new("demo"));
         let shared =
-            Arc::new(SharedLink::new(FrameInput::Pipe(input), HealMode::Repair, true, heals));
+            Arc::new(SharedLink::new(FrameInput::Pipe(input), HealModes::default(), true, heals));
         let held = HeldBytes::new(1 << 30);
         let hold = held.hold(None);
         let mut reader = {
             let output = FrameOutput::Pipe(output);
-            LinkReader::new(shared, output, HealMode::Repair, 64 << 20, hold)
+            LinkReader::new(shared, output, 64 << 20, hold)
         };
         for bytes in [1 << 10, 100 << 10, 3 << 20, 9 << 20, 13 << 20] {
             let text = "x".repeat(bytes);

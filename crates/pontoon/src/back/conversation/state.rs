@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
-use pontoon_wire::heal::HealMode;
+use pontoon_wire::heal::{HealModes, Heals};
 use pontoon_wire::{Era, Message, Peer, Text};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -83,6 +83,10 @@ pub(crate) struct LinkState {
     pub(crate) is_ended_there: bool,
     /// How what it said first begins that was no message.
     pub(crate) noise: Option<String>,
+    /// Whether the server is written to in `Content-Length` frames.
+    pub(crate) writes_frames: bool,
+    /// What was healed in this conversation.
+    pub(crate) healed: Heals,
     /// How a WebSocket ended.
     pub(crate) end: Option<SocketEnd>,
     /// Where messages are noted, if they are.
@@ -146,7 +150,7 @@ impl SharedLink {
     /// A conversation in which nothing was said yet.
     pub(crate) fn new(
         input: FrameInput,
-        heal: HealMode,
+        heal: HealModes,
         one_client: bool,
         heals: Arc<HealLog>,
     ) -> Self {
@@ -179,6 +183,8 @@ impl SharedLink {
             is_closed_here: false,
             is_ended_there: false,
             noise: None,
+            writes_frames: false,
+            healed: Heals::default(),
             end: None,
             messages_noted: None,
         };
@@ -191,6 +197,16 @@ impl SharedLink {
     pub(crate) fn record(&mut self, messages: Option<Arc<MessageRing>>) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         state.messages_noted = messages;
+    }
+
+    /// Adds up what was healed since this was last done.
+    pub(crate) fn count_heals(&self, state: &mut LinkState) {
+        if state.peer.heals().is_empty() {
+            return;
+        }
+        let counts = state.peer.heals().take();
+        counts.iter().for_each(|(heal, times)| state.healed.add(*heal, *times));
+        self.heals.add(&counts);
     }
 
     /// Whether everything asked here comes from one client.
@@ -338,13 +354,21 @@ impl LinkState {
             if let Some(messages) = &self.messages_noted {
                 messages.sent(&text);
             }
-            self.outgoing_bytes += text.len() + 1;
             if is_queue {
+                self.outgoing_bytes += text.len() + 1;
                 self.messages.push_back(text.to_bytes());
                 continue;
             }
+            let (before, after) = match self.writes_frames {
+                true => {
+                    (Bytes::from(format!("Content-Length: {}\r\n\r\n", text.len())), Bytes::new())
+                }
+                false => (Bytes::new(), Bytes::from_static(b"\n")),
+            };
+            self.outgoing_bytes += before.len() + text.len() + after.len();
+            self.outgoing.extend(Some(before).filter(|before| !before.is_empty()));
             self.outgoing.extend(text.pieces().iter().cloned());
-            self.outgoing.push_back(Bytes::from_static(b"\n"));
+            self.outgoing.extend(Some(after).filter(|after| !after.is_empty()));
         }
         let Some(input) = &self.input else { return self.drop_outgoing() };
         while !self.outgoing.is_empty() {
