@@ -143,7 +143,7 @@ fn close_code(word: &str) -> Result<(u16, Duration), String> {
 }
 
 /// A time that a call may take.
-fn time(word: &str) -> Result<Duration, String> {
+pub(super) fn time(word: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(word).map_err(|error| error.to_string())?;
     match (Duration::from_millis(1)..=LONGEST).contains(&time) {
         true => Ok(time),

@@ -1,0 +1,3 @@
+//! The report written down: for people at a terminal, for programs, for code scanning, and for the server's author.
+
+pub mod people;
