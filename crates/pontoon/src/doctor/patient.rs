@@ -16,6 +16,8 @@ pub struct Patient {
     pub shown: String,
     /// What is written of it in a configuration, without what is recommended.
     pub entry: Value,
+    /// Whether it is spoken to over HTTP, at the host and path that its application names.
+    pub is_http: bool,
 }
 
 impl Patient {
@@ -43,13 +45,21 @@ impl Patient {
         if let Some(cwd) = cwd {
             entry["cwd"] = json!(cwd);
         }
-        Ok(Self { server: Arc::new(server), shown: words.join(" "), entry })
+        Ok(Self { server: Arc::new(server), shown: words.join(" "), entry, is_http: false })
     }
 
     /// A server of the configuration.
     pub fn of_config(server: &Arc<Server>) -> Self {
         let shown = format!("`{}` of the configuration", server.name);
-        Self { server: Arc::clone(server), shown, entry: json!({}) }
+        Self { server: Arc::clone(server), shown, entry: json!({}), is_http: false }
+    }
+
+    /// What answers at an address, with what it is shown.
+    pub fn of_url(url: &str, server: Server, is_http: bool) -> Self {
+        // What follows may be a secret.
+        let shown = url.split(['?', '#']).next().unwrap_or_default().to_owned();
+        let entry = json!({"url": shown});
+        Self { server: Arc::new(server), shown, entry, is_http }
     }
 
     /// Its name in the configuration.

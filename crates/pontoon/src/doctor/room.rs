@@ -1,5 +1,6 @@
 //! Where a server is examined: what opens connections to it, and a folder that goes when all is done.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,8 +15,11 @@ use crate::back::child::launcher::{Launcher, StartError};
 use crate::back::child::process::{Process, Starter};
 use crate::back::child::told::Hearers;
 use crate::back::conversation::Conversation;
+use crate::back::conversation::carrier::Carrier;
 use crate::back::conversation::link::{Link, LinkOptions};
 use crate::back::remote::dial::{DialError, Dialer};
+use crate::back::remote::http::session::HttpManner;
+use crate::back::remote::http::{self};
 use crate::back::remote::targets::{NoTarget, targets};
 use crate::back::remote::token::TokenReader;
 use crate::back::{Surroundings, open_store};
@@ -25,6 +29,7 @@ use crate::config::{AppOptions, Config};
 use crate::errors::chain;
 use crate::ids::Ids;
 use crate::jobs::StoreError;
+use crate::lock::Lock;
 
 /// How long what was started may take to leave its last words.
 const LAST: Duration = Duration::from_secs(2);
@@ -37,6 +42,8 @@ pub struct ExamRoom {
     around: Surroundings,
     pub(super) launcher: Launcher,
     scratch: PathBuf,
+    /// What it does over HTTP otherwise than it should.
+    pub(super) manners: Arc<Lock<BTreeSet<HttpManner>>>,
 }
 
 /// Why there is no place to examine a server in.
@@ -105,7 +112,7 @@ impl ExamRoom {
         let mut around = Surroundings::new(config, store, ids, starter, Arc::default())?;
         around.machine.hearers = Hearers::Operator;
         let launcher = Launcher::new(Arc::clone(&patient.server), around.machine.clone());
-        Ok(Self { patient, around, launcher, scratch })
+        Ok(Self { patient, around, launcher, scratch, manners: Arc::default() })
     }
 
     /// Starts the server, or connects to it. Nothing is said to it yet.
@@ -129,19 +136,23 @@ impl ExamRoom {
         let mut dialer = Dialer::new(tokens);
         let mut failure = NoVisit::Comes;
         for target in targets(app)? {
+            if self.patient.is_http {
+                // Whether anything answers there at all is known before anything is said.
+                drop(dialer.reach(&target).await?);
+                let carrier =
+                    http::open(target, dialer, machine.max_message, Arc::clone(&self.manners));
+                return Ok(self.converse(carrier));
+            }
             match dialer.dial(&target, machine.max_message).await {
-                Ok(carrier) => {
-                    let link = Link::start(carrier, &self.link_options());
-                    return Ok(Conversation::new(link, &self.launcher.changed));
-                }
+                Ok(carrier) => return Ok(self.converse(carrier)),
                 Err(error) => failure = error.into(),
             }
         }
         Err(failure)
     }
 
-    fn link_options(&self) -> LinkOptions {
-        LinkOptions {
+    fn converse(&self, carrier: Carrier) -> Conversation {
+        let options = LinkOptions {
             heal: self.patient.server.heal,
             max_message: self.launcher.machine.max_message,
             held: Arc::clone(&self.launcher.machine.held),
@@ -149,7 +160,8 @@ impl ExamRoom {
             heals: Arc::clone(&self.launcher.heals),
             messages: None,
             span: Span::none(),
-        }
+        };
+        Conversation::new(Link::start(carrier, &options), &self.launcher.changed)
     }
 
     /// What is told of a failure, with all that lies behind it.

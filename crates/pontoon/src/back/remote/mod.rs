@@ -8,6 +8,7 @@ pub mod connection;
 pub(crate) mod connector;
 pub(crate) mod dial;
 pub(crate) mod entrance;
+pub(crate) mod http;
 pub mod live_app;
 pub(crate) mod pauses;
 pub(crate) mod proxy;

@@ -7,6 +7,7 @@ mod calls;
 mod clients;
 mod ending;
 mod eras;
+mod http;
 mod lists;
 mod notifications;
 mod parallel;
@@ -76,7 +77,9 @@ async fn look_at(
     tell("trying versions and eras");
     versions::look(room, options, start, report).await;
     eras::look(room, options, start, report).await;
-    report.recommendation = Some(recommend::recommend(&room.patient, mixes(report), &evidence));
+    http::note(room, report);
+    report.recommendation = (!room.patient.is_http)
+        .then(|| recommend::recommend(&room.patient, mixes(report), &evidence));
     Ok(())
 }
 
@@ -127,6 +130,14 @@ async fn without_handshake(
         None => told,
     };
     let advice = match why {
+        HandshakeError::Refused(text)
+            if text.starts_with("HTTP 401") || text.starts_with("HTTP 403") =>
+        {
+            "it wants to know who asks: show a token with --token-env NAME, --token-file FILE or --token-command COMMAND, or a header with --header 'NAME: VALUE'"
+        }
+        HandshakeError::Refused(text) if text.starts_with("HTTP ") => {
+            "look whether this is the address of MCP over HTTP, often /mcp; the older transport of two addresses (SSE) is not examined"
+        }
         HandshakeError::Silent => {
             "look whether this is the command of an MCP server on standard input and output: some want an argument such as `stdio` for that"
         }
