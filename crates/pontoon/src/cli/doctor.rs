@@ -12,11 +12,10 @@ use pontoon_schema::{Profile, Severity};
 use pontoon_supervise::{Spawner, give_memory_back, harden_worker};
 use serde_json::Value;
 
-use super::ConfigArgs;
 use super::connect::{app_at, wrong};
 use super::terminal::{Interruption, fail, load, say, width, with_spawner};
 use crate::back::child::process::Starter;
-use crate::config::{Config, ConfigSource, Environment};
+use crate::config::{Config, ConfigSource, Environment, Options};
 use crate::doctor::examination::DumpedPage;
 use crate::doctor::render::json::json;
 use crate::doctor::render::markdown::markdown;
@@ -54,8 +53,10 @@ pub struct DoctorArgs {
     /// A command line that starts a server on standard input and output.
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "servers")]
     command: Vec<String>,
-    #[command(flatten)]
-    source: ConfigArgs,
+    /// The configuration file [default: MCPO_CONFIG_FILE, else ./mcp-servers.json, else
+    /// /app/config/mcp-servers.json, else the demo server].
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// The folder to start the command in [default: an empty one, as `serve` has it].
     #[arg(long, value_name = "DIRECTORY", requires = "command")]
     cwd: Option<PathBuf>,
@@ -228,7 +229,9 @@ fn patients(
             "tokens, headers and certificates are for a URL; those of a configuration stand in it",
         ));
     }
-    let config = load(&arguments.source.options())?;
+    let source =
+        Options { config: arguments.config.clone(), is_silent: true, ..Options::default() };
+    let config = load(&source)?;
     let named = |name: &String| {
         config.server(name).map(Patient::of_config).ok_or_else(|| {
             let names: Vec<_> = config.servers.iter().map(|it| it.name.as_str()).collect();

@@ -100,12 +100,12 @@ pub struct Recommendation {
     /// Its keys.
     pub entry: Value,
     /// Why.
-    pub reasons: Vec<Reason>,
+    pub reasons: Vec<KeyReason>,
 }
 
 /// Why a key has its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reason {
+pub struct KeyReason {
     /// The key.
     pub key: &'static str,
     /// Why, in words.
@@ -127,12 +127,12 @@ pub(super) fn recommend(
             if let Some(value) = value {
                 entry[key] = value;
             }
-            reasons.push(Reason { key, why, is_guess });
+            reasons.push(KeyReason { key, why, is_guess });
         }
     } else if mixes_answers {
         entry["max_in_flight"] = json!(1);
         let why = "it mixes up answers of requests at the same time".to_owned();
-        reasons.push(Reason { key: "max_in_flight", why, is_guess: false });
+        reasons.push(KeyReason { key: "max_in_flight", why, is_guess: false });
     }
     Recommendation { name: patient.name().to_owned(), entry, reasons }
 }

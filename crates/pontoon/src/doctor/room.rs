@@ -139,8 +139,13 @@ impl ExamRoom {
             if self.patient.is_http {
                 // Whether anything answers there at all is known before anything is said.
                 drop(dialer.reach(&target).await?);
-                let carrier =
-                    http::open(target, dialer, machine.max_message, Arc::clone(&self.manners));
+                let carrier = http::open(
+                    target,
+                    dialer,
+                    machine.max_message,
+                    Arc::clone(&self.manners),
+                    &machine.endings,
+                );
                 return Ok(self.converse(carrier));
             }
             match dialer.dial(&target, machine.max_message).await {

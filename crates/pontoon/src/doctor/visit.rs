@@ -109,6 +109,13 @@ impl std::ops::Deref for Visit {
     }
 }
 
+impl Drop for Visit {
+    fn drop(&mut self) {
+        // A process ends with its input; a session and a connection are closed.
+        self.link.close_input();
+    }
+}
+
 impl Visit {
     pub(super) fn new(body: VisitBody, heals: Arc<HealLog>, began: Instant) -> Self {
         let visit = Self { body, heals, began, greeting: None };

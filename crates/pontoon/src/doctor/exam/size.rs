@@ -19,7 +19,9 @@ pub(super) async fn look(visit: &Visit, options: &ExamOptions, report: &mut Exam
     }
     let size = options.probe_size;
     let params = format!("{{\"filler\":\"{}\"}}", "x".repeat(size));
+    let before = ["H08", "H11"].map(|code| visit.heals(code));
     let said = visit.ask(UNKNOWN, &params, options.small()).await;
+    let is_torn = ["H08", "H11"].map(|code| visit.heals(code)) != before;
     let shown = bytes(size);
     let is_alive = match visit.era {
         _ if visit.link.is_gone() => false,
@@ -33,6 +35,10 @@ pub(super) async fn look(visit: &Visit, options: &ExamOptions, report: &mut Exam
         }
     };
     match (&said, is_alive) {
+        (_, true) if is_torn => {
+            let evidence = format!("of {shown}: it took pieces of it for messages");
+            report.found(Symptom::of_sign(Sign::TooLong, Some(evidence)));
+        }
         (Said::Result(_) | Said::Error { .. }, true) => {
             report.well(Aspect::Requests, format!("a message of {shown} is answered"));
         }

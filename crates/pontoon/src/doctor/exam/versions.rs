@@ -66,6 +66,8 @@ pub(super) async fn look(
         }
         _ => None,
     };
+    // What was healed at the first handshake is told here, with what it means.
+    report.symptoms.retain(|symptom| symptom.code != Heal::H19.code());
     if let Some(evidence) = fault {
         return report.found(Symptom::of_heal(Heal::H19, Some(evidence)));
     }

@@ -16,6 +16,7 @@ use pontoon_wire::framing::events::Decoder;
 use pontoon_wire::{Message, Slot, json, method, quoted, string_value};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio_util::task::TaskTracker;
 
 use super::headers::{SESSION, of_message};
 use super::pool::{HttpError, HttpPool};
@@ -58,6 +59,7 @@ pub(crate) fn open(
     dialer: Dialer,
     max_message: usize,
     manners: Arc<Lock<BTreeSet<HttpManner>>>,
+    endings: &TaskTracker,
 ) -> Carrier {
     let (channel, MessageSender { outgoing, incoming, end }) = message_channel();
     let session = HttpSession {
@@ -68,7 +70,8 @@ pub(crate) fn open(
         state: tokio::sync::Mutex::default(),
         manners,
     };
-    tokio::spawn(Arc::new(session).run(outgoing));
+    // The end of the session is waited for where the ends of processes are.
+    endings.spawn(Arc::new(session).run(outgoing));
     Carrier::Channel(Box::new(channel))
 }
 
@@ -78,13 +81,13 @@ struct HttpSession {
     max_message: usize,
     incoming: mpsc::Sender<BytesMut>,
     end: Arc<OnceLock<SocketEnd>>,
-    state: tokio::sync::Mutex<SessionFacts>,
+    state: tokio::sync::Mutex<HttpSessionFacts>,
     manners: Arc<Lock<BTreeSet<HttpManner>>>,
 }
 
 /// What is known of the session.
 #[derive(Debug, Clone, Default)]
-struct SessionFacts {
+struct HttpSessionFacts {
     id: Option<String>,
     /// The version that was agreed.
     version: Option<String>,
@@ -95,7 +98,7 @@ struct SessionFacts {
 }
 
 /// What became of a message that was sent.
-enum Sent {
+enum Delivered {
     Done,
     /// The server does not know the session any more.
     NoSession,
@@ -142,7 +145,7 @@ impl HttpSession {
     async fn deliver(&self, message: Message) {
         let generation = self.state.lock().await.generation;
         let sent = match self.send(&message).await {
-            Ok(Sent::NoSession) if message.method() != method::INITIALIZE => {
+            Ok(Delivered::NoSession) if message.method() != method::INITIALIZE => {
                 self.manners.lock().insert(HttpManner::LostSession);
                 match self.open_again(generation).await {
                     Ok(()) => self.send(&message).await,
@@ -152,8 +155,8 @@ impl HttpSession {
             sent => sent,
         };
         match sent {
-            Ok(Sent::Done) => {}
-            Ok(Sent::NoSession) => {
+            Ok(Delivered::Done) => {}
+            Ok(Delivered::NoSession) => {
                 self.fail(&message, "HTTP 404: it does not know the session").await;
             }
             Err(error) => {
@@ -190,7 +193,7 @@ impl HttpSession {
         self.send(&initialized).await.map(|_| ())
     }
 
-    async fn send(&self, message: &Message) -> Result<Sent, HttpError> {
+    async fn send(&self, message: &Message) -> Result<Delivered, HttpError> {
         let headers = {
             let state = self.state.lock().await;
             of_message(message, state.id.as_deref(), state.version.as_deref())
@@ -200,7 +203,7 @@ impl HttpSession {
             self.pool.request(Method::POST, &headers, message.text()).await?;
         let status = response.status();
         if status == StatusCode::NOT_FOUND && had_session {
-            return Ok(Sent::NoSession);
+            return Ok(Delivered::NoSession);
         }
         if status.is_success() {
             self.note_session(message, &response, false).await;
@@ -209,15 +212,15 @@ impl HttpSession {
         match status.is_success() && is_stream {
             true => self.read_events(response.into_body(), message).await?,
             false => {
-                if let Some(Sent::NoSession) =
+                if let Some(Delivered::NoSession) =
                     self.read_body(response, message, had_session).await?
                 {
-                    return Ok(Sent::NoSession);
+                    return Ok(Delivered::NoSession);
                 }
             }
         }
         self.pool.keep(connection);
-        Ok(Sent::Done)
+        Ok(Delivered::Done)
     }
 
     /// Takes note of the session that an answer to `initialize` opens.
@@ -260,7 +263,7 @@ impl HttpSession {
         response: Response<Incoming>,
         message: &Message,
         had_session: bool,
-    ) -> Result<Option<Sent>, HttpError> {
+    ) -> Result<Option<Delivered>, HttpError> {
         let (status, kind) = (response.status(), content_type(&response));
         let mut body = http_body_util::Limited::new(response.into_body(), self.max_message);
         let mut text = BytesMut::new();
@@ -288,12 +291,16 @@ impl HttpSession {
             && json::find(trimmed, "error").and_then(|it| json::find(it, "code"))
                 == Some(NO_SESSION)
         {
-            return Ok(Some(Sent::NoSession));
+            return Ok(Some(Delivered::NoSession));
         }
-        if is_message
-            && (status.is_success()
-                || json::find(trimmed, "error").is_some_and(|it| it.first() == Some(&b'{')))
-        {
+        let error = json::find(trimmed, "error").filter(|it| it.first() == Some(&b'{'));
+        if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            let said = error.and_then(|it| json::find(it, "message")).and_then(string_value);
+            let said = said.map_or_else(|| told(trimmed), |it| it.into_owned());
+            self.fail(message, &format!("HTTP {}: {said}", status.as_u16())).await;
+            return Ok(None);
+        }
+        if is_message && (status.is_success() || error.is_some()) {
             if status.is_success() && kind != "application/json" {
                 self.manners.lock().insert(HttpManner::OtherType);
             }
@@ -309,9 +316,7 @@ impl HttpSession {
             self.manners.lock().insert(HttpManner::Moved);
         }
         if !status.is_success() || is_request {
-            let said = String::from_utf8_lossy(&trimmed[..trimmed.len().min(TOLD)]).into_owned();
-            let said = if said.is_empty() { String::new() } else { format!(": {said}") };
-            self.fail(message, &format!("HTTP {}{said}", status.as_u16())).await;
+            self.fail(message, &format!("HTTP {}: {}", status.as_u16(), told(trimmed))).await;
         }
         Ok(None)
     }
@@ -353,6 +358,14 @@ impl HttpSession {
             quoted(why)
         );
         let _ = self.incoming.send(BytesMut::from(text.as_bytes())).await;
+    }
+}
+
+/// How an answer begins that is no message.
+fn told(text: &[u8]) -> String {
+    match text.is_empty() {
+        true => "it said nothing".to_owned(),
+        false => String::from_utf8_lossy(&text[..text.len().min(TOLD)]).into_owned(),
     }
 }
 
