@@ -53,7 +53,6 @@ SERVERS = [
     Real("time", python("py-time", "mcp-server-time"), ["py-time"], 2),
     Real("fetch", python("doctor-python", "mcp-server-fetch"), ["doctor-python"], 1),
     Real("git", python("doctor-python", "mcp-server-git"), ["doctor-python"], 10),
-    Real("sqlite", python("doctor-python", "mcp-server-sqlite", "--db-path", "test.db"), ["doctor-python"], 6),
     Real("excel", python("office-excel", "excel-mcp-server", "stdio"), ["office-excel"], 20),
     Real("powerpoint", python("office-powerpoint", "ppt_mcp_server"), ["office-powerpoint"], 30),
     Real("everything", node("everything", f"{MCP}/server-everything/dist/index.js"), ["everything"], 10),
