@@ -70,8 +70,8 @@ run_conformance() {
         --fixture "$target/swift/fixture-server"
 }
 
-# Real SDK clients and real servers, a server of an SDK as an application, and the sketches of applications in
-# docs/live-app.md.
+# Real SDK clients and real servers, a server of an SDK as an application, the sketches of applications in
+# docs/live-app.md, and real servers examined by `pontoon doctor`.
 run_interop() {
     ./scripts/setup-tests.sh
     cargo build --profile swift --locked -p pontoon -p pontoon-tests --bins
@@ -79,6 +79,7 @@ run_interop() {
         --fixture "$target/swift/fixture-server"
     python3 tests/interop/sdk_app.py --pontoon "$target/swift/pontoon"
     python3 tests/interop/sketches.py --pontoon "$target/swift/pontoon"
+    python3 tests/interop/doctor.py --pontoon "$target/swift/pontoon"
 }
 
 # The Office servers of examples/office-tools, used by two people in two chats each.

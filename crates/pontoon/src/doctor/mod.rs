@@ -5,6 +5,8 @@
 //! probes, `render` writes the report. Nothing that was started outlives the examination.
 
 pub mod aspect;
+#[cfg(test)]
+mod docs;
 mod exam;
 pub mod examination;
 pub mod heal_words;

@@ -1,6 +1,6 @@
 //! Calls of tools: those that were asked for, or one that only reads and needs no arguments.
 
-use pontoon_schema::Fault;
+use pontoon_schema::{Fault, Severity};
 use pontoon_wire::method;
 use serde_json::{Value, json};
 
@@ -70,7 +70,13 @@ async fn call(
             if result["isError"] == true {
                 let text = short(result["content"][0]["text"].as_str().unwrap_or_default());
                 let evidence = format!("`{tool}` says: {text}");
-                report.found(Symptom::of_sign(Sign::BadResult, Some(evidence)));
+                let symptom = Symptom::of_sign(Sign::BadResult, Some(evidence));
+                // One that was chosen here may well want arguments that its schema does not require.
+                let severity = match options.calls.is_empty() {
+                    true => Severity::Information,
+                    false => symptom.severity,
+                };
+                report.found(Symptom { severity, ..symptom });
             } else {
                 report.well(Aspect::Requests, format!("`{tool}` was called and answered"));
             }
