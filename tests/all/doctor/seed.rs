@@ -80,7 +80,19 @@ fn the_report_for_people_is_as_it_was() {
     let url = app.url();
     let output = Surgery::new().examine(&["--probe-size", "0", "--profile", "claude-code", &url]);
     let said = String::from_utf8(output.stdout).unwrap().replace(&url, "ws://127.0.0.1:7400");
+    let said = said.replacen("\nStart\n", "\n", 1);
     let said: Vec<_> = said.lines().filter(|line| !line.contains("answers within")).collect();
     let place = concat!(env!("CARGO_MANIFEST_DIR"), "/all/doctor/seed.txt");
-    snapshot(place, &(said.join("\n") + "\n"));
+    let said = said.join("\n") + "\n";
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/doctor.md");
+    let text = fs::read_to_string(page).unwrap();
+    if std::env::var_os("UPDATE").is_some() {
+        let before = fs::read_to_string(place).unwrap_or_default();
+        fs::write(page, text.replace(&before, &said)).unwrap();
+    }
+    snapshot(place, &said);
+    assert!(
+        fs::read_to_string(page).unwrap().contains(&said),
+        "the sample in docs/doctor.md is stale"
+    );
 }

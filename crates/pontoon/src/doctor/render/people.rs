@@ -268,4 +268,32 @@ mod tests {
         assert!(item.lines().all(|line| line.chars().count() <= 30), "{item}");
         assert!(item.starts_with("  fix: word"), "{item}");
     }
+
+    #[test]
+    fn a_report_fits_a_narrow_terminal_but_for_what_is_pasted() {
+        let mut report = Examination {
+            target: "a command with words ".repeat(4),
+            tools: 2,
+            ..Examination::default()
+        };
+        report.well(Aspect::Start, "it starts within a time that is told in many words");
+        report.found(Symptom::of_heal(pontoon_wire::heal::Heal::H08, Some("x".repeat(70))));
+        report.clients.push(ClientView {
+            profile: "claude-code",
+            title: "Claude Code",
+            basis: "measured with 1 on 2026-11-18".to_owned(),
+            straight: 0,
+            through: 2,
+            lost: vec![("a_tool_with_a_name".to_owned(), vec!["S003/map"])],
+            loses_all: true,
+            needs_profile: false,
+        });
+        for width in [30, 80] {
+            let text = people(&report, Sheet { width, has_colour: false });
+            let long: Vec<_> = text.lines().filter(|line| line.chars().count() > width).collect();
+            assert!(long.is_empty(), "{width}: {long:?}");
+            let painted = people(&report, Sheet { width, has_colour: true });
+            assert!(painted.contains("\u{1b}[33m!\u{1b}[0m"), "{painted}");
+        }
+    }
 }

@@ -7,5 +7,7 @@
 pub(crate) mod headers;
 pub(crate) mod pool;
 pub(crate) mod session;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use session::open;
