@@ -287,7 +287,7 @@ async fn examine_all(
             Err(error) => return fail(&chain(&error)),
         };
         let bar = spinner();
-        let shown = |step: &str| bar.set_message(format!("{name}: {step}"));
+        let shown = |step: &str| bar.set_message(format!("{step}: {name}"));
         let report = tokio::select! {
             report = examine(&room, &options, &shown) => report,
             code = interruption.wait() => {
