@@ -24,4 +24,4 @@ pub use exam::examine;
 pub use examination::Examination;
 pub use options::ExamOptions;
 pub use patient::Patient;
-pub use room::ExamRoom;
+pub use room::{ExamRoom, NoRoom};
