@@ -14,6 +14,7 @@ mod connect;
 mod cost;
 mod deadline;
 mod disk;
+mod doctor;
 mod eras;
 mod fairness;
 mod files;

@@ -196,13 +196,15 @@ fn only_the_supervisor_starts_processes() {
     });
 }
 
-/// The demo is a server, and so has an environment of its own; a log asks whether colours are wanted.
+/// The demo is a server, and so has an environment of its own; a log asks whether colours are wanted; a test that writes a
+/// page asks whether it is to.
 #[test]
 fn only_the_configuration_reads_the_environment() {
     let may = [
         "crates/pontoon/src/config/",
         "crates/pontoon/src/cli/demo",
         "crates/pontoon/src/observe/log/",
+        "crates/pontoon/src/doctor/docs.rs",
     ];
     check("the environment is read outside of `config`", |name, text| {
         name.starts_with("crates/pontoon/src/")

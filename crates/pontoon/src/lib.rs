@@ -34,6 +34,7 @@ pub mod plain_file;
 pub mod private_folder;
 
 pub mod back;
+pub mod doctor;
 pub mod front;
 pub mod session;
 

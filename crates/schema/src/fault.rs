@@ -97,7 +97,7 @@ faults! {
         fix: "Write `{}` for an empty one (`json::object()` in nlohmann/json, where `{}` is null; `new stdClass` in PHP, where `[]` is a list)."
         here: "Null and the empty list are `{}`, a list of a name and a schema is a map; anything else is taken out."
     }
-    NoProperties S003 "no-properties" Warning {
+    NoProperties S003 "no-properties" Information {
         "the arguments have no `properties`"
         fix: "Write `\"properties\": {}` where there are none."
         here: "`properties` is put in, empty, which says the same."

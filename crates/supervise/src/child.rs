@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::exit::Exit;
 use crate::frame::Number;
-use crate::spawner_client::Handles;
+use crate::spawner_client::{Handles, LeftBehind};
 use crate::stderr::Complaints;
 use crate::stop::{self, Descent, Ladder};
 
@@ -34,6 +34,7 @@ pub struct Child {
     /// The stop that has begun, so that one that was cancelled goes on where it was.
     descent: Option<Descent>,
     has_outlived: Arc<AtomicBool>,
+    left: LeftBehind,
 }
 
 impl Child {
@@ -44,6 +45,7 @@ impl Child {
         streams: (ChildInput, ChildOutput),
         complaints: Complaints,
         exit: watch::Receiver<Option<Exit>>,
+        left: LeftBehind,
     ) -> Self {
         Self {
             handles,
@@ -54,6 +56,7 @@ impl Child {
             exit,
             descent: None,
             has_outlived: Arc::default(),
+            left,
         }
     }
 
@@ -110,6 +113,17 @@ impl Child {
                 handles.signal(number, libc::SIGKILL);
             }
         });
+    }
+
+    /// Has it counted what it leaves behind when it ends.
+    pub fn count_left_behind(&self) {
+        self.handles.count_left(self.number);
+    }
+
+    /// How many processes that it had started still ran when it ended; known once it has, if that was to be
+    /// counted and this system shows it.
+    pub fn left_behind(&self) -> Option<u32> {
+        self.left.told()
     }
 
     /// Whether it was killed because it had lived as long as it may.

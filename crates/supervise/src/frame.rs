@@ -18,6 +18,8 @@ pub(crate) enum Order {
     Spawn { child: Number, length: u32 },
     /// Send a signal to a child's group.
     Signal { child: Number, signal: i32 },
+    /// Count what a child leaves behind when it ends.
+    CountLeft { child: Number },
 }
 
 /// What the spawner tells the program.
@@ -27,6 +29,8 @@ pub(crate) enum Report {
     Started { child: Number, pid: u32 },
     /// There is no child, because `step` failed with `errno`.
     Failed { child: Number, step: Step, errno: i32 },
+    /// The child left so many processes behind; comes before its end, if that was asked for.
+    Left { child: Number, count: u32 },
     /// The child and all it started have ended.
     Ended { child: Number, exit: Exit },
 }
@@ -94,6 +98,7 @@ impl Order {
         match self {
             Self::Spawn { child, length } => encode(1, length.cast_signed(), 0, child),
             Self::Signal { child, signal } => encode(2, signal, 0, child),
+            Self::CountLeft { child } => encode(3, 0, 0, child),
         }
     }
 
@@ -102,6 +107,7 @@ impl Order {
         match decode(bytes) {
             (1, length, _, child) => Some(Self::Spawn { child, length: length.cast_unsigned() }),
             (2, signal, _, child) => Some(Self::Signal { child, signal }),
+            (3, _, _, child) => Some(Self::CountLeft { child }),
             _ => None,
         }
     }
@@ -116,6 +122,7 @@ impl Report {
             Self::Ended { child, exit: Exit::Signal(signal) } => encode(4, signal, 0, child),
             Self::Ended { child, exit: Exit::Unknown } => encode(5, 0, 0, child),
             Self::Ended { child, exit: Exit::OutOfMemory } => encode(6, 0, 0, child),
+            Self::Left { child, count } => encode(7, count.cast_signed(), 0, child),
         }
     }
 
@@ -130,6 +137,7 @@ impl Report {
             (4, signal, _, child) => Self::Ended { child, exit: Exit::Signal(signal) },
             (5, _, _, child) => Self::Ended { child, exit: Exit::Unknown },
             (6, _, _, child) => Self::Ended { child, exit: Exit::OutOfMemory },
+            (7, count, _, child) => Self::Left { child, count: count.cast_unsigned() },
             _ => return None,
         })
     }
@@ -168,6 +176,7 @@ mod tests {
         for order in [
             Order::Spawn { child, length: u32::MAX },
             Order::Signal { child, signal: libc::SIGKILL },
+            Order::CountLeft { child },
         ] {
             assert_eq!(Order::decode(&order.encode()), Some(order));
         }
@@ -178,6 +187,7 @@ mod tests {
             Report::Ended { child, exit: Exit::Signal(9) },
             Report::Ended { child, exit: Exit::OutOfMemory },
             Report::Ended { child, exit: Exit::Unknown },
+            Report::Left { child, count: 3 },
         ] {
             assert_eq!(Report::decode(&report.encode()), Some(report));
         }

@@ -118,6 +118,16 @@ mod linux {
         }
     }
 
+    impl Orphans {
+        /// Whether a process has not ended: one that has waits for its parent.
+        pub(crate) fn is_running(pid: pid_t) -> bool {
+            let text = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let after_name =
+                text.iter().rposition(|byte| *byte == b')').map_or(text.len(), |at| at + 2);
+            text.get(after_name).is_some_and(|state| !b"ZX".contains(state))
+        }
+    }
+
     /// The hard limit of real-time computing in the text of `/proc/PID/limits`.
     fn hard_limit(text: &[u8]) -> Option<u64> {
         let text = std::str::from_utf8(text).ok()?;
@@ -206,6 +216,10 @@ mod other {
 
         pub(crate) fn owner(&self, _pid: pid_t) -> Owner {
             Owner::Unknown
+        }
+
+        pub(crate) fn is_running(_pid: pid_t) -> bool {
+            false
         }
     }
 }

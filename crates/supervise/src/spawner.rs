@@ -15,7 +15,7 @@ use crate::confine::Means;
 use crate::error::SpawnError;
 use crate::executed::{self, RunError};
 use crate::frame::{FRAME_BYTES, Number};
-use crate::spawner_client::{self, Awaited, Entry, Handles, SpawnerClient};
+use crate::spawner_client::{self, Awaited, Entry, Handles, LeftBehind, SpawnerClient};
 use crate::stop::{self, Descent, Ladder};
 use crate::support::Support;
 use crate::unix::{self, STREAMS};
@@ -113,9 +113,11 @@ impl Spawner {
         let theirs = Arc::new(theirs);
         let (report, reported) = oneshot::channel();
         let (end, ended) = oneshot::channel();
+        let left = LeftBehind::default();
         let entry = Entry {
             launch: Some(Awaited { report, _streams: Arc::clone(&theirs), _permit: permit }),
             end,
+            left: left.clone(),
         };
         let child = client.enter(entry).ok_or(SpawnError::SpawnerGone)?;
         // From here on, leaving means killing.
@@ -129,7 +131,8 @@ impl Spawner {
         std::mem::forget(abandoned);
         let (input, output, complaints) = streams;
         let (complaints, exit) = stderr::drain(complaints, ended);
-        Ok(Child::new(Arc::clone(&self.handles), child, pid, (input, output), complaints, exit))
+        let handles = Arc::clone(&self.handles);
+        Ok(Child::new(handles, child, pid, (input, output), complaints, exit, left))
     }
 
     /// How many children have not been reported as ended, those on their way included.

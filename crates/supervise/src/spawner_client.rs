@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::future::pending;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
@@ -49,6 +49,11 @@ impl Handles {
     pub(crate) fn signal(&self, child: Number, signal: i32) {
         self.client.signal(child, signal);
     }
+
+    /// Asks to be told what a child leaves behind.
+    pub(crate) fn count_left(&self, child: Number) {
+        self.client.order(child, Order::CountLeft { child });
+    }
 }
 
 impl Drop for Handles {
@@ -79,6 +84,17 @@ struct Roster {
 pub(crate) struct Entry {
     pub(crate) launch: Option<Awaited>,
     pub(crate) end: oneshot::Sender<Exit>,
+    pub(crate) left: LeftBehind,
+}
+
+/// How many processes a child left behind, once that is told.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LeftBehind(Arc<OnceLock<u32>>);
+
+impl LeftBehind {
+    pub(crate) fn told(&self) -> Option<u32> {
+        self.0.get().copied()
+    }
 }
 
 /// What is kept until the spawner says how a launch went.
@@ -147,9 +163,13 @@ impl SpawnerClient {
 
     /// Sends a signal to the group of a child, if it has not ended.
     pub(crate) fn signal(&self, child: Number, signal: i32) {
+        self.order(child, Order::Signal { child, signal });
+    }
+
+    fn order(&self, child: Number, order: Order) {
         // A child that has ended needs no order; the spawner would ignore it anyway.
         if lock(&self.roster).entries.contains_key(&child) {
-            let bytes = Order::Signal { child, signal }.encode().to_vec();
+            let bytes = order.encode().to_vec();
             self.send(Parcel { child, bytes, sent: 0, streams: None });
         }
     }
@@ -240,6 +260,11 @@ impl SpawnerClient {
             Report::Failed { child, step, errno } => {
                 if let Some(launch) = roster.entries.remove(&child).and_then(|e| e.launch) {
                     let _ = launch.report.send(Err((step, errno)));
+                }
+            }
+            Report::Left { child, count } => {
+                if let Some(entry) = roster.entries.get(&child) {
+                    let _ = entry.left.0.set(count);
                 }
             }
             Report::Ended { child, exit } => {

@@ -75,6 +75,8 @@ struct Leader {
     stage: Stage,
     is_trusted: bool,
     cgroup: Option<Fresh>,
+    /// Whether what it leaves behind is counted.
+    counts_left: bool,
 }
 
 enum Stage {
@@ -166,10 +168,16 @@ impl Nursery {
                     self.launching.push((launch.descriptor(), pid));
                     let is_trusted = launch.is_trusted;
                     let stage = Stage::Launching(launch);
-                    self.leaders.insert(pid, Leader { child, stage, is_trusted, cgroup });
+                    let counts_left = false;
+                    let leader = Leader { child, stage, is_trusted, cgroup, counts_left };
+                    self.leaders.insert(pid, leader);
                 }
                 Err((step, errno)) => self.report(Report::Failed { child, step, errno }),
             },
+            Order::CountLeft { child } => {
+                let leader = self.pids.get(&child).and_then(|pid| self.leaders.get_mut(pid));
+                leader.into_iter().for_each(|leader| leader.counts_left = true);
+            }
             Order::Signal { child, signal } => {
                 if let Some(pid) = self.pids.get(&child) {
                     signal_tree(*pid, signal);
@@ -249,6 +257,9 @@ impl Nursery {
                 continue;
             };
             self.pids.remove(&leader.child);
+            if leader.counts_left {
+                self.count_left(leader.child);
+            }
             // The leader is not reaped yet, so nobody else can have its number for a group.
             // A process forked at this moment is either in the group or not forked.
             let _ = unix::signal_group(pid, libc::SIGKILL);
@@ -268,6 +279,19 @@ impl Nursery {
             }
         }
         self.more_ended = true;
+    }
+
+    /// Tells how many processes a child left, which has just ended: those that still run.
+    fn count_left(&mut self, child: Number) {
+        let mut adopted = Vec::new();
+        self.orphans.for_each(|pid| adopted.push(pid));
+        adopted.retain(|pid| !self.leaders.contains_key(pid));
+        let is_left = |pid: &&pid_t| {
+            matches!(self.orphans.owner(**pid), Owner::Child(owner) if owner == child)
+                && Orphans::is_running(**pid)
+        };
+        let count = adopted.iter().filter(is_left).count();
+        self.report(Report::Left { child, count: u32::try_from(count).unwrap_or(u32::MAX) });
     }
 
     /// Kills the orphans of children that ended, and reports the children that have none left.

@@ -57,7 +57,7 @@ fn all_tools_of_the_application_are_listed_and_called() {
     assert_eq!(text(&log), "hello from the terminal\nget_console_log begins");
     let wrong = client.call("wrong", "get_patch_info", json!({"patch": "none"}));
     assert!(wrong["isError"] == true && text(&wrong).contains("open are: demo, second"), "{wrong}");
-    let unfit = json!({"patch": "demo", "text": "x", "position": ["1", 2]});
+    let unfit = json!({"patch": "demo", "text": "x", "position": ["one", 2]});
     assert_eq!(client.call("unfit", "add_max_object", unfit)["isError"], true);
     home.finish(client);
     app.close();

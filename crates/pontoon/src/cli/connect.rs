@@ -1,11 +1,12 @@
 //! `pontoon connect`: a client on standard input and output, joined to an application that comes and goes.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Parser};
 use pontoon_supervise::{Spawner, Starting, Support, give_memory_back, harden_worker};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -157,7 +158,7 @@ fn close_code(word: &str) -> Result<(u16, Duration), String> {
 }
 
 /// A time that a call may take.
-fn time(word: &str) -> Result<Duration, String> {
+pub(super) fn time(word: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(word).map_err(|error| error.to_string())?;
     match (Duration::from_millis(1)..=LONGEST).contains(&time) {
         true => Ok(time),
@@ -277,6 +278,23 @@ async fn join(
         // It does not wait for the calls of other bridges any more.
         code = signal() => Ok(code),
     }
+}
+
+/// The words of this command, as if they were typed.
+#[derive(Debug, Parser)]
+struct TypedConnect {
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+/// The application at an address, with what it is shown, in the words of this command.
+pub(super) fn app_at(
+    words: impl IntoIterator<Item = OsString>,
+    environment: &Environment,
+) -> Result<Server, String> {
+    let words = [OsString::from("pontoon connect")].into_iter().chain(words);
+    let typed = TypedConnect::try_parse_from(words).map_err(|error| error.to_string())?;
+    server(typed.connect, environment, &UserFolders::of(environment, None))
 }
 
 /// The application that was typed.

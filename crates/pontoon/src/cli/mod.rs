@@ -5,6 +5,7 @@ pub mod call;
 pub mod check;
 pub mod connect;
 pub mod demo;
+pub mod doctor;
 mod ending;
 mod entrance_token;
 pub mod gc;
@@ -38,6 +39,7 @@ Examples:
   pontoon check --config mcp-servers.json    find every mistake in a configuration
   pontoon tools demo                         list the tools of a server
   pontoon call demo greet name=Ada           call a tool
+  pontoon doctor -- uvx mcp-server-time      find what is wrong with a server, and how to mend it
   pontoon connect ws://localhost:7400        join a client to an application that runs by itself
   pontoon status                             see the bridges that run, and how they are"
 )]
@@ -63,6 +65,9 @@ Examples:
 
 A value is taken as JSON where the tool wants a number, a list and so on, and as text otherwise.")]
     Call(CallArgs),
+    /// Examine a server: what is wrong with it, how to mend it, and which tools each client will show.
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(Box<doctor::DoctorArgs>),
     /// Remove jobs and sessions that have expired; safe beside running bridges, made for cron.
     #[command(after_help = "\
 Exit codes: 0 all that expired is gone, 1 something could not be removed, or it is unclear where or
@@ -220,6 +225,7 @@ pub fn main() -> ExitCode {
         Command::Call(CallArgs { server, tool, arguments, source, answer, json }) => {
             call::run(&server, &tool, &arguments, &answer, &source.options(), json)
         }
+        Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Health(HealthArgs { url, json }) => health::run(url.as_deref(), json),
         Command::Gc(GcArgs { source, dry_run, json }) => gc::run(&source.options(), dry_run, json),
         Command::Status(status) => status::run(&status),

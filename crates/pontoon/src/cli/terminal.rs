@@ -23,6 +23,12 @@ pub fn tell(line: &str) {
     drop(writeln!(io::stderr().lock(), "{line}"));
 }
 
+/// How many letters a line of the terminal has; 80 where there is none.
+pub fn width() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stdout());
+    size.map_or(80, |size| usize::from(size.ws_col)).max(1)
+}
+
 /// Prints why a command failed.
 pub fn fail(why: &str) -> ExitCode {
     tell(&format!("error: {why}"));
@@ -79,17 +85,17 @@ pub fn begin(options: &Options) -> Result<(Config, Starting), ExitCode> {
 }
 
 /// A wish to end the command, noticed from now on.
-struct Interruption([Signal; 3]);
+pub(super) struct Interruption([Signal; 3]);
 
 impl Interruption {
-    fn begin() -> io::Result<Self> {
+    pub(super) fn begin() -> io::Result<Self> {
         let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
         let [interrupt, terminate, hangup] = kinds.map(signal);
         Ok(Self([interrupt?, terminate?, hangup?]))
     }
 
     /// Waits for it. Gives the status that shells expect of a program that a signal ended.
-    async fn wait(&mut self) -> ExitCode {
+    pub(super) async fn wait(&mut self) -> ExitCode {
         let [interrupt, terminate, hangup] = &mut self.0;
         let (code, what) = tokio::select! {
             _ = interrupt.recv() => (130, "interrupted"),

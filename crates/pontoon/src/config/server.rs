@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pontoon_schema::Profile;
@@ -134,6 +134,21 @@ impl Server {
             framing: MessageFraming::default(),
             fingerprint: 0,
         }
+    }
+
+    /// A program as it is typed at a shell: looked up there, with all variables of the shell but our own.
+    pub fn of_command(
+        name: ServerName,
+        command: &str,
+        arguments: &[String],
+        cwd: Option<PathBuf>,
+        environment: &Environment,
+        here: &Path,
+    ) -> Self {
+        let search = Search::new(command, environment.get("PATH"), here);
+        let arguments = arguments.iter().map(Template::plain).collect();
+        let server = Self::new(name, search.find(), arguments);
+        Self { search: Some(search), cwd, inherit_env: InheritEnv::All, ..server }
     }
 
     /// An application that serves MCP by itself.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pontoon_schema::{Fault, Finding};
+use pontoon_schema::{Fault, Finding, Severity};
 use pontoon_wire::heal::{Heal, HealMode, HealModes, Heals};
 
 use crate::lock::Lock;
@@ -73,8 +73,11 @@ impl HealLog {
         self.found(heal);
     }
 
-    /// Notes a fault in the schema of a tool.
+    /// Notes a fault in the schema of a tool. What is only good to know is no fault of its server.
     pub fn note_schema(&self, tool: &str, finding: &Finding) {
+        if finding.fault.severity() == Severity::Information {
+            return;
+        }
         let (server, place, fault) = (&self.server, &finding.place, finding.fault);
         let (code, meaning) = (fault.code(), fault.meaning());
         let mut schemas = self.schemas.lock();

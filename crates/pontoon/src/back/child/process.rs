@@ -174,6 +174,24 @@ impl Process {
         }
     }
 
+    /// Has it counted what it leaves behind when it ends.
+    pub(crate) fn count_left_behind(&self) {
+        match self {
+            Self::Spawned(child) => child.count_left_behind(),
+            #[cfg(test)]
+            Self::InMemory(_) => {}
+        }
+    }
+
+    /// How many processes it left behind; known once it has ended, if that was to be counted and can be seen.
+    pub(crate) fn left_behind(&self) -> Option<u32> {
+        match self {
+            Self::Spawned(child) => child.left_behind(),
+            #[cfg(test)]
+            Self::InMemory(_) => None,
+        }
+    }
+
     /// Stops it by the ladder: its input has ended already. Gives how it ended.
     pub(crate) async fn stop(self, ladder: &Ladder) -> Exit {
         match self {

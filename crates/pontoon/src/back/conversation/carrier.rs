@@ -13,6 +13,7 @@ use pontoon_wire::framing::lines::Lines;
 use tokio::io::AsyncReadExt;
 use tokio::net::{tcp, unix};
 
+use super::channel::MessageChannel;
 use super::websocket::{RoundTrip, SocketEvent, WebSocket};
 
 /// Both directions of what carries a conversation.
@@ -26,6 +27,8 @@ pub(crate) enum Carrier {
     Unix(tokio::net::UnixStream),
     /// A WebSocket.
     WebSocket(Box<WebSocket>),
+    /// Queues to what sends each message in a way of its own, such as HTTP.
+    Channel(Box<MessageChannel>),
 }
 
 impl Carrier {
@@ -33,7 +36,7 @@ impl Carrier {
     pub(super) fn round_trip(&self) -> Option<Arc<RoundTrip>> {
         match self {
             Self::WebSocket(socket) => Some(socket.round_trip()),
-            Self::Pipes(..) | Self::Tcp(_) | Self::Unix(_) => None,
+            Self::Pipes(..) | Self::Tcp(_) | Self::Unix(_) | Self::Channel(_) => None,
         }
     }
 
@@ -49,6 +52,7 @@ impl Carrier {
                 (FrameInput::Unix(input), FrameOutput::Unix(output))
             }
             Self::WebSocket(socket) => (FrameInput::Queue, FrameOutput::WebSocket(socket)),
+            Self::Channel(channel) => (FrameInput::Queue, FrameOutput::Channel(channel)),
         }
     }
 }
@@ -96,6 +100,7 @@ pub(crate) enum FrameOutput {
     Tcp(tcp::OwnedReadHalf),
     Unix(unix::OwnedReadHalf),
     WebSocket(Box<WebSocket>),
+    Channel(Box<MessageChannel>),
 }
 
 /// What was read.
@@ -111,6 +116,16 @@ pub(super) enum FrameRead {
     End,
 }
 
+impl From<SocketEvent> for FrameRead {
+    fn from(event: SocketEvent) -> Self {
+        match event {
+            SocketEvent::Frame(frame) => Self::Frame(frame),
+            SocketEvent::Room => Self::Nothing,
+            SocketEvent::End => Self::End,
+        }
+    }
+}
+
 impl FrameOutput {
     /// What comes next. Cancel safe: what was read in part waits in the buffer or the socket.
     pub(super) async fn next(&mut self, lines: &mut Lines) -> FrameRead {
@@ -118,13 +133,8 @@ impl FrameOutput {
             Self::Pipe(pipe) => pipe.read_buf(lines.buffer()).await,
             Self::Tcp(half) => half.read_buf(lines.buffer()).await,
             Self::Unix(half) => half.read_buf(lines.buffer()).await,
-            Self::WebSocket(socket) => {
-                return match socket.next_event().await {
-                    SocketEvent::Frame(frame) => FrameRead::Frame(frame),
-                    SocketEvent::Room => FrameRead::Nothing,
-                    SocketEvent::End => FrameRead::End,
-                };
-            }
+            Self::WebSocket(socket) => return socket.next_event().await.into(),
+            Self::Channel(channel) => return channel.next_event().await.into(),
         };
         match read {
             Ok(0) | Err(_) => FrameRead::End,

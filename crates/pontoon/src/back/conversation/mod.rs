@@ -6,6 +6,7 @@
 
 pub(crate) mod abilities;
 pub(crate) mod carrier;
+pub(crate) mod channel;
 pub(crate) mod feeding;
 pub mod handshake;
 pub(crate) mod incoming;

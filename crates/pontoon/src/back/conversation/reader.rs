@@ -152,6 +152,18 @@ impl LinkReader {
             if state.input.is_none() {
                 socket.close();
             }
+        } else if let FrameOutput::Channel(channel) = &mut self.output {
+            while channel.has_room()
+                && let Some(message) = state.next_message()
+            {
+                channel.send(message);
+            }
+            if !state.messages.is_empty() {
+                channel.tell_room();
+            }
+            if state.input.is_none() {
+                channel.close();
+            }
         } else if state.input.is_none() && self.ends_at.is_none() && self.output.is_socket() {
             self.ends_at = Some(tokio::time::Instant::now() + LAST_WORDS);
         }
@@ -374,8 +386,10 @@ impl Drop for LinkReader {
         // What was said comes before the end.
         self.deliver();
         let mut state = shared.lock();
-        if let FrameOutput::WebSocket(socket) = &self.output {
-            state.end = socket.end().cloned();
+        match &self.output {
+            FrameOutput::WebSocket(socket) => state.end = socket.end().cloned(),
+            FrameOutput::Channel(channel) => state.end = channel.end().cloned(),
+            FrameOutput::Pipe(_) | FrameOutput::Tcp(_) | FrameOutput::Unix(_) => {}
         }
         state.is_gone = true;
         state.input = None;

@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::error::{ProtocolError, SubProtocolError};
 use tokio_tungstenite::tungstenite::handshake::client::Request;
 use tokio_tungstenite::tungstenite::http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
-use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
+use tokio_tungstenite::tungstenite::http::{HeaderMap, HeaderName, HeaderValue};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 use super::proxy::{Proxies, ProxyError};
@@ -105,21 +105,26 @@ impl Dialer {
             Endpoint::WebSocket { .. } | Endpoint::WebSocketUnix(_) => {
                 let stream = in_time(self.reach(app)).await?;
                 // A command is not run for an application that is not there.
-                let token = match &app.token {
-                    Some(source) => Some(self.tokens.read(source).await?),
-                    None => None,
-                };
-                let headers = app.headers.read()?;
-                // Those of the file may be others than when the log began.
-                let of_file = headers.iter().skip(app.headers.typed.len());
-                of_file
-                    .filter_map(AppHeader::secret)
-                    .for_each(|value| self.tokens.secrets.hide_passing(value));
-                let shown = AppCredentials { token, headers };
+                let shown = self.credentials(app).await?;
                 let dialing = self.open_either_way(stream, app, &shown, max_message);
                 in_time(dialing).await
             }
         }
+    }
+
+    /// What an application is shown, as of now.
+    pub(super) async fn credentials(&self, app: &AppTarget) -> Result<AppCredentials, DialError> {
+        let token = match &app.token {
+            Some(source) => Some(self.tokens.read(source).await?),
+            None => None,
+        };
+        let headers = app.headers.read()?;
+        // Those of the file may be others than when the log began.
+        let of_file = headers.iter().skip(app.headers.typed.len());
+        of_file
+            .filter_map(AppHeader::secret)
+            .for_each(|value| self.tokens.secrets.hide_passing(value));
+        Ok(AppCredentials { token, headers })
     }
 
     async fn open_either_way(
@@ -141,8 +146,8 @@ impl Dialer {
         .map_err(OpenError::into_dial_error)
     }
 
-    /// What a WebSocket can be opened on.
-    async fn reach(&mut self, app: &AppTarget) -> Result<Box<dyn Duplex>, DialError> {
+    /// What a WebSocket can be opened on, or HTTP spoken over.
+    pub(crate) async fn reach(&mut self, app: &AppTarget) -> Result<Box<dyn Duplex>, DialError> {
         match &app.endpoint {
             Endpoint::WebSocketUnix(path) | Endpoint::Unix(path) => {
                 Ok(Box::new(connect_unix(path).await?))
@@ -219,30 +224,39 @@ impl Dialer {
         if !self.is_plain {
             request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL);
         }
-        for AppHeader { name, value, .. } in &shown.headers {
+        shown.add_to(request.headers_mut())?;
+        Ok(request)
+    }
+}
+
+/// What an application is shown when a WebSocket to it is opened, or with each request of HTTP.
+#[derive(Debug)]
+pub(super) struct AppCredentials {
+    pub(super) token: Option<Secret>,
+    pub(super) headers: Vec<AppHeader>,
+}
+
+impl AppCredentials {
+    /// Puts them among the headers of a request.
+    pub(super) fn add_to(&self, headers: &mut HeaderMap) -> Result<(), DialError> {
+        for AppHeader { name, value, .. } in &self.headers {
             let name = HeaderName::from_bytes(name.as_bytes());
             let value = HeaderValue::from_bytes(value.expose());
             // Both were looked at when they were read.
             if let (Ok(name), Ok(mut value)) = (name, value) {
                 value.set_sensitive(true);
-                request.headers_mut().append(name, value);
+                headers.append(name, value);
             }
         }
-        if let Some(token) = &shown.token {
+        if let Some(token) = &self.token {
             let value = [b"Bearer ", token.expose()].concat();
             let value = HeaderValue::from_bytes(&value);
             let mut value = value.map_err(|_| NoToken::Form)?;
             value.set_sensitive(true);
-            request.headers_mut().insert(AUTHORIZATION, value);
+            headers.insert(AUTHORIZATION, value);
         }
-        Ok(request)
+        Ok(())
     }
-}
-
-/// What an application is shown when a WebSocket to it is opened.
-struct AppCredentials {
-    token: Option<Secret>,
-    headers: Vec<AppHeader>,
 }
 
 /// Why no WebSocket was opened.

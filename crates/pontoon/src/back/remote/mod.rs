@@ -10,6 +10,7 @@ pub(crate) mod dial;
 pub(crate) mod entrance;
 #[cfg(test)]
 mod heartbeats;
+pub(crate) mod http;
 pub mod live_app;
 pub(crate) mod pauses;
 pub(crate) mod proxy;

@@ -432,7 +432,8 @@ async fn a_server_that_changes_is_used_from_then_on_and_one_that_goes_ends_the_c
     let server = ToolServer::new(Era::Legacy);
     let bridge = bridge(&server);
     let mut socket = TestSocket::open(&bridge).await;
-    bridge.reload(|server| server.disabled_tools = vec!["tool0".to_owned()]).await;
+    let disabled = ["tool0", "pick it0"].map(str::to_owned);
+    bridge.reload(|server| server.disabled_tools = disabled.to_vec()).await;
     socket.say(&request(1, method::LIST_TOOLS, "{}")).await;
     assert_eq!(socket.next().await["result"]["tools"], serde_json::json!([]));
     socket.say(&call(2, "wait", 9)).await;

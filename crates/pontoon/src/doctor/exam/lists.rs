@@ -1,0 +1,180 @@
+//! Its lists, read twice to their ends: pages, order, and names that come again.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use pontoon_schema::Fault;
+use pontoon_wire::{Message, Slot, json, method};
+use serde_json::value::RawValue;
+
+use crate::call::list_member;
+use crate::doctor::aspect::Aspect;
+use crate::doctor::examination::{DumpedPage, Examination};
+use crate::doctor::sign::Sign;
+use crate::doctor::symptom::Symptom;
+use crate::doctor::visit::{Said, Visit};
+use crate::doctor::words::{number, tool_name};
+
+/// As many pages are read: a list that goes on is one that never ends.
+const MAX_PAGES: usize = 100;
+
+/// What was read of a list.
+#[derive(Debug, Default)]
+struct ReadList {
+    items: Vec<String>,
+    pages: Vec<DumpedPage>,
+    /// What is wrong with its pages.
+    fault: Option<String>,
+}
+
+/// Reads all lists, and gives the tools as they came.
+pub(super) async fn look(
+    visit: &Visit,
+    patience: Duration,
+    report: &mut Examination,
+) -> Vec<String> {
+    let names_tools = visit.has_capability("tools");
+    let first = read(visit, method::LIST_TOOLS, patience).await;
+    let tools = match first {
+        Ok(list) => list,
+        Err(said) if names_tools => {
+            let evidence = format!("tools/list: {}", said.words());
+            report.found(Symptom::of_sign(Sign::ListFails, Some(evidence)));
+            return Vec::new();
+        }
+        Err(_) => {
+            report.found(Symptom::of_sign(Sign::NoTools, None));
+            ReadList::default()
+        }
+    };
+    if !names_tools && !tools.items.is_empty() {
+        let evidence = format!("tools/list gives {} of them all the same", tools.items.len());
+        report.found(Symptom::of_sign(Sign::Unnamed, Some(evidence)));
+    }
+    if names_tools && tools.items.is_empty() {
+        report.found(Symptom::of_sign(Sign::NoTools, None));
+    }
+    if let Some(fault) = &tools.fault {
+        report.found(Symptom::of_fault(Fault::Pages, Some(fault.clone())));
+    }
+    note_twins(&tools.items, report);
+    let pages = tools.pages.len();
+    report.dump.extend(tools.pages);
+    report.tools = tools.items.len();
+    if !tools.items.is_empty() && tools.fault.is_none() {
+        let on = if pages > 1 { format!(" on {pages} pages") } else { String::new() };
+        let text = format!("{}{on}", number(tools.items.len(), "tool"));
+        report.well(Aspect::Lists, text);
+        note_order(visit, &tools.items, patience, report).await;
+    }
+    others(visit, patience, report).await;
+    tools.items
+}
+
+async fn read(visit: &Visit, list: &'static str, patience: Duration) -> Result<ReadList, Said> {
+    let mut read = ReadList::default();
+    let (mut cursor, mut cursors) = (None::<String>, HashSet::new());
+    loop {
+        let params =
+            cursor.as_ref().map_or_else(|| "{}".to_owned(), |it| format!("{{\"cursor\":{it}}}"));
+        let page = match visit.ask(list, &params, patience).await {
+            Said::Result(page) => page,
+            said if read.pages.is_empty() => return Err(said),
+            said => {
+                read.fault = Some(format!("page {}: {}", read.pages.len() + 1, said.words()));
+                return Ok(read);
+            }
+        };
+        let before = read.items.len();
+        take(&page, list, &mut read);
+        if before > 0 && read.items[before..].iter().all(|it| read.items[..before].contains(it)) {
+            read.items.truncate(before);
+            read.fault = Some(format!("page {} repeats the one before", read.pages.len()));
+            return Ok(read);
+        }
+        let next = page.raw(Slot::NextCursor).filter(|next| *next != b"null");
+        let Some(next) = next.map(|next| String::from_utf8_lossy(next).into_owned()) else {
+            return Ok(read);
+        };
+        if !cursors.insert(next.clone()) {
+            read.fault = Some(format!("the cursor {next} comes again"));
+            return Ok(read);
+        }
+        if read.pages.len() >= MAX_PAGES {
+            read.fault = Some(format!("there are more than {MAX_PAGES} pages"));
+            return Ok(read);
+        }
+        cursor = Some(next);
+    }
+}
+
+fn take(page: &Message, list: &'static str, read: &mut ReadList) {
+    let result = page.raw(Slot::Result).unwrap_or(b"{}");
+    let array = json::find(result, list_member(list).unwrap_or_default()).unwrap_or(b"[]");
+    for range in json::elements(array, 0..array.len()) {
+        read.items.push(String::from_utf8_lossy(&array[range]).into_owned());
+    }
+    if let Ok(result) = RawValue::from_string(String::from_utf8_lossy(result).into_owned()) {
+        read.pages.push(DumpedPage { method: list, result });
+    }
+}
+
+fn note_twins(tools: &[String], report: &mut Examination) {
+    let mut seen = HashSet::new();
+    let twins: Vec<_> =
+        tools.iter().map(|it| tool_name(it)).filter(|it| !seen.insert(it.clone())).collect();
+    if !twins.is_empty() {
+        report.found(Symptom::of_fault(
+            Fault::NameTwice,
+            Some(format!("twice there: {}", twins.join(", "))),
+        ));
+    }
+}
+
+/// Asks once more, and compares the order.
+async fn note_order(visit: &Visit, tools: &[String], patience: Duration, report: &mut Examination) {
+    let Ok(again) = read(visit, method::LIST_TOOLS, patience).await else { return };
+    let names = |tools: &[String]| tools.iter().map(|it| tool_name(it)).collect::<Vec<_>>();
+    let (first, second) = (names(tools), names(&again.items));
+    if first == second {
+        return report.well(Aspect::Lists, "the same tools in the same order, asked twice");
+    }
+    let (mut one, mut other) = (first.clone(), second.clone());
+    one.sort_unstable();
+    other.sort_unstable();
+    let evidence = match one == other {
+        true => "asked twice, it gave the same tools in another order".to_owned(),
+        false => format!("asked twice, it gave {} and then {} tools", first.len(), second.len()),
+    };
+    report.found(Symptom::of_fault(Fault::Order, Some(evidence)));
+}
+
+/// The lists beside the tools.
+async fn others(visit: &Visit, patience: Duration, report: &mut Examination) {
+    for (list, capability, word) in [
+        (method::LIST_PROMPTS, "prompts", "prompt"),
+        (method::LIST_RESOURCES, "resources", "resource"),
+        (method::LIST_TEMPLATES, "resources", "template"),
+    ] {
+        if !visit.has_capability(capability) {
+            continue;
+        }
+        match read(visit, list, patience).await {
+            Ok(read) => {
+                let count = read.items.len();
+                report.dump.extend(read.pages);
+                if let Some(fault) = read.fault {
+                    report.found(Symptom::of_fault(Fault::Pages, Some(format!("{list}: {fault}"))));
+                } else if count > 0 || list != method::LIST_TEMPLATES {
+                    report.well(Aspect::Lists, number(count, word));
+                }
+            }
+            // No capability promises templates, and many servers lack them.
+            Err(Said::Error { .. }) if list == method::LIST_TEMPLATES => {}
+            Err(said) => {
+                let evidence = format!("{list}: {}", said.words());
+                report.found(Symptom::of_sign(Sign::ListFails, Some(evidence)));
+            }
+        }
+    }
+}

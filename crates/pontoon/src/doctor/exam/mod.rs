@@ -1,0 +1,272 @@
+//! The examination: which probes are made, in which order, and on which connections.
+//!
+//! One connection is opened and asked everything; others are opened for what a connection can be asked only once. A
+//! server that ends or hangs costs the probes that follow on that connection, and is told so. Each wait has an end.
+
+mod calls;
+mod clients;
+mod ending;
+mod eras;
+mod http;
+mod lists;
+mod notifications;
+mod parallel;
+mod requests;
+mod schemas;
+mod size;
+mod traces;
+mod versions;
+
+use std::time::Duration;
+
+use pontoon_schema::Severity;
+use pontoon_wire::heal::Heal;
+use pontoon_wire::{Message, Slot};
+use serde_json::Value;
+
+use self::eras::ModernLook;
+use super::aspect::Aspect;
+use super::examination::{Examination, Unexamined, text_of};
+use super::options::ExamOptions;
+use super::recommend::{self, Evidence};
+use super::room::{ExamRoom, NoVisit};
+use super::sign::Sign;
+use super::symptom::Symptom;
+use super::visit::Visit;
+use super::words::{milliseconds, short};
+use crate::back::conversation::handshake::HandshakeError;
+
+/// From this on a start is slow, and from this on clients give up.
+const SLOW_START: Duration = Duration::from_secs(5);
+const TOO_SLOW_START: Duration = Duration::from_secs(30);
+
+/// Examines a server. `tell` hears what is being done.
+pub async fn examine(
+    room: &ExamRoom,
+    options: &ExamOptions,
+    tell: &(dyn Fn(&str) + Sync),
+) -> Examination {
+    let mut report = Examination {
+        name: room.patient.name().to_owned(),
+        target: room.patient.shown.clone(),
+        ..Examination::default()
+    };
+    if let Err(unexamined) = look_at(room, options, tell, &mut report).await {
+        report.unexamined = Some(unexamined);
+    }
+    report
+}
+
+async fn look_at(
+    room: &ExamRoom,
+    options: &ExamOptions,
+    tell: &(dyn Fn(&str) + Sync),
+    report: &mut Examination,
+) -> Result<(), Unexamined> {
+    tell("starting");
+    let visit = open(room, options, report).await?;
+    let start = visit.age();
+    report.start = Some(start);
+    note_start(room, start, report);
+    let mut evidence = Evidence { start, ..Evidence::default() };
+    probe(&visit, options, tell, report, &mut evidence).await;
+    tell("looking at what it opened");
+    traces::look(&visit, &mut evidence).await;
+    tell("asking it to end");
+    ending::look(visit, room, options, report, &mut evidence).await;
+    tell("trying versions and eras");
+    versions::look(room, options, start, report).await;
+    eras::look(room, options, start, report).await;
+    http::note(room, report);
+    report.recommendation = (!room.patient.is_http)
+        .then(|| recommend::recommend(&room.patient, mixes(report), &evidence));
+    Ok(())
+}
+
+/// Opens the connection that is asked everything.
+async fn open(
+    room: &ExamRoom,
+    options: &ExamOptions,
+    report: &mut Examination,
+) -> Result<Visit, Unexamined> {
+    let opened = tokio::time::timeout(options.patience, room.open()).await;
+    let mut visit = match opened {
+        Ok(Ok(visit)) => visit,
+        Ok(Err(error)) => return Err(unopened(&error)),
+        Err(_) => return Err(slow(options)),
+    };
+    let greeted = visit.greet(options.patience).await;
+    let hello = match greeted {
+        Ok(hello) => hello,
+        Err(why) => return without_handshake(room, options, visit, &why, report).await,
+    };
+    report.eras.push("legacy");
+    note_hello(&hello, report);
+    Ok(visit)
+}
+
+/// A server that refuses `initialize` may speak the modern era alone.
+async fn without_handshake(
+    room: &ExamRoom,
+    options: &ExamOptions,
+    visit: Visit,
+    why: &HandshakeError,
+    report: &mut Examination,
+) -> Result<Visit, Unexamined> {
+    let age = visit.age();
+    let told = format!("{why}{}", words_of_end(&visit, why).await);
+    let noise = visit.link.noise();
+    drop(visit);
+    if let HandshakeError::Refused(_) | HandshakeError::Silent = why {
+        let patience = age.min(options.patience) + options.small();
+        if let ModernLook::Speaks(visit, discovered) = eras::discover(room, patience).await {
+            report.eras.push("modern");
+            note_hello(&discovered, report);
+            return Ok(*visit);
+        }
+    }
+    let told = match noise {
+        Some(said) => format!("{told}; what it wrote begins with {:?}", short(&said)),
+        None => told,
+    };
+    let advice = match why {
+        HandshakeError::Refused(text)
+            if text.starts_with("HTTP 401") || text.starts_with("HTTP 403") =>
+        {
+            "it wants to know who asks: show a token with --token-env NAME, --token-file FILE or --token-command COMMAND, or a header with --header 'NAME: VALUE'"
+        }
+        HandshakeError::Refused(text) if text.starts_with("HTTP ") => {
+            "look whether this is the address of MCP over HTTP, often /mcp; the older transport of two addresses (SSE) is not examined"
+        }
+        HandshakeError::Silent => {
+            "look whether this is the command of an MCP server on standard input and output: some want an argument such as `stdio` for that"
+        }
+        HandshakeError::Gone => {
+            "start it by hand and look at what it says; with --cwd DIR it starts in that folder"
+        }
+        HandshakeError::Refused(_) | HandshakeError::Echo => {
+            "look whether this is an MCP server, and which versions it speaks"
+        }
+    };
+    Err(Unexamined { why: told, advice: advice.to_owned() })
+}
+
+async fn words_of_end(visit: &Visit, why: &HandshakeError) -> String {
+    match why {
+        HandshakeError::Gone => {
+            visit.end_words().await.map(|words| format!(": {}", words.trim())).unwrap_or_default()
+        }
+        HandshakeError::Silent => visit.child().map(|child| child.words.told()).unwrap_or_default(),
+        HandshakeError::Refused(_) | HandshakeError::Echo => String::new(),
+    }
+}
+
+fn unopened(error: &NoVisit) -> Unexamined {
+    Unexamined { why: ExamRoom::told(error), advice: error.advice() }
+}
+
+fn slow(options: &ExamOptions) -> Unexamined {
+    let seconds = options.patience.as_secs_f32();
+    Unexamined {
+        why: format!("it could not be opened within {seconds} s"),
+        advice: "give it longer with --timeout TIME".to_owned(),
+    }
+}
+
+fn note_start(room: &ExamRoom, start: Duration, report: &mut Examination) {
+    let took = milliseconds(start);
+    let what = if room.patient.is_program() { "starts" } else { "answers" };
+    if start < SLOW_START {
+        return report.well(Aspect::Start, format!("{what} within {took}"));
+    }
+    let mut symptom = Symptom::of_sign(Sign::SlowStart, Some(format!("it took {took}")));
+    if start > TOO_SLOW_START {
+        symptom.severity = Severity::Error;
+        symptom.minds.push("clients that wait for 30 s, such as Claude Code".to_owned());
+    }
+    report.found(symptom);
+}
+
+/// What the server said of itself as it was opened.
+fn note_hello(hello: &Message, report: &mut Examination) {
+    let result = hello.raw(Slot::Result).unwrap_or(b"{}");
+    let result: Value = serde_json::from_slice(result).unwrap_or_default();
+    let info = match result["serverInfo"].is_object() {
+        true => result["serverInfo"].clone(),
+        false => hello
+            .raw(Slot::ResultServerInfo)
+            .and_then(|info| serde_json::from_slice(info).ok())
+            .unwrap_or_default(),
+    };
+    if info.is_object() {
+        report.server_info = Some((text_of(&info["name"]), text_of(&info["version"])));
+    }
+    if let Some(version) = result["protocolVersion"].as_str() {
+        report.versions.push(version.to_owned());
+    }
+}
+
+/// Asks all that one connection can be asked.
+async fn probe(
+    visit: &Visit,
+    options: &ExamOptions,
+    tell: &(dyn Fn(&str) + Sync),
+    report: &mut Examination,
+    evidence: &mut Evidence,
+) {
+    let small = options.small();
+    tell("sending notifications");
+    notifications::look(visit, small, report).await;
+    tell("reading its lists");
+    let tools = lists::look(visit, options.patience, report).await;
+    tell("looking at its tools");
+    schemas::look(&tools, &options.profiles(), report);
+    clients::look(&tools, &options.profiles(), report);
+    evidence.note_tools(&tools);
+    tell("asking what it does not know");
+    requests::look(visit, small, report).await;
+    tell("asking several things at once");
+    parallel::look(visit, small, !tools.is_empty(), report).await;
+    tell("calling tools");
+    calls::look(visit, options, &tools, report, evidence).await;
+    note_heals(visit, report);
+    if options.probe_size > 0 {
+        tell("sending a long message");
+        size::look(visit, options, report).await;
+    } else {
+        report.skip(Aspect::Requests, "the length of messages was not tried (--probe-size)");
+    }
+}
+
+/// Tells what had to be healed on the way, but for what a probe has told.
+fn note_heals(visit: &Visit, report: &mut Examination) {
+    let mut is_clean = true;
+    for heal in Heal::ALL {
+        let count = visit.heals(heal.code());
+        if count == 0 {
+            continue;
+        }
+        let symptom = Symptom::of_heal(*heal, None);
+        is_clean &= symptom.aspect != Aspect::Framing;
+        if report.symptoms.iter().any(|known| known.code == heal.code()) {
+            continue;
+        }
+        let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
+        let evidence = match visit.link.noise() {
+            Some(said) if heal.code() == "H01" => {
+                format!("seen {times}; the first begins with {:?}", short(&said))
+            }
+            _ => format!("seen {times}"),
+        };
+        report.found(Symptom { evidence: Some(evidence), ..symptom });
+    }
+    if is_clean {
+        let what = if visit.child().is_some() { "standard output has" } else { "it sends" };
+        report.well(Aspect::Framing, format!("{what} messages and nothing else"));
+    }
+}
+
+/// Whether it mixes up answers.
+fn mixes(report: &Examination) -> bool {
+    report.symptoms.iter().any(|it| it.code == Sign::MixedAnswers.code())
+}

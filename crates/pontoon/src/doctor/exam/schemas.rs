@@ -1,0 +1,84 @@
+//! The schemas of its tools: what is not valid, what some client minds, and what is only not good.
+
+use std::collections::BTreeMap;
+
+use crate::doctor::aspect::Aspect;
+use crate::doctor::examination::Examination;
+use crate::doctor::symptom::{Symptom, ToolPlace};
+use crate::doctor::words::tool_name;
+use pontoon_schema::{Fault, Profile, Severity, lint, repair};
+
+/// All that is wrong with a tool for this client: what makes it invalid, what the client minds, what is not good.
+pub(super) fn faults_of(tool: &str, profile: &Profile) -> Vec<(Fault, String)> {
+    let repaired = repair(tool, profile).findings.into_iter();
+    let all = repaired.chain(lint(tool)).map(|finding| (finding.fault, finding.place));
+    let mut faults: Vec<(Fault, String)> = Vec::new();
+    for (fault, place) in all {
+        // Clients that compile what tools promise refuse any schema there that is not valid.
+        let is_output = place.starts_with("/outputSchema");
+        let fault = match fault.severity() {
+            Severity::Error if is_output && !matches!(fault.code(), "S010" | "S015") => {
+                Fault::OutputForm
+            }
+            _ => fault,
+        };
+        let fault = (fault, place);
+        if !faults.contains(&fault) {
+            faults.push(fault);
+        }
+    }
+    faults
+}
+
+/// Looks at each tool, for each of these clients.
+pub(super) fn look(tools: &[String], profiles: &[&'static Profile], report: &mut Examination) {
+    let mut places: BTreeMap<Fault, Vec<ToolPlace>> = BTreeMap::new();
+    for tool in tools {
+        let name = tool_name(tool);
+        let mut note = |(fault, pointer): (Fault, String)| {
+            let place = ToolPlace { tool: name.clone(), pointer };
+            let known = places.entry(fault).or_default();
+            if !known.contains(&place) {
+                known.push(place);
+            }
+        };
+        faults_of(tool, Profile::none()).into_iter().for_each(&mut note);
+        for profile in profiles {
+            let minded = faults_of(tool, profile).into_iter();
+            minded.filter(|(fault, _)| profile.is_about(*fault)).for_each(&mut note);
+        }
+    }
+    let mut is_valid = true;
+    for (fault, places) in places {
+        let symptom = judged(fault, profiles, places);
+        is_valid &= symptom.severity != Severity::Error;
+        report.found(symptom);
+    }
+    if is_valid && !tools.is_empty() {
+        report.well(Aspect::Schemas, "every schema is one that clients take");
+    }
+}
+
+/// A fault with the clients that mind it. For one client alone, what that one makes of it counts.
+fn judged(fault: Fault, profiles: &[&'static Profile], places: Vec<ToolPlace>) -> Symptom {
+    let loses =
+        |it: &&&'static Profile| it.loses_tool.contains(&fault) || it.loses_server.contains(&fault);
+    let mut minds: Vec<String> = profiles.iter().filter(loses).map(|it| it.title.clone()).collect();
+    let is_lost = !minds.is_empty();
+    let others = profiles.iter().filter(|it| it.is_about(fault) && !loses(it));
+    let others: Vec<_> = others.map(|it| it.title.clone()).collect();
+    let severity = match (fault.severity(), is_lost) {
+        (_, true) if profiles.len() == 1 => Severity::Error,
+        (Severity::Error, true) => Severity::Error,
+        // No client that was asked for refuses it.
+        (Severity::Error | Severity::Warning, false)
+            if profiles.len() == 1 && others.is_empty() =>
+        {
+            Severity::Information
+        }
+        (Severity::Error, false) => Severity::Warning,
+        (severity, _) => severity,
+    };
+    minds.extend(others);
+    Symptom { severity, minds, places, ..Symptom::of_fault(fault, None) }
+}

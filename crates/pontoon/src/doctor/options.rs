@@ -1,0 +1,38 @@
+//! What is wanted of an examination.
+
+use std::time::Duration;
+
+use pontoon_schema::Profile;
+use serde_json::Value;
+
+/// How long a server may take to answer something small, at most.
+const SMALL: Duration = Duration::from_secs(10);
+
+/// What is wanted of an examination.
+#[derive(Debug, Clone)]
+pub struct ExamOptions {
+    /// How long a start, or a call of a tool, may take.
+    pub patience: Duration,
+    /// How long a message it is sent to see how it takes it; zero for none.
+    pub probe_size: usize,
+    /// Tools to call, with their arguments.
+    pub calls: Vec<(String, Value)>,
+    /// The client to judge for; all of them otherwise.
+    pub profile: Option<&'static Profile>,
+}
+
+impl ExamOptions {
+    /// How long something small may take.
+    pub(super) fn small(&self) -> Duration {
+        self.patience.min(SMALL)
+    }
+
+    /// The clients to judge for.
+    pub(super) fn profiles(&self) -> Vec<&'static Profile> {
+        let is_client = |profile: &&Profile| !matches!(profile.name.as_str(), "none" | "common");
+        match self.profile {
+            Some(profile) => vec![profile],
+            None => Profile::all().iter().filter(is_client).collect(),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The report as SARIF 2.1.0, for code scanning.
+//!
+//! A server has no source here, so a result stands at the tool, as a place with a name, and at the file that
+//! configures it if there is one.
+
+use std::collections::BTreeMap;
+
+use pontoon_schema::Severity;
+use serde_json::{Value, json};
+
+use super::super::examination::Examination;
+use super::super::symptom::Symptom;
+
+const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
+const HELP: &str = "https://modelcontextprotocol.io/specification";
+
+/// The reports of some servers; `file` is where they are configured.
+pub fn sarif(reports: &[Examination], file: Option<&str>) -> Value {
+    let mut rules: BTreeMap<&str, Value> = BTreeMap::new();
+    let mut results = Vec::new();
+    let mut notifications = Vec::new();
+    for report in reports {
+        for symptom in report.sorted() {
+            rules.entry(symptom.code).or_insert_with(|| rule(symptom));
+            results.extend(results_of(report, symptom, file));
+        }
+        if let Some(unexamined) = &report.unexamined {
+            let text = format!("{}: {}; {}", report.target, unexamined.why, unexamined.advice);
+            notifications.push(json!({"level": "error", "message": {"text": text}}));
+        }
+    }
+    json!({
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {
+                "name": "pontoon doctor",
+                "version": env!("CARGO_PKG_VERSION"),
+                "informationUri": HELP,
+                "rules": rules.into_values().collect::<Vec<_>>(),
+            }},
+            "invocations": [{
+                "executionSuccessful": notifications.is_empty(),
+                "toolExecutionNotifications": notifications,
+            }],
+            "results": results,
+        }],
+    })
+}
+
+fn rule(symptom: &Symptom) -> Value {
+    json!({
+        "id": symptom.code,
+        "shortDescription": {"text": symptom.what},
+        "help": {"text": symptom.fix},
+        "defaultConfiguration": {"level": level(symptom.severity)},
+    })
+}
+
+/// A result for each place, or one if there is none.
+fn results_of(report: &Examination, symptom: &Symptom, file: Option<&str>) -> Vec<Value> {
+    let result = |place: Option<(&str, &str)>| {
+        let name = match place {
+            Some((tool, pointer)) => format!("{}/{tool}{pointer}", report.name),
+            None => report.name.clone(),
+        };
+        let mut text = format!("{}: {}", report.name, symptom.what);
+        if let Some((tool, pointer)) = place {
+            text += &format!(", in the tool `{tool}` at {pointer}");
+        }
+        if let Some(evidence) = &symptom.evidence {
+            text += &format!(" ({evidence})");
+        }
+        text += &format!(". {}", symptom.fix);
+        let mut location = json!({"logicalLocations": [{"fullyQualifiedName": name}]});
+        if let Some(file) = file {
+            location["physicalLocation"] = json!({"artifactLocation": {"uri": file}});
+        }
+        json!({
+            "ruleId": symptom.code,
+            "level": level(symptom.severity),
+            "message": {"text": text},
+            "locations": [location],
+            "partialFingerprints": {"place/v1": format!("{} {name}", symptom.code)},
+        })
+    };
+    match symptom.places.is_empty() {
+        true => vec![result(None)],
+        false => {
+            let places = symptom.places.iter();
+            places.map(|place| result(Some((&place.tool, &place.pointer)))).collect()
+        }
+    }
+}
+
+fn level(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Information => "note",
+    }
+}

@@ -1,0 +1,110 @@
+//! Each probe finds the fault it is for, and nothing in a server without it.
+
+use serde_json::json;
+
+use super::{codes, finding, report, rude};
+use crate::binaries;
+
+const ALL: &[&str] = &["error", "warning"];
+
+/// The rude server with this behaviour has these findings, and no other that is worth a warning.
+#[track_caller]
+fn check(how: &str, expected: &[&str]) {
+    let (report, _) = rude(&["--timeout", "5s"], &["--how", how]);
+    assert_eq!(codes(&report, ALL), expected, "{how}: {report:#}");
+}
+
+#[test]
+fn healthy_servers_have_no_finding() {
+    let demo = binaries().pontoon.display().to_string();
+    let (healthy, code) = report(&["--", &demo, "demo"]);
+    assert_eq!((codes(&healthy, ALL), code), (Vec::new(), 0), "{healthy:#}");
+    assert_eq!(healthy["eras"], json!(["legacy", "modern"]));
+    let (plain, code) = rude(&[], &[]);
+    assert_eq!((codes(&plain, ALL), code), (Vec::new(), 0), "{plain:#}");
+    assert_eq!(plain["versions"], json!(["2024-11-05", "2025-06-18", "2025-11-25"]));
+    assert!(plain["start_ms"].is_u64() && plain["end_ms"].is_u64(), "{plain:#}");
+    // One tool of this one is there to be refused.
+    let fixture = binaries().fixture_server.display().to_string();
+    let (fixture, _) = report(&["--", &fixture]);
+    for found in fixture["findings"].as_array().unwrap() {
+        let places = found["places"].as_array().unwrap();
+        let is_odd = places.iter().all(|it| it["tool"] == "json_schema_2020_12_tool");
+        assert!(found["severity"] == "information" || is_odd && !places.is_empty(), "{found:#}");
+    }
+}
+
+#[test]
+fn a_server_of_the_modern_era_alone_is_examined() {
+    let fixture = binaries().fixture_server.display().to_string();
+    let (report, _) = report(&["--", &fixture, "--era", "modern"]);
+    assert_eq!(report["eras"], json!(["modern"]), "{report:#}");
+    assert!(report["tools"].as_u64().unwrap() > 40, "{report:#}");
+    assert!(codes(&report, &["error"]).iter().all(|code| code.starts_with("S004")), "{report:#}");
+}
+
+#[test]
+fn what_is_wrong_with_its_output_is_told() {
+    check("banner", &["H01"]);
+    check("pretty", &["H02"]);
+    check("crlf", &["H04"]);
+    check("no-jsonrpc", &["H13"]);
+    let (banner, code) = rude(&[], &["--how", "banner"]);
+    let evidence = finding(&banner, "H01")["evidence"].as_str().unwrap();
+    assert!(evidence.contains("Welcome to the rude server"), "{evidence}");
+    assert_eq!(code, 0, "a warning is no failure");
+    let (_, code) = rude(&["--strict"], &["--how", "banner"]);
+    assert_eq!(code, 1, "but with --strict");
+    let (_, code) = rude(&[], &["--how", "pretty"]);
+    assert_eq!(code, 1, "clients read half messages");
+}
+
+#[test]
+fn notifications_versions_and_pings_are_tried() {
+    check("answers-notifications", &["H20", "H08"]);
+    check("old-version", &["H19"]);
+    check("refuses-version", &["H19"]);
+    check("no-ping", &["D04"]);
+    check("no-capabilities", &["D09"]);
+    let (old, _) = rude(&[], &["--how", "old-version"]);
+    let evidence = finding(&old, "H19")["evidence"].as_str().unwrap();
+    assert_eq!(evidence, "it answers 2024-11-05 whatever it is asked for");
+    let (refuses, _) = rude(&[], &["--how", "refuses-version"]);
+    let evidence = finding(&refuses, "H19")["evidence"].as_str().unwrap();
+    assert!(evidence.contains("asked for 2024-11-05"), "{evidence}");
+}
+
+#[test]
+fn schemas_are_judged_with_their_places() {
+    let (odd, code) = rude(&[], &["--how", "odd-schemas"]);
+    assert_eq!(code, 1);
+    let errors = codes(&odd, &["error"]);
+    assert_eq!(errors, ["S001/no-input", "S002/root-type", "S003/map", "S005/word-list"]);
+    let place = &finding(&odd, "S005/word-list")["places"][0];
+    assert_eq!(place, &json!({"tool": "place", "pointer": "/inputSchema/properties/at/items"}));
+}
+
+#[test]
+fn calls_are_made_only_if_they_are_harmless_or_asked_for() {
+    let (quiet, _) = rude(&[], &["--how", "raw-result"]);
+    assert_eq!(codes(&quiet, ALL), Vec::<String>::new(), "no tool says that it only reads");
+    let call = r#"echo={"text": "x"}"#;
+    let (called, code) = rude(&["--call", call], &["--how", "raw-result"]);
+    assert_eq!((codes(&called, ALL), code), (vec!["H17".to_owned()], 1), "{called:#}");
+    let (unkept, _) = rude(&["--call", call], &["--how", "no-structured"]);
+    assert_eq!(codes(&unkept, &["error"]), ["S015/output-unkept"], "{unkept:#}");
+    let (wrong, _) = rude(&["--call", "nothing"], &[]);
+    assert_eq!(codes(&wrong, ALL), ["D14"], "{wrong:#}");
+}
+
+#[test]
+fn a_long_message_is_sent_unless_that_is_not_wanted() {
+    let said = |report: &serde_json::Value| {
+        let all = report["observations"].as_array().unwrap().iter();
+        all.filter_map(|it| it["text"].as_str()).collect::<Vec<_>>().join("\n")
+    };
+    let (long, _) = rude(&["--probe-size", "65536"], &[]);
+    assert!(said(&long).contains("a message of 64 KiB is answered"), "{long:#}");
+    let (none, _) = rude(&["--probe-size", "0"], &[]);
+    assert!(said(&none).contains("was not tried (--probe-size)"), "{none:#}");
+}
