@@ -4,19 +4,20 @@
 #
 #   scripts/test.sh                    everything, as CI runs it
 #   scripts/test.sh lint unit          only these parts, in this order
-#   scripts/test.sh soak --long        ten times as many calls as CI makes
+#   scripts/test.sh soak --long        ten times as many calls as CI makes (and schemas, for that part)
 #
-# Parts: lint macos unit smoke stress soak fuzz conformance interop office browser claude deploy deny
+# Parts: lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy deny
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 target=${CARGO_TARGET_DIR:-target}
 soak_calls=20000
+schema_cases=100000
 
 main() {
-    case " $* " in *" --long "*) soak_calls=200000 ;; esac
+    case " $* " in *" --long "*) soak_calls=200000 schema_cases=1000000 ;; esac
     if [ $# -eq 0 ]; then
-        set -- lint macos unit smoke stress soak fuzz conformance interop office browser claude deploy deny
+        set -- lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy deny
     fi
     local part started
     for part; do
@@ -56,6 +57,12 @@ run_stress() {
 run_soak() {
     PONTOON_SOAK=$soak_calls \
         cargo test --profile swift --locked -p pontoon-tests --test all -- soak --nocapture
+}
+
+# Tool schemas that are broken at random: each valid afterwards, for every client, and calls what they were.
+run_schemas() {
+    PONTOON_SCHEMA_CASES=$schema_cases \
+        cargo test --profile swift --locked -p pontoon-schema --test properties
 }
 
 run_fuzz() {
