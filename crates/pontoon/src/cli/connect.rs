@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Parser};
+use pontoon_schema::Profile;
 use pontoon_supervise::{Spawner, Starting, Support, give_memory_back, harden_worker};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::announced::announced;
+use super::doctor::profile;
 use super::entrance_token::entrance_token;
 use super::standard_streams;
 use super::terminal::{fail, tell};
@@ -118,6 +120,10 @@ pub struct ConnectArgs {
     /// given several times.
     #[arg(long, value_name = "MODE|CODE=MODE", value_parser = heal_word)]
     heal: Vec<String>,
+    /// The client that tools are shown for: common is what most take, none shapes nothing; others are named after a
+    /// client, such as claude-code (docs/codes.md).
+    #[arg(long, value_name = "NAME", default_value = "common", value_parser = profile)]
+    profile: &'static Profile,
     /// How much to tell on standard error: trace, debug, info, warning or error [default: warning].
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
@@ -354,6 +360,7 @@ fn server(
         tool_timeouts: arguments.tool_timeout,
         max_in_flight: usize::from(arguments.max_in_flight),
         heal: Healing::typed(arguments.heal.iter().map(String::as_str))?,
+        profile: arguments.profile,
         ..Server::of_app(name, app)
     })
 }

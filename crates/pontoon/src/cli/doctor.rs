@@ -159,7 +159,7 @@ fn is_url(word: &str) -> bool {
 }
 
 /// A client, as it is typed.
-fn profile(word: &str) -> Result<&'static Profile, String> {
+pub(super) fn profile(word: &str) -> Result<&'static Profile, String> {
     Profile::named(word).ok_or_else(|| {
         let names: Vec<_> = Profile::all().iter().map(|it| it.name.as_str()).collect();
         format!("there is no profile of that name; there are: {}", names.join(", "))

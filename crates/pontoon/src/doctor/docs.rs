@@ -55,6 +55,13 @@ fn page() -> String {
             },
         );
     }
+    page += "\n## Clients\n\nThe profiles that `profile` of a server and `pontoon doctor --profile` name, and how each is known.\n\n";
+    page += "| profile | client | known |\n|---|---|---|\n";
+    for profile in Profile::all() {
+        let Profile { name, title, version, date, source, is_measured, .. } = profile;
+        let how = if *is_measured { format!("measured with {version}, ") } else { String::new() };
+        let _ = writeln!(page, "| `{name}` | {title} | {how}{date}. {source} |");
+    }
     page += "\n## Messages and processes\n";
     for heal in Heal::ALL {
         let _ = write!(page, "\n### {}\n", heal.code());
