@@ -63,7 +63,8 @@ pub(crate) fn show<'t>(
         all.extend(tools.into_iter().map(Cow::Borrowed));
         return (all, shown);
     }
-    let reports = repair_list(tools.iter().copied(), server.profile);
+    let profile = server.profile.of_server(server.name.as_str());
+    let reports = repair_list(tools.iter().copied(), &profile);
     for (report, tool) in reports.into_iter().zip(tools) {
         let name = name(tool).unwrap_or_default();
         let mut is_left = !server.heal.repairs_schemas();
