@@ -50,6 +50,25 @@ fn the_application_of_the_seed_works_with_all_its_faults() {
 }
 
 #[test]
+fn tools_are_shown_as_their_application_has_them_where_that_is_wanted() {
+    let app = SeedApp::start(Faults::ALL);
+    let schema = |words: &[&str]| {
+        let home = Home::new();
+        let mut client = home.client(&app.url(), words);
+        let listed = client.ask("schemas", "tools/list", &json!({}));
+        let listed = listed["result"]["tools"].as_array().unwrap();
+        let tool = listed.iter().find(|tool| tool["name"] == "add_max_object").unwrap();
+        let schema = tool["inputSchema"].clone();
+        home.finish(client);
+        schema
+    };
+    let items = |schema: &Value| schema["properties"]["position"]["items"].clone();
+    assert_eq!(items(&schema(&["--profile", "none"])), json!({"type": "number"}));
+    assert_eq!(items(&schema(&["--heal", "S005=off"])), json!(["type", "number"]));
+    assert_eq!(items(&schema(&["--heal", "off"])), json!(["type", "number"]));
+}
+
+#[test]
 fn a_call_in_which_the_application_answers_no_ping_keeps_its_connection() {
     let home = Home::new();
     let app = SeedApp::start(Faults::ALL);
