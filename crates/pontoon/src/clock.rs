@@ -75,6 +75,11 @@ impl Course {
 }
 
 impl Clock {
+    /// Gives the call another time in all, from when it began.
+    pub fn set_time(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
     /// A clock that began `now` and ends after `timeout`.
     pub fn new(timeout: Duration, now: Instant) -> Self {
         let course = Course {

@@ -22,6 +22,8 @@ pub(crate) struct Reach {
     pub(crate) is_recursive: bool,
     /// How deep the schema is nested with all that it refers to, each circle gone through once.
     pub(crate) levels: usize,
+    /// How many places it has with all that it refers to, as often as it does.
+    pub(crate) places: usize,
 }
 
 /// What a schema refers to.
@@ -69,21 +71,29 @@ impl<'n, 't> Definitions<'n, 't> {
     pub(crate) fn reach(&self) -> Reach {
         let mut places: Vec<Place> = vec![Place::of(self.root)];
         let mut numbers = HashMap::from([("#".to_owned(), 0)]);
-        let (mut next, mut looks) = (0, 0);
+        let (mut next, mut looks, mut is_followed) = (0, 0, true);
         while let Some(place) = places.get(next) {
             looks += place.looks;
             if looks > MAX_LOOKS {
-                return Reach { is_recursive: true, levels: usize::MAX };
+                return Reach { is_recursive: true, levels: usize::MAX, places: usize::MAX };
             }
             let references = place.references.clone();
             for (level, reference) in references {
                 let number = *numbers.entry(reference).or_insert_with_key(|reference| {
-                    places.push(self.resolve(reference).map_or_else(Place::default, Place::of));
+                    let place = self.resolve(reference).map(Place::of);
+                    is_followed &= place.is_some();
+                    places.push(place.unwrap_or_default());
                     places.len() - 1
                 });
                 places[next].leads_to.push((level, number));
             }
             next += 1;
+        }
+        if !is_followed || places.iter().any(|place| place.has_names) {
+            // Where references by name lead is not known here: as far as all of them together may.
+            let depth = places.iter().map(|place| place.depth).max().unwrap_or(0);
+            let levels = depth.saturating_mul(numbers.len() + 1);
+            return Reach { is_recursive: true, levels, places: usize::MAX };
         }
         reach(&places)
     }
@@ -96,6 +106,8 @@ struct Place {
     looks: usize,
     /// At which level, and to what it refers.
     references: Vec<(usize, String)>,
+    /// Whether it has names that references may use, or references that are found by what called it.
+    has_names: bool,
     leads_to: Vec<(usize, usize)>,
 }
 
@@ -112,6 +124,10 @@ impl Place {
         match node {
             Node::Object(members) => {
                 self.references.extend(reference(members).map(|to| (level, to)));
+                let names = ["$anchor", "$dynamicAnchor", "$dynamicRef"];
+                self.has_names |=
+                    members.iter().any(|it| names.iter().any(|name| it.is_named(name)));
+                self.has_names |= level > 1 && members.iter().any(|it| it.is_named("$id"));
                 // Definitions are reached by their references.
                 let inside = members.iter().filter(|it| !it.is_named("$defs"));
                 inside.for_each(|it| self.look(&it.value, level + 1));
@@ -132,10 +148,12 @@ fn reach(places: &[Place]) -> Reach {
     let mut levels: Vec<usize> = places.iter().map(|place| place.depth).collect();
     let mut free: Vec<usize> = (0..places.len()).filter(|at| waits[*at] == 0).collect();
     let mut left = places.len();
+    let mut sizes: Vec<usize> = places.iter().map(|place| place.looks).collect();
     while let Some(at) = free.pop() {
         left -= 1;
         for (level, from) in &comes_from[at] {
             levels[*from] = levels[*from].max(level + levels[at]);
+            sizes[*from] = sizes[*from].saturating_add(sizes[at]);
             waits[*from] -= 1;
             if waits[*from] == 0 {
                 free.push(*from);
@@ -143,7 +161,7 @@ fn reach(places: &[Place]) -> Reach {
         }
     }
     let circles = (0..places.len()).filter(|at| waits[*at] > 0).map(|at| levels[at]).sum();
-    Reach { is_recursive: left > 0, levels: levels[0].max(circles) }
+    Reach { is_recursive: left > 0, levels: levels[0].max(circles), places: sizes[0] }
 }
 
 /// A part of a pointer in a reference, which is an address too.
@@ -195,7 +213,8 @@ mod tests {
     fn circles_are_found_and_ladders_are_none() {
         let check = |text: &str, is_recursive, levels| {
             let root = Node::parse(text).unwrap();
-            assert_eq!(Definitions::of(&root).reach(), Reach { is_recursive, levels }, "{text}");
+            let reach = Definitions::of(&root).reach();
+            assert_eq!((reach.is_recursive, reach.levels), (is_recursive, levels), "{text}");
         };
         check(r#"{"properties":{"a":{"items":true}}}"#, false, 4);
         check(r##"{"properties":{"a":{"$ref":"#"}}}"##, true, 4);
@@ -217,5 +236,29 @@ mod tests {
             ladder.join(",")
         );
         check(&ladder, false, 10_002);
+    }
+
+    #[test]
+    fn what_grows_with_each_reference_is_counted_as_often_as_it_stands_there() {
+        let ladder: Vec<_> = (0..40)
+            .map(|n| {
+                format!(
+                    r##""d{n}":{{"allOf":[{{"$ref":"#/$defs/d{0}"}},{{"$ref":"#/$defs/d{0}"}}]}}"##,
+                    n + 1
+                )
+            })
+            .collect();
+        let ladder =
+            format!(r##"{{"$ref":"#/$defs/d0","$defs":{{{},"d40":{{}}}}}}"##, ladder.join(","));
+        let root = Node::parse(&ladder).unwrap();
+        assert!(Definitions::of(&root).reach().places > 1 << 40);
+        for by_name in [
+            r##"{"$ref":"#here","$defs":{"a":{"$anchor":"here"}}}"##,
+            r##"{"$ref":"other","$defs":{"a":{"$id":"other"}}}"##,
+            r##"{"$dynamicRef":"#here"}"##,
+        ] {
+            let root = Node::parse(by_name).unwrap();
+            assert!(Definitions::of(&root).reach().is_recursive, "{by_name}");
+        }
     }
 }

@@ -210,7 +210,7 @@ faults! {
     Recursive S012 "recursive" Warning {
         "a schema that refers to itself"
         fix: "Limit the depth in the schema, or take a JSON text instead."
-        here: "For clients that know no references it is cut where it begins anew, and enforced."
+        here: "For clients that know no references it is cut where it begins anew; what is deeper is left to the server."
     }
     Key S013 "key" Error {
         "the name of an argument that has other letters than `A-Z a-z 0-9 _ . -`, or more than 64"
@@ -293,7 +293,7 @@ faults! {
         here: "For such clients it is one type and `nullable`, or `anyOf`."
     }
     Format S019 "format" Information {
-        "a `format` that JSON Schema does not know"
+        "a `format` that JSON Schema, or a client, does not know"
         fix: "Say it in the description, or with `minimum`, `maximum` and `contentEncoding`."
         here: "It is left out for clients that refuse it."
     }

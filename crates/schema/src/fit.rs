@@ -5,7 +5,7 @@
 //! never touched, and numbers keep the text they were written in.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::cursor::Cursor;
 use crate::definitions::{Definitions, reference};
@@ -213,11 +213,11 @@ impl Look<'_, '_, '_> {
             return;
         }
         self.left -= 1;
-        let required: Vec<String> = match member(members, "required") {
+        let required: HashSet<String> = match member(members, "required") {
             Some(Node::List(names)) => {
                 names.iter().filter_map(Node::as_text).map(Cow::into_owned).collect()
             }
-            _ => Vec::new(),
+            _ => HashSet::new(),
         };
         if let Some(Node::Object(properties)) = member(members, "properties") {
             for property in properties {

@@ -278,8 +278,10 @@ fn require(members: &mut Vec<Member<'_>>, names: &[String]) {
         members.len() - 1
     });
     let Node::List(known) = &mut members[at].value else { return };
+    let mut seen: HashSet<_> =
+        known.iter().filter_map(Node::as_text).map(Cow::into_owned).collect();
     for name in names {
-        if !known.iter().any(|it| it.as_text().as_deref() == Some(name)) {
+        if seen.insert(name.clone()) {
             known.push(Node::text(name));
         }
     }

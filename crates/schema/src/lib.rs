@@ -26,6 +26,7 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod cursor;
 mod definitions;
 mod fault;
@@ -50,6 +51,7 @@ mod type_words;
 mod valid;
 mod walk;
 
+pub use check::Check;
 pub use fault::{Fault, Severity};
 pub use lint::lint;
 pub use notes::{Effect, Finding, MAX_FINDINGS, Repair};

@@ -11,7 +11,7 @@ use crate::cursor::Cursor;
 pub(crate) const MAX_DEPTH: usize = 64;
 
 /// A JSON value.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Node<'t> {
     /// An object.
     Object(Vec<Member<'t>>),
@@ -24,7 +24,7 @@ pub(crate) enum Node<'t> {
 }
 
 /// A member of an object.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Member<'t> {
     /// Its key, with the quotes.
     key: Cow<'t, str>,
@@ -136,6 +136,16 @@ impl<'t> Node<'t> {
             Self::List(items) => Node::List(items.into_iter().map(Node::into_owned).collect()),
             Self::Plain(text) => Node::Plain(owned(text)),
             Self::Deep(text) => Node::Deep(owned(text)),
+        }
+    }
+
+    /// How many values it has, itself included.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Object(members) => 1 + members.iter().map(|it| it.value.size()).sum::<usize>(),
+            Self::List(items) => 1 + items.iter().map(Node::size).sum::<usize>(),
+            Self::Plain(_) => 1,
+            Self::Deep(text) => text.len(),
         }
     }
 

@@ -45,6 +45,8 @@ pub(crate) struct Notes {
     pub(crate) is_changed: bool,
     /// How often something was made wider.
     pub(crate) widened: usize,
+    /// Whether what clients see takes more than what is enforced.
+    pub(crate) is_to_enforce: bool,
 }
 
 impl Notes {
@@ -82,18 +84,21 @@ impl Notes {
 
     /// It is gone for clients, and enforced.
     pub(crate) fn enforce(&mut self, fault: Fault, what: impl Into<String>) {
+        self.is_to_enforce = true;
         self.repaired(fault, what, Effect::Enforced);
+    }
+
+    /// What was to be enforced cannot be: it is too much to be checked, and left to the server.
+    pub(crate) fn leave_to_server(&mut self) {
+        let repairs = self.findings.iter_mut().filter_map(|finding| finding.repair.as_mut());
+        for repair in repairs.filter(|repair| repair.effect == Effect::Enforced) {
+            repair.effect = Effect::Wider;
+        }
     }
 
     /// It is there.
     pub(crate) fn tell(&mut self, fault: Fault) {
         self.find(fault, None);
-    }
-
-    /// Whether what clients see takes more than what is enforced.
-    pub(crate) fn is_to_enforce(&self) -> bool {
-        let effects = self.findings.iter().filter_map(|finding| finding.repair.as_ref());
-        effects.into_iter().any(|repair| repair.effect == Effect::Enforced)
     }
 
     fn repaired(&mut self, fault: Fault, what: impl Into<String>, effect: Effect) {

@@ -132,9 +132,32 @@ fn nullable(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
     // Null has to be one of the values too.
     if let Some(values) = position(members, "enum").filter(|_| is_nullable)
         && let Node::List(values) = &mut members[values].value
+        && !values.is_empty()
         && !values.iter().any(Node::is_null)
     {
         values.push(Node::word("null"));
     }
+    if is_nullable && types.is_none() {
+        null_beside(members);
+    }
     notes.inside("nullable", |notes| notes.mend(Fault::Nullable, "is told by the type"));
+}
+
+/// Null beside what a schema without a type refers to, or is one of.
+fn null_beside(members: &mut Vec<Member<'_>>) {
+    let null = || Node::Object(vec![Member::new("type", Node::text("null"))]);
+    if let Some(at) = position(members, "anyOf") {
+        if let Node::List(all) = &mut members[at].value {
+            all.push(null());
+        }
+        return;
+    }
+    let one = ["$ref", "allOf", "oneOf"].into_iter().find_map(|keyword| position(members, keyword));
+    if let Some(at) = one {
+        let keyword = members[at].name().into_owned();
+        let value = std::mem::replace(&mut members[at].value, Node::empty_object());
+        let one = Node::Object(vec![Member::new(&keyword, value)]);
+        members[at].value = Node::List(vec![one, null()]);
+        members[at].rename("anyOf");
+    }
 }

@@ -58,6 +58,11 @@ impl Plan {
             && self.enforced.is_none()
     }
 
+    /// Leaves arguments of another type than the tool takes as they are.
+    pub fn leave_types(&mut self) {
+        self.want = None;
+    }
+
     /// Whether clients see the tool and its arguments under their own names.
     pub fn is_plain(&self) -> bool {
         self.name.is_none() && self.keys.is_empty()

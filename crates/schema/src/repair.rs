@@ -103,8 +103,10 @@ fn repair_arguments(
         shape::shape_arguments(schema, profile, notes);
         plan.keys = rename::rename_keys(schema, &profile.keys, notes);
         references::cut(schema, notes);
-        if notes.is_to_enforce() {
-            plan.enforced = Some(Enforced::new(valid));
+        match notes.is_to_enforce {
+            false => {}
+            true if valid::can_check(&valid) => plan.enforced = Some(Enforced::new(valid)),
+            true => notes.leave_to_server(),
         }
     });
 }

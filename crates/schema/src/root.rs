@@ -16,6 +16,10 @@ use crate::notes::Notes;
 const MAX_STEPS: usize = 12;
 const MAX_SCHEMAS: usize = 2000;
 
+/// So many JSON values are copied at most, and so many ways to describe one property kept.
+const MAX_COPIED: usize = 20_000;
+const MAX_WAYS: usize = 20;
+
 /// So many alternatives are named in the description.
 const MAX_NAMED: usize = 20;
 
@@ -105,8 +109,7 @@ impl<'t> Object<'t> {
 
 /// Both schemas, joined by this keyword.
 fn join<'t>(known: &mut Node<'t>, schema: Node<'t>, by: &str) {
-    let text = schema.written();
-    if known.written() == text || schema.as_members().is_some_and(<[_]>::is_empty) {
+    if schema.as_members().is_some_and(<[_]>::is_empty) {
         return;
     }
     if let Node::Object(members) = known
@@ -114,9 +117,16 @@ fn join<'t>(known: &mut Node<'t>, schema: Node<'t>, by: &str) {
         && only.name() == by
         && let Node::List(all) = &mut only.value
     {
-        if !all.iter().any(|it| it.written() == text) {
-            all.push(schema);
+        if all.contains(&schema) {
+            return;
         }
+        match all.len() < MAX_WAYS {
+            true => all.push(schema),
+            false => *known = Node::empty_object(),
+        }
+        return;
+    }
+    if *known == schema {
         return;
     }
     let all = Node::List(vec![std::mem::replace(known, Node::empty_object()), schema]);
@@ -127,11 +137,12 @@ fn join<'t>(known: &mut Node<'t>, schema: Node<'t>, by: &str) {
 struct Reading<'n, 't> {
     definitions: Definitions<'n, 't>,
     left: usize,
+    copies_left: usize,
 }
 
 impl<'n, 't> Reading<'n, 't> {
     fn over(root: &'n Node<'t>) -> Self {
-        Self { definitions: Definitions::of(root), left: MAX_SCHEMAS }
+        Self { definitions: Definitions::of(root), left: MAX_SCHEMAS, copies_left: MAX_COPIED }
     }
 
     /// What a schema says of an object.
@@ -143,8 +154,16 @@ impl<'n, 't> Reading<'n, 't> {
         }
         self.left -= 1;
         if let Some(Node::Object(properties)) = member(members, "properties") {
-            let all = properties.iter().map(|it| (it.name().into_owned(), it.value.clone()));
-            object.properties = all.collect();
+            for property in properties {
+                // What is too much to be copied is any value.
+                let size = property.value.size();
+                let schema = match size <= self.copies_left {
+                    true => property.value.clone(),
+                    false => Node::empty_object(),
+                };
+                self.copies_left = self.copies_left.saturating_sub(size);
+                object.properties.push((property.name().into_owned(), schema));
+            }
         }
         object.required = required(members);
         if let Some(target) = reference(members).and_then(|to| self.definitions.resolve(&to)) {

@@ -1,6 +1,7 @@
 //! A valid schema in the shape that a client takes.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use crate::definitions::{Definitions, reference};
 use crate::fault::Fault;
@@ -204,8 +205,9 @@ fn add_required(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
     }
     let Some(at) = position(members, "properties") else { return };
     let Node::Object(properties) = &mut members[at].value else { return };
+    let mut known: HashSet<_> = properties.iter().map(|it| it.name().into_owned()).collect();
     for name in names {
-        if position(properties, &name).is_none() {
+        if known.insert(name.clone()) {
             properties.push(Member::new(&name, Node::empty_object()));
             let what = format!("`{name}` is put in, of any value");
             notes.inside("required", |notes| notes.mend(Fault::RequiredUnknown, what));

@@ -12,12 +12,18 @@ const MAX_BYTES: usize = 256 << 10;
 /// Nor one of more levels: the validator goes down all of them, on a stack that has an end.
 pub(crate) const MAX_LEVELS: usize = 300;
 
+/// No value is tried that would take more steps: so many places of the schema for each byte of the value.
+const MAX_STEPS: usize = 1 << 26;
+
 /// A schema that was compiled.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     validator: Validator,
     /// How deep the validator goes for each level of a value.
     levels: usize,
+    /// How many places it may look at for a value, if that can be told: one that refers to itself goes through itself
+    /// again and again.
+    places: Option<usize>,
 }
 
 /// What came of compiling a schema.
@@ -28,23 +34,40 @@ pub(crate) enum Outcome {
     Untried,
 }
 
+/// Whether values can be checked with a schema, if it is valid.
+pub(crate) fn can_check(schema: &Node<'_>) -> bool {
+    let reach = Definitions::of(schema).reach();
+    !reach.is_recursive && reach.levels <= MAX_LEVELS && schema.written().len() <= MAX_BYTES
+}
+
 /// Compiles a schema, references included.
 pub(crate) fn compile(schema: &Node<'_>) -> Outcome {
-    let levels = Definitions::of(schema).reach().levels;
+    let reach = Definitions::of(schema).reach();
     let text = schema.written();
-    if text.len() > MAX_BYTES || levels > MAX_LEVELS {
+    if text.len() > MAX_BYTES || reach.levels > MAX_LEVELS {
         return Outcome::Untried;
     }
     let Ok(schema) = serde_json::from_str::<Value>(&text) else { return Outcome::Untried };
     match jsonschema::draft202012::new(&schema) {
-        Ok(validator) => Outcome::Compiled(Box::new(Compiled { validator, levels })),
+        Ok(validator) => {
+            let places = Some(reach.places).filter(|_| !reach.is_recursive);
+            Outcome::Compiled(Box::new(Compiled { validator, levels: reach.levels, places }))
+        }
         Err(_) => Outcome::Invalid,
     }
 }
 
 impl Compiled {
+    /// Whether it can be told what is wrong with values.
+    pub(crate) fn tells(&self) -> bool {
+        self.places.is_some()
+    }
+
     /// What is wrong with a value, a JSON text, and where. Nothing, where that cannot be told.
     pub(crate) fn problem(&self, value: &str) -> Option<(String, String)> {
+        if self.places?.saturating_mul(value.len()) > MAX_STEPS {
+            return None;
+        }
         let value: Value = serde_json::from_str(value).ok()?;
         if self.levels * depth(&value) > MAX_LEVELS {
             return None;

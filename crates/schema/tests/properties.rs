@@ -342,3 +342,47 @@ fn the_largest_schemas_end_soon_with_a_finding() {
         }
     }
 }
+
+/// Schemas whose values are costly to check, or not to be checked at all, are left to the server.
+#[test]
+fn no_call_takes_long_or_much_to_be_refused() {
+    let filter = json!({"type": "object", "properties": {"where": {"$ref": "#/$defs/f"}}, "$defs": {"f": {"anyOf": [
+        {"type": "object", "properties": {"l": {"$ref": "#/$defs/f"}, "op": {"const": "and"}}, "required": ["l", "op"]},
+        {"type": "object", "properties": {"l": {"$ref": "#/$defs/f"}, "op": {"const": "or"}}, "required": ["l", "op"]},
+    ]}}, "oneOf": [{"required": ["where"]}, {"required": ["all"]}]});
+    let ladder: Map<String, Value> = (0..40)
+        .map(|n| {
+            let next = json!({"$ref": format!("#/$defs/d{}", n + 1)});
+            (format!("d{n}"), json!({"allOf": [next, next]}))
+        })
+        .chain([("d40".to_owned(), json!({"type": "integer"}))])
+        .collect();
+    let ladder = json!({"type": "object", "properties": {"where": {"$ref": "#/$defs/d0"}}, "$defs": ladder,
+        "oneOf": [{"required": ["where"]}]});
+    let named: Map<String, Value> = (0..900)
+        .map(|n| (format!("d{n}"), json!({"$anchor": format!("a{n}"), "not": {"$ref": format!("#a{}", (n + 1) % 900)}})))
+        .collect();
+    let named = json!({"type": "object", "properties": {"where": {"$ref": "#a0"}}, "$defs": named,
+        "oneOf": [{"required": ["where"]}]});
+    let branches: Vec<_> = (0..300)
+        .map(|n| json!({"$ref": "#/$defs/e", "properties": {"a": {"minLength": n}}}))
+        .collect();
+    let words: Vec<_> = (0..2000).map(|n| format!("word {n}")).collect();
+    let union = json!({"type": "object", "anyOf": branches,
+        "$defs": {"e": {"properties": {"a": {"enum": words}}}}});
+    let mut nested = json!({});
+    for _ in 0..24 {
+        nested = json!({"l": nested});
+    }
+    let call = json!({"where": nested}).to_string();
+    for (name, schema) in
+        [("filter", filter), ("ladder", ladder), ("named", named), ("union", union)]
+    {
+        let tool = tool(&schema);
+        for profile in Profile::all() {
+            let report = repair(&tool, profile);
+            let _ = report.plan.arguments(&call);
+            assert!(report.tool.len() < 2 << 20, "{name}, {profile}");
+        }
+    }
+}

@@ -242,7 +242,7 @@ impl<T> Peer<T> {
             Kind::Unclear => {
                 // An id and nothing else still tells that the request is over (H14).
                 match message.raw(Slot::Id) {
-                    Some(b"null") => self.drop_nameless(),
+                    Some(b"null") => self.drop_nameless(false),
                     Some(id) if self.find(id).is_some() => self.handle_answer(message),
                     _ => self.drop_it(Heal::H10),
                 }
@@ -274,7 +274,7 @@ impl<T> Peer<T> {
     /// other; otherwise it answers a notification, which nobody wants to hear.
     fn handle_stray_error(&mut self, message: Message) -> Option<PeerEvent<T>> {
         if self.is_shared {
-            return self.drop_nameless();
+            return self.drop_nameless(message.has(Slot::Error));
         }
         let is_unread = matches!(message.raw(Slot::ErrorCode), Some(b"-32700" | b"-32600"));
         let mut open = self.open.iter();
@@ -294,13 +294,13 @@ impl<T> Peer<T> {
         self.stray_error = message.string(Slot::ErrorMessage).map(|text| text.into_owned());
         match meant {
             Some(_) => None,
-            None => self.drop_nameless(),
+            None => self.drop_nameless(message.has(Slot::Error)),
         }
     }
 
-    /// What names no request answers a notification. One that clients mind more than others is noted besides.
-    fn drop_nameless(&mut self) -> Option<PeerEvent<T>> {
-        if std::mem::take(&mut self.is_initialized_last) {
+    /// What names no request answers a notification. An error to the one that clients mind most is noted besides.
+    fn drop_nameless(&mut self, is_error: bool) -> Option<PeerEvent<T>> {
+        if std::mem::take(&mut self.is_initialized_last) && is_error {
             self.heals.note(Heal::H20);
         }
         self.drop_it(Heal::H08)

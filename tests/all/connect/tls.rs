@@ -138,7 +138,7 @@ fn what_is_wrong_with_a_certificate_is_told_in_one_line_with_what_to_do() {
         (other_name.url(), &trust, "not for localhost, but for", "in the address"),
         (old.url(), &trust, "its certificate has expired", "renew its certificate"),
         (early.url(), &trust, "its certificate is not valid yet", "clock of this machine"),
-        (plain_url, &trust, "speaks no TLS", "write ws:// in place of wss://"),
+        (plain_url, &trust, "speaks no TLS", "write the address without TLS"),
         (insecure_url, &[], "its answer is no HTTP", "write wss://"),
     ] {
         let mut command = home.command(&url, options);

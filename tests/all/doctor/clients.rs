@@ -16,7 +16,7 @@ fn every_client_is_told_with_how_that_is_known() {
     for view in report["clients"].as_array().unwrap() {
         let basis = view["basis"].as_str().unwrap();
         assert!(
-            basis.starts_with("measured with") || basis.starts_with("by its published rules of 20"),
+            basis.starts_with("measured with") || basis.starts_with("by its rules as known on 20"),
             "{view:#}"
         );
         assert_eq!(view["visible_through_pontoon"], 4, "{view:#}");

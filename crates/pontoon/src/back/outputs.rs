@@ -5,16 +5,14 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use jsonschema::Validator;
+use pontoon_schema::Check;
 use pontoon_wire::{Message, Rewrite, Slot, json, string_value};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::lock::Lock;
-
-/// A longer schema is taken as one that nothing fits.
-const MAX_SCHEMA: usize = 256 * 1024;
 
 /// The promises of one server's tools.
 #[derive(Debug, Default)]
@@ -22,14 +20,16 @@ pub(crate) struct Outputs {
     is_filled: AtomicBool,
     has_withdrawn: AtomicBool,
     tools: Lock<HashMap<String, Output>>,
+    /// The names that clients see, by those that the server knows, where these differ.
+    shown: Lock<HashMap<String, String>>,
 }
 
 /// The promise of one tool.
 #[derive(Debug)]
 struct Output {
     schema: String,
-    /// Made when it is first needed; `None` in it if the schema is none.
-    validator: Option<Option<Validator>>,
+    /// Made when it is first needed; `None` in it if nothing can be checked with the schema.
+    check: Option<Option<Arc<Check>>>,
     is_withdrawn: bool,
 }
 
@@ -43,11 +43,21 @@ impl Outputs {
             let schema = String::from_utf8_lossy(schema);
             if known.get(name.as_ref()).is_none_or(|output| output.schema != schema) {
                 let schema = schema.into_owned();
-                let output = Output { schema, validator: None, is_withdrawn: false };
+                let output = Output { schema, check: None, is_withdrawn: false };
                 known.insert(name.into_owned(), output);
             }
         }
         self.is_filled.store(!known.is_empty(), Ordering::Relaxed);
+    }
+
+    /// Notes that the server knows a tool by another name than clients.
+    pub(crate) fn also_called(&self, shown: &str, own: &str) {
+        self.shown.lock().insert(own.to_owned(), shown.to_owned());
+    }
+
+    /// The name that clients see of a tool.
+    fn shown(&self, tool: &str) -> String {
+        self.shown.lock().get(tool).map_or(tool, String::as_str).to_owned()
     }
 
     /// Whether no tool promises anything.
@@ -57,25 +67,25 @@ impl Outputs {
 
     /// Whether this tool promises structured content.
     pub(crate) fn promises(&self, tool: &str) -> bool {
-        self.tools.lock().contains_key(tool)
+        self.tools.lock().contains_key(&self.shown(tool))
     }
 
     /// Whether a JSON text is what the tool promises.
     pub(crate) fn fits(&self, tool: &str, text: &str) -> bool {
-        let Ok(value) = serde_json::from_str::<Value>(text) else { return false };
-        let mut tools = self.tools.lock();
-        let Some(output) = tools.get_mut(tool) else { return false };
-        let schema = output.schema.as_str();
-        let validator = output.validator.get_or_insert_with(|| {
-            let schema = Some(schema).filter(|schema| schema.len() <= MAX_SCHEMA)?;
-            jsonschema::draft202012::new(&serde_json::from_str(schema).ok()?).ok()
-        });
-        validator.as_ref().is_some_and(|validator| validator.is_valid(&value))
+        let shown = self.shown(tool);
+        let check = {
+            let mut tools = self.tools.lock();
+            let Some(output) = tools.get_mut(&shown) else { return false };
+            let schema = output.schema.as_str();
+            output.check.get_or_insert_with(|| Check::new(schema).map(Arc::new)).clone()
+        };
+        serde_json::from_str::<&RawValue>(text).is_ok() && check.is_some_and(|it| it.takes(text))
     }
 
     /// Shows the tool without its promise from now on.
     pub(crate) fn withdraw(&self, tool: &str) {
-        if let Some(output) = self.tools.lock().get_mut(tool) {
+        let shown = self.shown(tool);
+        if let Some(output) = self.tools.lock().get_mut(&shown) {
             output.is_withdrawn = true;
             self.has_withdrawn.store(true, Ordering::Relaxed);
         }
@@ -175,5 +185,42 @@ mod tests {
         let other = r#"{"name":"greet","outputSchema":{}}"#;
         outputs.learn([other].into_iter());
         assert_eq!(outputs.kept_promise(other), other);
+    }
+
+    #[test]
+    fn a_promise_that_is_too_much_to_be_checked_is_one_that_nothing_fits() {
+        let outputs = Outputs::default();
+        let chain: Vec<_> = (0..4500)
+            .map(|n| format!(r##""d{n}":{{"$ref":"#/$defs/d{}"}}"##, n + 1))
+            .chain([r#""d4500":{}"#.to_owned()])
+            .collect();
+        let ladder: Vec<_> = (0..40)
+            .map(|n| {
+                format!(
+                    r##""d{n}":{{"allOf":[{{"$ref":"#/$defs/d{0}"}},{{"$ref":"#/$defs/d{0}"}}]}}"##,
+                    n + 1
+                )
+            })
+            .chain([r#""d40":{}"#.to_owned()])
+            .collect();
+        for (name, all) in [("chain", chain), ("ladder", ladder)] {
+            let schema = format!(
+                r##"{{"type":"object","$ref":"#/$defs/d0","$defs":{{{}}}}}"##,
+                all.join(",")
+            );
+            let tool = format!(r#"{{"name":"{name}","outputSchema":{schema}}}"#);
+            outputs.learn([tool.as_str()].into_iter());
+            // It ends soon, and no stack overflows.
+            let _ = outputs.fits(name, "{}");
+        }
+    }
+
+    #[test]
+    fn a_promise_is_known_by_the_name_that_the_server_has_for_its_tool() {
+        let outputs = outputs();
+        outputs.also_called("greet", "greet.it");
+        assert!(outputs.promises("greet.it"));
+        outputs.withdraw("greet.it");
+        assert_ne!(outputs.kept_promise(GREET), GREET);
     }
 }

@@ -5,10 +5,10 @@
 //! off are refused before any child.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use pontoon_schema::{Plan, Report, repair_list};
+use pontoon_schema::{Fault, Plan, Report, repair_list};
 use pontoon_wire::heal::HealMode;
 use pontoon_wire::{Message, Rewrite, Slot, json, string_value};
 
@@ -20,6 +20,8 @@ use crate::observe::heals::HealLog;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ShownTools {
     plans: HashMap<String, Arc<Plan>>,
+    /// The server's own names of tools that are switched off by the names that clients would see.
+    hidden: HashSet<String>,
 }
 
 impl ShownTools {
@@ -28,12 +30,29 @@ impl ShownTools {
         self.plans.get(tool)
     }
 
+    /// The tools that have other names than the server knows: shown, its own.
+    pub(crate) fn renamed(&self) -> impl Iterator<Item = (&str, &str)> {
+        let plans = self.plans.iter();
+        plans.filter_map(|(name, plan)| {
+            plan.name.as_deref().filter(|own| own != name).map(|own| (name.as_str(), own))
+        })
+    }
+
+    /// Whether a tool is switched off, though this is not the name it is switched off by.
+    pub(crate) fn is_hidden(&self, tool: &str) -> bool {
+        self.hidden.contains(tool)
+    }
+
     /// Adds those of another page of the same list.
     pub(crate) fn extend(&mut self, other: Self) {
+        self.hidden.extend(other.hidden);
         self.plans.extend(other.plans);
     }
 
-    fn add(&mut self, report: Report<'_>) {
+    fn add(&mut self, mut report: Report<'_>, server: &Server) {
+        if server.heal.schema(Fault::Arguments.code()) != HealMode::Repair {
+            report.plan.leave_types();
+        }
         if report.plan.is_empty() {
             return;
         }
@@ -57,7 +76,7 @@ pub(crate) fn show<'t>(
         let disabled = &server.disabled_tools;
         disabled.is_empty() || name(tool).is_none_or(|name| !disabled.iter().any(|it| *it == name))
     };
-    let tools: Vec<_> = tools.filter(is_on).collect();
+    let tools: Vec<_> = tools.filter(|tool| is_on(tool)).collect();
     let (mut all, mut shown) = (Vec::new(), ShownTools::default());
     if !server.heal.repairs_schemas() && heals.is_none() {
         all.extend(tools.into_iter().map(Cow::Borrowed));
@@ -78,9 +97,11 @@ pub(crate) fn show<'t>(
         // A tool with a fault that is not to be repaired is shown as its server wrote it.
         if is_left {
             all.push(Cow::Borrowed(tool));
+        } else if !is_on(&&*report.tool) {
+            shown.hidden.insert(name.into_owned());
         } else if report.is_shown {
             all.push(report.tool.clone());
-            shown.add(report);
+            shown.add(report, server);
         }
     }
     (all, shown)
@@ -111,11 +132,17 @@ pub(crate) fn in_answer(
     let end = start + tools.len();
     let all = format!("[{}]", all.join(","));
     let changed = [&result[..start], all.as_bytes(), &result[end..]].concat();
-    (Rewrite::new(answer).replace(Slot::Result, changed).into_message(), Some(shown))
+    // What a repair would nest too deep stays as it is.
+    match Rewrite::new(answer.clone()).replace(Slot::Result, changed).try_into_message() {
+        Ok(changed) => (changed, Some(shown)),
+        Err(_) => (answer, None),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use pontoon_schema::Profile;
+
     use super::*;
 
     fn server(heal: HealMode) -> Server {
@@ -182,6 +209,17 @@ mod tests {
             assert_eq!(plan.arguments(r#"{"top":"5"}"#).unwrap(), r#"{"$top":5}"#);
         }
         assert!(shown.plan("other").is_none());
+    }
+
+    #[test]
+    fn what_a_repair_would_nest_too_deep_stays_as_it_is() {
+        let deep = format!("{}{{}}{}", r#"{"allOf":"#.repeat(61), "}".repeat(61));
+        let schema = format!(r#"{{"type":"object","allOf":{deep}}}"#);
+        let text = list(&format!(r#"{{"name":"d","inputSchema":{schema}}}"#));
+        let answer = Message::parse(text.as_bytes()).unwrap();
+        let server = Server { profile: Profile::none(), ..server(HealMode::Repair) };
+        let (changed, _) = in_answer(answer, &server, &HealLog::new("demo"));
+        assert_eq!(std::str::from_utf8(changed.text()).unwrap(), text);
     }
 
     #[test]

@@ -12,7 +12,6 @@ use pontoon_supervise::{Spawner, Starting, Support, give_memory_back, harden_wor
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::announced::announced;
-use super::doctor::profile;
 use super::entrance_token::entrance_token;
 use super::standard_streams;
 use super::terminal::{fail, tell};
@@ -39,7 +38,7 @@ pub(super) const TOKEN: &str = "PONTOON_TOKEN";
 const LONGEST: Duration = Duration::from_secs(30 * 86_400);
 
 /// Exit code of words that make no sense.
-const TYPED_WRONGLY: u8 = 2;
+pub(super) const TYPED_WRONGLY: u8 = 2;
 
 /// How an application is joined.
 #[derive(Debug, Args)]
@@ -153,6 +152,14 @@ fn tool_timeout(word: &str) -> Result<(String, Duration), String> {
 /// A word on healing, as it is typed.
 fn heal_word(word: &str) -> Result<String, String> {
     Healing::typed([word]).map(|_| word.to_owned())
+}
+
+/// A client, as it is typed.
+pub(super) fn profile(word: &str) -> Result<&'static Profile, String> {
+    Profile::named(word).ok_or_else(|| {
+        let names: Vec<_> = Profile::all().iter().map(|it| it.name.as_str()).collect();
+        format!("there is no profile of that name; there are: {}", names.join(", "))
+    })
 }
 
 /// A pause after a code, as it is typed.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use pontoon_schema::{Profile, Severity};
 use pontoon_supervise::{Spawner, give_memory_back, harden_worker};
 use serde_json::Value;
 
-use super::connect::{app_at, wrong};
-use super::terminal::{Interruption, fail, load, say, width, with_spawner};
+use super::connect::{TYPED_WRONGLY, app_at, profile, wrong};
+use super::terminal::{Interruption, fail, load, say, tell, width, with_spawner};
 use crate::back::child::process::Starter;
 use crate::config::{Config, ConfigSource, Environment, Options};
 use crate::doctor::examination::DumpedPage;
@@ -158,14 +158,6 @@ fn is_url(word: &str) -> bool {
     word.contains("://") || word.starts_with("unix:") || word.starts_with("ws+unix:")
 }
 
-/// A client, as it is typed.
-pub(super) fn profile(word: &str) -> Result<&'static Profile, String> {
-    Profile::named(word).ok_or_else(|| {
-        let names: Vec<_> = Profile::all().iter().map(|it| it.name.as_str()).collect();
-        format!("there is no profile of that name; there are: {}", names.join(", "))
-    })
-}
-
 /// A call, as it is typed.
 fn call(word: &str) -> Result<(String, Value), String> {
     let (tool, arguments) = word.split_once('=').unwrap_or((word, "{}"));
@@ -180,6 +172,12 @@ pub fn run(arguments: &DoctorArgs) -> ExitCode {
     harden_worker();
     give_memory_back();
     let environment = Environment::of_process();
+    // Before the examination, which may take its time.
+    if let Some(file) = &arguments.dump
+        && let Err(error) = std::fs::write(file, "")
+    {
+        return wrong(&format!("{} cannot be written: {error}", file.display()));
+    }
     let (config, patients) = match patients(arguments, &environment) {
         Ok(found) => found,
         Err(code) => return code,
@@ -231,7 +229,7 @@ fn patients(
     }
     let source =
         Options { config: arguments.config.clone(), is_silent: true, ..Options::default() };
-    let config = load(&source)?;
+    let config = load(&source).map_err(|_| ExitCode::from(TYPED_WRONGLY))?;
     let named = |name: &String| {
         config.server(name).map(Patient::of_config).ok_or_else(|| {
             let names: Vec<_> = config.servers.iter().map(|it| it.name.as_str()).collect();
@@ -290,10 +288,11 @@ async fn examine_all(
         let shown = |step: &str| bar.set_message(format!("{step}: {name}"));
         let report = tokio::select! {
             report = examine(&room, &options, &shown) => report,
-            code = interruption.wait() => {
+            (code, what) = interruption.heard() => {
                 bar.finish_and_clear();
+                tell(&format!("error: {what}; what was started is ended"));
                 room.abandon().await;
-                return code;
+                return ExitCode::from(code);
             }
         };
         bar.finish_and_clear();
@@ -324,7 +323,12 @@ fn print(arguments: &DoctorArgs, config: &Config, reports: &[Examination], code:
     } else if arguments.sarif {
         let file = match &config.source {
             ConfigSource::File(path) => Some(path.display().to_string()),
-            ConfigSource::Demo { .. } | ConfigSource::CommandLine => None,
+            ConfigSource::Demo { .. } | ConfigSource::CommandLine => {
+                // The file of the command that lies here, such as `dist/index.js`.
+                let is_here =
+                    |word: &&String| Path::new(word).is_relative() && Path::new(word).is_file();
+                arguments.command.iter().find(is_here).cloned()
+            }
         };
         say(&pretty(&sarif(reports, file.as_deref())));
     } else if arguments.fix_report {

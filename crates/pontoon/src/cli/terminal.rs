@@ -96,14 +96,19 @@ impl Interruption {
 
     /// Waits for it. Gives the status that shells expect of a program that a signal ended.
     pub(super) async fn wait(&mut self) -> ExitCode {
+        let (code, what) = self.heard().await;
+        tell(&format!("error: {what}; the server was told to stop"));
+        ExitCode::from(code)
+    }
+
+    /// Waits for it, and says nothing. Gives the status, and what happened.
+    pub(super) async fn heard(&mut self) -> (u8, &'static str) {
         let [interrupt, terminate, hangup] = &mut self.0;
-        let (code, what) = tokio::select! {
+        tokio::select! {
             _ = interrupt.recv() => (130, "interrupted"),
             _ = terminate.recv() => (143, "terminated"),
             _ = hangup.recv() => (129, "the terminal is gone"),
-        };
-        tell(&format!("error: {what}; the server was told to stop"));
-        ExitCode::from(code)
+        }
     }
 }
 

@@ -100,7 +100,12 @@ impl Code {
     fn named(name: &str) -> Result<Self, String> {
         let schema = Fault::ALL.iter().map(|fault| fault.code()).find(|it| *it == name);
         let known = Heal::named(name).map(Self::Protocol).or(schema.map(Self::Schema));
-        known.ok_or_else(|| unknown("code", name, codes_like(name)))
+        known.ok_or_else(|| match name.split_once('/') {
+            Some((code, _)) if Self::named(code).is_ok() => {
+                format!("unknown code `{name}`: write `{code}`, without what is behind the slash")
+            }
+            _ => unknown("code", name, codes_like(name)),
+        })
     }
 }
 
@@ -172,6 +177,10 @@ mod tests {
     fn an_unknown_code_is_a_mistake_and_the_nearest_is_named() {
         for (heal, expected) in [
             (r#"{"h25": "off"}"#, "unknown code `h25`, did you mean `H25`?"),
+            (
+                r#"{"S003/map": "off"}"#,
+                "unknown code `S003/map`: write `S003`, without what is behind the slash",
+            ),
             (r#"{"S03": "off"}"#, "unknown code `S03`, did you mean `S003`?"),
             (r#"{"defualt": "off"}"#, "unknown code `defualt`, did you mean `default`?"),
             (r#"{"banners": "off"}"#, "unknown code `banners`"),

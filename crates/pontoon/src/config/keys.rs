@@ -204,7 +204,7 @@ key_table! {
         draft.server.framing = reader.word(node, &words).unwrap_or_default();
     };
     /// The clients that tools are shown for. `"common"` is what most take; `"none"` repairs what is not valid and shapes
-    /// nothing; others are named after a client, such as `"claude-code"`, `"openai"` or `"gemini"` (docs/doctor.md).
+    /// nothing; others are named after a client, such as `"claude-code"`, `"openai"` or `"gemini"` (all are in docs/codes.md).
     /// Calls reach the server under its own names and with the arguments that it takes.
     "profile", "\"common\"" => {
         let profiles = Profile::all();

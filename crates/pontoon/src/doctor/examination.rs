@@ -121,7 +121,14 @@ impl Examination {
         let (errors, warnings) = (self.count(Severity::Error), self.count(Severity::Warning));
         let tools = number(self.tools, "tool");
         match (errors, warnings) {
-            (0, 0) => format!("healthy: {tools}, nothing to mend"),
+            (0, 0) => {
+                let fewer = self.clients.iter().filter(|view| view.straight < self.tools).count();
+                let clients = match fewer {
+                    0 => String::new(),
+                    fewer => format!("; {} will show fewer", number(fewer, "client")),
+                };
+                format!("healthy: {tools}, nothing to mend{clients}")
+            }
             (0, warnings) => format!("works: {tools}, {}", number(warnings, "warning")),
             (errors, 0) => format!("needs mending: {tools}, {}", number(errors, "error")),
             (errors, warnings) => format!(

@@ -101,6 +101,8 @@ pub struct Recommendation {
     pub entry: Value,
     /// Why.
     pub reasons: Vec<KeyReason>,
+    /// Whether the server is configured already, and these keys are added there.
+    pub is_addition: bool,
 }
 
 /// Why a key has its value.
@@ -134,7 +136,8 @@ pub(super) fn recommend(
         let why = "it mixes up answers of requests at the same time".to_owned();
         reasons.push(KeyReason { key: "max_in_flight", why, is_guess: false });
     }
-    Recommendation { name: patient.name().to_owned(), entry, reasons }
+    let is_addition = patient.entry.as_object().is_some_and(serde_json::Map::is_empty);
+    Recommendation { name: patient.name().to_owned(), entry, reasons, is_addition }
 }
 
 /// A key, its value if that is not the default, why, and whether that is only guessed.

@@ -97,7 +97,7 @@ signs! {
     Unnamed D09 Handshake Error {
         "it has tools, and does not name them in its capabilities"
         fix: "Name `\"tools\": {}` in the `capabilities` of the answer to `initialize`: clients show \"Capabilities: none\" and ask for no tools."
-        here: "Nothing is shown of what a server does not name."
+        here: "They are asked for, and shown, all the same (H23)."
     }
     LeftBehind D10 Ending Warning {
         "it ends and leaves processes behind"

@@ -62,7 +62,7 @@ impl Symptom {
             what: heal.meaning().to_owned(),
             evidence,
             places: Vec::new(),
-            minds: Vec::new(),
+            minds: vec![heal.minds().trim_end_matches('.').to_owned()],
             fix: heal.fix().to_owned(),
             here: heal.here().to_owned(),
         }

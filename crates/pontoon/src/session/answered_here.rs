@@ -180,9 +180,12 @@ pub(super) fn disabled(entry: &Entry, request: &Message) -> Option<ErrorObject> 
     }
     let name = request.string(Slot::Name).unwrap_or_default();
     let is_disabled = disabled.iter().any(|tool| *tool == name);
-    is_disabled.then(|| {
-        ErrorObject::new(code::INVALID_PARAMS, format!("there is no tool {:?}", name.as_ref()))
-    })
+    is_disabled.then(|| no_such_tool(&name))
+}
+
+/// What a client hears of a tool that is not there for it.
+pub(super) fn no_such_tool(name: &str) -> ErrorObject {
+    ErrorObject::new(code::INVALID_PARAMS, format!("there is no tool {name:?}"))
 }
 
 #[cfg(test)]

@@ -163,10 +163,12 @@ impl Catalog {
     }
 
     /// Reads the header rules out of the tools.
-    fn read_rules(&mut self) {
+    pub(super) fn read_rules(&mut self) {
         let facts = [&self.modern, &self.legacy];
-        let tools =
-            facts.into_iter().flatten().filter_map(|facts| facts.lists.get(method::LIST_TOOLS));
+        // Under the names that clients see, and under those that the server knows.
+        let tools = facts.into_iter().flatten().flat_map(|facts| {
+            facts.lists.get(method::LIST_TOOLS).into_iter().chain(&facts.written)
+        });
         for tool in tools.flatten() {
             let text = tool.get().as_bytes();
             let name =
@@ -223,7 +225,7 @@ impl Facts {
 
     fn size(&self) -> usize {
         let told = [&self.server_info, &self.instructions].into_iter().flatten();
-        let items = self.lists.values().flatten();
+        let items = self.lists.values().chain(&self.written).flatten();
         let texts = told.chain(items).map(|text| text.get().len());
         texts.sum::<usize>() + self.capabilities.get().len()
     }

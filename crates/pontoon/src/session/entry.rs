@@ -175,16 +175,16 @@ impl Entry {
 
     /// Notes what a server offers in one era while the other is learnt.
     pub(super) fn set_half(&self, era: Era, facts: &Facts) {
+        // Before anything is locked: it may take its time.
         let mut catalog = Catalog::of(era, facts.clone());
+        catalog.show(&self.back.server, None);
+        note_outputs(&self.back, &catalog);
         self.half.send_modify(|half| {
             if let Some(half) = half.take() {
-                catalog.legacy =
-                    catalog.legacy.take().or_else(|| half.legacy.as_ref().map(Facts::as_written));
-                catalog.modern =
-                    catalog.modern.take().or_else(|| half.modern.as_ref().map(Facts::as_written));
+                catalog.legacy = catalog.legacy.take().or_else(|| half.legacy.clone());
+                catalog.modern = catalog.modern.take().or_else(|| half.modern.clone());
+                catalog.read_rules();
             }
-            catalog.show(&self.back.server, None);
-            note_outputs(&self.back, &catalog);
             *half = Some(Arc::new(catalog));
         });
         // Those who waited for it go on, each with what was started for it or without.
@@ -209,10 +209,9 @@ impl Entry {
 
 /// Notes which tools promise structured content.
 pub(super) fn note_outputs(back: &Back, catalog: &Catalog) {
-    let facts = [&catalog.legacy, &catalog.modern].into_iter().flatten();
-    // Under the names that clients see, and under those that the server knows.
-    let tools = facts.flat_map(|facts| {
-        facts.lists.get(method::LIST_TOOLS).into_iter().chain(&facts.written).flatten()
-    });
-    back.outputs.learn(tools.map(|tool| tool.get()));
+    for facts in [&catalog.legacy, &catalog.modern].into_iter().flatten() {
+        let tools = facts.lists.get(method::LIST_TOOLS).into_iter().flatten();
+        back.outputs.learn(tools.map(|tool| tool.get()));
+        facts.shown.renamed().for_each(|(shown, own)| back.outputs.also_called(shown, own));
+    }
 }

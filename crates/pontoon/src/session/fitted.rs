@@ -7,32 +7,44 @@ use std::borrow::Cow;
 use pontoon_schema::Fault;
 use pontoon_wire::{Rewrite, Slot, method, quoted};
 
+use super::answered_here;
 use super::catalog::Catalog;
 use super::entry::Entry;
 use crate::call::{Call, CallError};
+
+/// What became of a call.
+pub(super) enum Fitted {
+    /// It is for the tool that it names.
+    Same,
+    /// It is for a tool that the server knows by another name, which it has now.
+    Renamed,
+}
 
 /// Makes the request of a call what the server knows.
 ///
 /// # Errors
 ///
 /// [`CallError::BadArguments`] if the tool does not take its arguments.
-pub(super) fn fit(catalog: &Catalog, entry: &Entry, call: &mut Call) -> Result<(), CallError> {
+pub(super) fn fit(catalog: &Catalog, entry: &Entry, call: &mut Call) -> Result<Fitted, CallError> {
     if call.request.method() != method::CALL_TOOL {
-        return Ok(());
+        return Ok(Fitted::Same);
     }
-    let Some(tool) = call.request.string(Slot::Name) else { return Ok(()) };
+    let Some(tool) = call.request.string(Slot::Name) else { return Ok(Fitted::Same) };
     let client_era = call.client.era();
     let own = entry.back.own_tools(&call.client, catalog.child_era(client_era));
     let shown = own.as_deref().or_else(|| catalog.facts(client_era).map(|facts| &facts.shown));
-    let Some(plan) = shown.and_then(|shown| shown.plan(&tool)) else { return Ok(()) };
-    let arguments = call.request.raw(Slot::Arguments).unwrap_or(b"{}");
+    if shown.is_some_and(|shown| shown.is_hidden(&tool)) {
+        return Err(CallError::Told(answered_here::no_such_tool(&tool), 404));
+    }
+    let Some(plan) = shown.and_then(|shown| shown.plan(&tool)) else { return Ok(Fitted::Same) };
+    let arguments = call.request.raw(Slot::Arguments).filter(|it| *it != b"null").unwrap_or(b"{}");
     let arguments = std::str::from_utf8(arguments).expect("a message is UTF-8");
     let fitted = plan.arguments(arguments).map_err(|refusal| {
         CallError::BadArguments(format!("{refusal}. The call was not made: put them right"))
     })?;
     let original = plan.name.as_ref().filter(|original| **original != tool);
     if original.is_none() && matches!(fitted, Cow::Borrowed(_)) {
-        return Ok(());
+        return Ok(Fitted::Same);
     }
     let mut rewrite = Rewrite::new(call.request.clone());
     if let Some(original) = original {
@@ -42,21 +54,27 @@ pub(super) fn fit(catalog: &Catalog, entry: &Entry, call: &mut Call) -> Result<(
         entry.back.heals.note_fault(Fault::Arguments);
         rewrite = rewrite.replace(Slot::Arguments, fitted);
     }
-    // What would be nested too deep stays what it was.
-    if let Ok(request) = rewrite.try_into_message() {
-        call.request = request;
+    let is_renamed = original.is_some();
+    match rewrite.try_into_message() {
+        Ok(request) => call.request = request,
+        // What would be nested too deep stays what it was.
+        Err(_) => return Ok(Fitted::Same),
     }
-    Ok(())
+    Ok(if is_renamed { Fitted::Renamed } else { Fitted::Same })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use pontoon_wire::heal::HealMode;
     use pontoon_wire::{Era, json, string_value};
 
     use super::*;
     use crate::app::test_bridge::{TestBridge, TestClient, ToolServer};
     use crate::back::pair::STATEFUL;
+    use crate::clock::{now, since};
+    use crate::config::Healing;
 
     /// The names of the tools that a client is shown.
     async fn shown(client: &TestClient<'_>) -> Vec<String> {
@@ -97,6 +115,39 @@ mod tests {
             assert!(answer.contains(r#""isError":true"#), "for the model to read: {answer}");
         }
         assert_eq!(server.work_heard(), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn settings_of_a_tool_hold_by_either_of_its_names() {
+        let server = ToolServer::of_both_eras();
+        let bridge = TestBridge::start(server.servers(), |_, server| {
+            server.tool_timeouts.push(("pick it0".to_owned(), Duration::from_secs(3)));
+        });
+        let client = TestClient::open(&bridge).await;
+        let shown = shown(&client).await;
+        assert!(client.call(2, &shown[1], r#"{"top":1}"#).await.answer().await.contains("got"));
+        let began = now();
+        let late = client.call(3, &shown[1], r#"{"top":-1}"#).await.refusal().await;
+        assert!(late.1.contains("within 3 s"), "{late:?}");
+        assert_eq!(since(began).as_secs(), 3);
+        bridge.reload(|server| server.disabled_tools = vec![shown[1].clone()]).await;
+        for name in [shown[1].as_str(), "pick it0"] {
+            let refused = client.call(4, name, r#"{"top":1}"#).await.refusal().await;
+            assert!(refused.1.contains("there is no tool"), "{name}: {refused:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn arguments_stay_as_they_are_where_that_is_wanted() {
+        let server = ToolServer::new(Era::Legacy);
+        let bridge = TestBridge::start(server.servers(), |_, server| {
+            server.heal = Healing::typed(["S033=off"]).unwrap();
+        });
+        let client = TestClient::open(&bridge).await;
+        let refused = client.call(2, "pick it0", r#"{"top":"5"}"#).await.answer().await;
+        assert!(refused.contains("do not fit this tool"), "a text is no number: {refused}");
+        let answer = client.call(3, "pick it0", r#"{"top":5}"#).await.answer().await;
+        assert!(answer.contains(r#""got":{"$top":5}"#), "{answer}");
     }
 
     #[tokio::test(start_paused = true)]

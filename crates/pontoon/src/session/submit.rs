@@ -10,7 +10,7 @@ use tracing::Instrument;
 use super::answered_here;
 use super::catalog::Catalog;
 use super::entry::Entry;
-use super::fitted;
+use super::fitted::{self, Fitted};
 use super::legacy::{OpenCall, Session};
 use super::sessions::{NoSession, Sessions};
 use crate::back::Back;
@@ -165,11 +165,19 @@ impl Sessions {
         if is_app {
             call.may_repeat = catalog.may_repeat(&call.request, child_era);
         }
-        if let Err(why) = fitted::fit(catalog, entry, &mut call) {
-            return refuse(call, why);
-        }
+        // By the name that the client sees, and by the server's own.
         if let Some(refusal) = answered_here::disabled(entry, &call.request) {
             return call.reply.error(&refusal);
+        }
+        match fitted::fit(catalog, entry, &mut call) {
+            Err(why) => return refuse(call, why),
+            Ok(Fitted::Same) => {}
+            Ok(Fitted::Renamed) => {
+                call.clock.set_time(entry.back.time_of(&call.request));
+                if let Some(refusal) = answered_here::disabled(entry, &call.request) {
+                    return call.reply.error(&refusal);
+                }
+            }
         }
         let is_listen = call.request.method() == method::LISTEN;
         if is_listen {

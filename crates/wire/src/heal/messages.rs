@@ -85,6 +85,12 @@ fn is_proper_error(message: &Message) -> bool {
 fn mend_outcome(message: &Message) -> Message {
     let result = message.raw(Slot::Result);
     let error = message.raw(Slot::Error).filter(|error| *error != b"null");
+    // Beside a result only what says something is an error: some servers write `"error": false`.
+    let says = |error: &&[u8]| {
+        let is_text = error.first() == Some(&b'"') && *error != b"\"\"";
+        is_text || error.first() == Some(&b'{') && entries(error, 0..error.len()).next().is_some()
+    };
+    let error = error.filter(|error| result.is_none() || says(error));
     let rewrite = Rewrite::new(message.clone());
     match (result, error) {
         (Some(_), None) => rewrite.remove(&[Slot::Error]),
@@ -159,6 +165,20 @@ fn nulls(message: &Message) -> Vec<Member> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn beside_a_result_only_what_says_something_is_an_error() {
+        let mended = |error: &str| {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{}},"error":{error}}}"#);
+            mend_outcome(&Message::parse(text.as_bytes()).unwrap()).has(Slot::Error)
+        };
+        for nothing in ["false", "0", "{}", "[]", "\"\"", "null"] {
+            assert!(!mended(nothing), "{nothing}");
+        }
+        for error in ["\"it broke\"", r#"{"message":"it broke"}"#] {
+            assert!(mended(error), "{error}");
+        }
+    }
 
     #[track_caller]
     fn check(text: &str, expected: &str, expected_heals: &[(Heal, u64)]) {

@@ -103,7 +103,7 @@ heals! {
     }
     H08 {
         "an answer to a notification"
-        fix: "Send nothing for a message without an `id`: `if (method.find(\"notifications/\") == 0) return nullptr;`, and where that is written, `if (response.empty())` send no frame (`std::string()`, not `\"\\\"\\\"\"`)."
+        fix: "Send nothing at all for a message without an `id`. In C++: `if (method.find(\"notifications/\") == 0) return nullptr;`, and where that is written, `if (response.empty())` send no frame (`std::string()`, not `\"\\\"\\\"\"`)."
         here: "It is dropped. An error that can only be about the one open request is that request's answer (H11)."
         minds: "The TypeScript SDK refuses a null `id` as no message at all; Claude Code has closed the connection over it."
     }
@@ -169,7 +169,7 @@ heals! {
     }
     H19 {
         "a protocol version that was not negotiated"
-        fix: "Answer `initialize` with the version that the client asks for, if it is one you know, else with the newest you know: `req[\"params\"].value(\"protocolVersion\", \"2024-11-05\")` in place of a fixed text."
+        fix: "Answer `initialize` with the version that the client asks for, if it is one you know, else with the newest you know. In C++: `req[\"params\"].value(\"protocolVersion\", \"2024-11-05\")` in place of a fixed text."
         here: "A refusal is asked again with a version that it names; each side speaks its own."
         minds: "Clients on the SDKs refuse a version that they do not know, and give up on an error."
     }

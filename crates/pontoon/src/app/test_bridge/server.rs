@@ -23,7 +23,7 @@ type Heard = Vec<(u32, String)>;
 /// - `log` writes a log line of each level,
 /// - `ask` asks the client, and answers when it has,
 /// - `change` changes the tools, and says so,
-/// - `pick it0` answers with its arguments; neither its name nor its schema is what clients take,
+/// - `pick it0` answers with its arguments, unless the last is -1; neither its name nor its schema is what clients take,
 /// - `end` ends the process.
 #[derive(Clone)]
 pub(crate) struct ToolServer {
@@ -242,6 +242,7 @@ impl ToolServer {
                 let note = plain_notification(method::TOOLS_CHANGED);
                 say(String::from_utf8(note.to_vec()).unwrap()).await;
             }
+            Some(name) if name.starts_with("pick it") && arguments.ends_with(b":-1}") => return,
             Some(name) if name.starts_with("pick it") => {
                 let arguments = String::from_utf8_lossy(arguments);
                 let said = format!("{{{}\"content\":[],\"got\":{arguments}}}", result_type(&call));

@@ -20,6 +20,7 @@ pub(crate) mod waiting;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use pontoon_wire::error::{ErrorObject, code};
 use pontoon_wire::{Era, Message, Slot, method};
@@ -172,9 +173,14 @@ impl Back {
 
     /// The clock of a request that was accepted just now.
     pub fn clock(&self, request: &Message) -> Clock {
+        Clock::new(self.time_of(request), now())
+    }
+
+    /// How long a request may take.
+    pub fn time_of(&self, request: &Message) -> Duration {
         let tool = request.string(Slot::Name);
         let is_tool = request.method() == method::CALL_TOOL;
-        Clock::new(self.server.timeout_of(tool.as_deref().filter(|_| is_tool)), now())
+        self.server.timeout_of(tool.as_deref().filter(|_| is_tool))
     }
 
     /// What the call goes on with, by the state or task it names: `None` if that has taken it over.

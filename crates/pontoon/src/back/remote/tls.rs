@@ -94,7 +94,7 @@ impl TlsError {
             Self::Certificate(_) => "give the application another certificate",
             Self::Ours(_) => "show another certificate with --client-cert FILE --client-key FILE",
             Self::NotTls | Self::Silent => {
-                "write ws:// in place of wss:// if the application has no TLS"
+                "write the address without TLS (ws://, http://) if it has none"
             }
             Self::Failed(_) => "look whether the address is that of the application",
         }

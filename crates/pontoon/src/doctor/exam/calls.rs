@@ -37,6 +37,15 @@ pub(super) async fn look(
     }
     for (tool, arguments) in calls {
         let known = tools.iter().find(|it| name(it) == tool);
+        if known.is_none() {
+            let names: Vec<_> = tools.iter().map(name).collect();
+            let text = format!(
+                "`{tool}` was not called: there is no such tool; there are: {}",
+                names.join(", ")
+            );
+            report.skip(Aspect::Requests, text);
+            continue;
+        }
         call(visit, options, &tool, &arguments, known, report).await;
         evidence.has_called = true;
     }

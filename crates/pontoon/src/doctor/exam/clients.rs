@@ -40,7 +40,7 @@ fn view(tools: &[String], profile: &'static Profile) -> ClientView {
 fn basis(profile: &Profile) -> String {
     match profile.is_measured {
         true => format!("measured with {} on {}", profile.version, profile.date),
-        false => format!("by its published rules of {}", profile.date),
+        false => format!("by its rules as known on {}", profile.date),
     }
 }
 

@@ -10,7 +10,10 @@ use pontoon_schema::{Fault, Profile, Severity, lint, repair};
 
 /// All that is wrong with a tool for this client: what makes it invalid, what the client minds, what is not good.
 pub(super) fn faults_of(tool: &str, profile: &Profile) -> Vec<(Fault, String)> {
-    let repaired = repair(tool, profile).findings.into_iter();
+    let report = repair(tool, profile);
+    // What was put right already, in the words of this client, is no fault for it.
+    let is_well = *report.tool == *tool;
+    let repaired = report.findings.into_iter().filter(|it| !(is_well && it.repair.is_some()));
     let all = repaired.chain(lint(tool)).map(|finding| (finding.fault, finding.place));
     let mut faults: Vec<(Fault, String)> = Vec::new();
     for (fault, place) in all {

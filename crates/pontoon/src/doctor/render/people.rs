@@ -150,13 +150,20 @@ fn clients(report: &Examination, sheet: Sheet) -> String {
     }
     // The worst comes first.
     groups.sort_by_key(|group| group[0].straight);
-    let mut out = format!("\n{}\n", sheet.paint("1", "Clients"));
-    groups.iter().for_each(|group| out += &clients_alike(report.tools, group, sheet));
+    let mut out = format!("\n{}\n", sheet.paint("1", "Clients, by schemas"));
+    groups.iter().for_each(|group| out += &clients_alike(report, group, sheet));
+    if is_http(report) && report.clients.iter().any(|view| view.straight < report.tools) {
+        out += &sheet.item(2, "-", "2", "Pontoon does not stand before servers of HTTP");
+    }
     out
 }
 
-fn clients_alike(all: usize, group: &[&ClientView], sheet: Sheet) -> String {
-    let first = group[0];
+fn is_http(report: &Examination) -> bool {
+    report.target.starts_with("http")
+}
+
+fn clients_alike(report: &Examination, group: &[&ClientView], sheet: Sheet) -> String {
+    let (first, all) = (group[0], report.tools);
     let titles = group.iter().map(|view| view.title).collect::<Vec<_>>().join(", ");
     let visible = format!("{} of {all} tools will be visible in {titles}", first.straight);
     let basis = sheet.item(4, "", "", &bases(group));
@@ -170,7 +177,11 @@ fn clients_alike(all: usize, group: &[&ClientView], sheet: Sheet) -> String {
         (true, [view]) => format!("{through} with \"profile\": {:?}", view.profile),
         (true, _) => format!("{through} with the \"profile\" of the client"),
     };
-    let mut out = sheet.item(2, mark, colour, &format!("{visible}; through Pontoon {through}"));
+    let told = match is_http(report) {
+        true => visible,
+        false => format!("{visible}; through Pontoon {through}"),
+    };
+    let mut out = sheet.item(2, mark, colour, &told);
     let named = |(tool, codes): &(String, Vec<&str>)| format!("{tool} ({})", codes.join(", "));
     let lost: Vec<_> = first.lost.iter().take(PLACES).map(named).collect();
     let why = if first.loses_all { "each of these costs all tools" } else { "lost" };
@@ -196,7 +207,7 @@ fn bases(group: &[&ClientView]) -> String {
                     let measured: Vec<_> = measured.map(|it| it.title).collect();
                     let date = group[0].basis.rsplit(' ').next().unwrap_or_default();
                     match measured.is_empty() {
-                        true => format!("by their published rules of {date}"),
+                        true => format!("by their rules as known on {date}"),
                         false => format!(
                             "{} measured, the others by their published rules; {date}",
                             measured.join(", ")
@@ -221,9 +232,21 @@ fn entry(recommendation: &Recommendation, sheet: Sheet) -> String {
     if !keys && recommendation.reasons.is_empty() {
         return String::new();
     }
-    let mut out = format!("\n{}\n", sheet.paint("1", "For mcp-servers.json"));
+    let name = serde_json::json!(recommendation.name);
+    let heading = match recommendation.is_addition {
+        true => format!("To add to {name} in mcp-servers.json"),
+        false => "For mcp-servers.json".to_owned(),
+    };
+    let mut out = format!("\n{}\n", sheet.paint("1", &heading));
     // What is pasted is not broken into lines of our own.
-    let _ = writeln!(out, "  {}: {}", serde_json::json!(recommendation.name), recommendation.entry);
+    let _ = match (recommendation.is_addition, keys) {
+        (true, false) => Ok(()),
+        (true, true) => {
+            let entry = recommendation.entry.to_string();
+            writeln!(out, "  {}", entry.trim_start_matches('{').trim_end_matches('}'))
+        }
+        (false, _) => writeln!(out, "  {name}: {}", recommendation.entry),
+    };
     for reason in &recommendation.reasons {
         let guess = if reason.is_guess { " (a guess)" } else { "" };
         out += &sheet.item(2, &format!("{}:", reason.key), "36", &format!("{}{guess}", reason.why));

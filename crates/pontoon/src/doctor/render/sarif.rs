@@ -1,7 +1,7 @@
 //! The report as SARIF 2.1.0, for code scanning.
 //!
 //! A server has no source here, so a result stands at the tool, as a place with a name, and at the file that
-//! configures it if there is one.
+//! configures it, or that is started, if there is one.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,8 @@ use super::super::examination::Examination;
 use super::super::symptom::Symptom;
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
-const HELP: &str = "https://modelcontextprotocol.io/specification";
 
-/// The reports of some servers; `file` is where they are configured.
+/// The reports of some servers; `file` is where they are configured, or what is started. Some readers want one.
 pub fn sarif(reports: &[Examination], file: Option<&str>) -> Value {
     let mut rules: BTreeMap<&str, Value> = BTreeMap::new();
     let mut results = Vec::new();
@@ -36,7 +35,6 @@ pub fn sarif(reports: &[Examination], file: Option<&str>) -> Value {
             "tool": {"driver": {
                 "name": "pontoon doctor",
                 "version": env!("CARGO_PKG_VERSION"),
-                "informationUri": HELP,
                 "rules": rules.into_values().collect::<Vec<_>>(),
             }},
             "invocations": [{
@@ -74,7 +72,8 @@ fn results_of(report: &Examination, symptom: &Symptom, file: Option<&str>) -> Ve
         text += &format!(". {}", symptom.fix);
         let mut location = json!({"logicalLocations": [{"fullyQualifiedName": name}]});
         if let Some(file) = file {
-            location["physicalLocation"] = json!({"artifactLocation": {"uri": file}});
+            location["physicalLocation"] =
+                json!({"artifactLocation": {"uri": file}, "region": {"startLine": 1}});
         }
         json!({
             "ruleId": symptom.code,

@@ -316,7 +316,11 @@ impl HttpSession {
             self.manners.lock().insert(HttpManner::Moved);
         }
         if !status.is_success() || is_request {
-            self.fail(message, &format!("HTTP {}: {}", status.as_u16(), told(trimmed))).await;
+            let said = match status.is_success() && kind == "text/html" {
+                true => "it answered with a web page (text/html)".to_owned(),
+                false => told(trimmed),
+            };
+            self.fail(message, &format!("HTTP {}: {said}", status.as_u16())).await;
         }
         Ok(None)
     }
