@@ -18,8 +18,10 @@ pub(crate) struct Definitions<'n, 't> {
 /// How far references lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reach {
-    /// Whether a reference leads back to itself.
+    /// Whether a reference leads back to itself, as far as references were followed.
     pub(crate) is_recursive: bool,
+    /// Whether all references were followed, and none leads back to itself: then it has an end.
+    pub(crate) has_end: bool,
     /// How deep the schema is nested with all that it refers to, each circle gone through once.
     pub(crate) levels: usize,
     /// How many places it has with all that it refers to, as often as it does.
@@ -75,7 +77,8 @@ impl<'n, 't> Definitions<'n, 't> {
         while let Some(place) = places.get(next) {
             looks += place.looks;
             if looks > MAX_LOOKS {
-                return Reach { is_recursive: true, levels: usize::MAX, places: usize::MAX };
+                let (levels, places) = (usize::MAX, usize::MAX);
+                return Reach { is_recursive: true, has_end: false, levels, places };
             }
             let references = place.references.clone();
             for (level, reference) in references {
@@ -93,7 +96,7 @@ impl<'n, 't> Definitions<'n, 't> {
             // Where references by name lead is not known here: as far as all of them together may.
             let depth = places.iter().map(|place| place.depth).max().unwrap_or(0);
             let levels = depth.saturating_mul(numbers.len() + 1);
-            return Reach { is_recursive: true, levels, places: usize::MAX };
+            return Reach { has_end: false, levels, places: usize::MAX, ..reach(&places) };
         }
         reach(&places)
     }
@@ -161,7 +164,8 @@ fn reach(places: &[Place]) -> Reach {
         }
     }
     let circles = (0..places.len()).filter(|at| waits[*at] > 0).map(|at| levels[at]).sum();
-    Reach { is_recursive: left > 0, levels: levels[0].max(circles), places: sizes[0] }
+    let levels = levels[0].max(circles);
+    Reach { is_recursive: left > 0, has_end: left == 0, levels, places: sizes[0] }
 }
 
 /// A part of a pointer in a reference, which is an address too.
@@ -258,7 +262,8 @@ mod tests {
             r##"{"$dynamicRef":"#here"}"##,
         ] {
             let root = Node::parse(by_name).unwrap();
-            assert!(Definitions::of(&root).reach().is_recursive, "{by_name}");
+            let reach = Definitions::of(&root).reach();
+            assert_eq!((reach.is_recursive, reach.has_end), (false, false), "{by_name}");
         }
     }
 }

@@ -177,7 +177,7 @@ faults! {
         fix: "`$id`, `multipleOf`, `allOf`, `dependentRequired` or `dependentSchemas`, `not`."
         here: "It has its new name."
     }
-    OldDialect S010 "old-dialect" Warning {
+    OldDialect S010 "old-dialect" Information {
         "`$schema` names an older draft, or none that is known"
         fix: "Leave `$schema` out: draft 2020-12 is what MCP means without it. Have the generator write that draft."
         here: "The words of older drafts are brought up to date, and `$schema` is left out for clients that mind it."

@@ -37,7 +37,7 @@ pub(crate) enum Outcome {
 /// Whether values can be checked with a schema, if it is valid.
 pub(crate) fn can_check(schema: &Node<'_>) -> bool {
     let reach = Definitions::of(schema).reach();
-    !reach.is_recursive && reach.levels <= MAX_LEVELS && schema.written().len() <= MAX_BYTES
+    reach.has_end && reach.levels <= MAX_LEVELS && schema.written().len() <= MAX_BYTES
 }
 
 /// Compiles a schema, references included.
@@ -50,7 +50,7 @@ pub(crate) fn compile(schema: &Node<'_>) -> Outcome {
     let Ok(schema) = serde_json::from_str::<Value>(&text) else { return Outcome::Untried };
     match jsonschema::draft202012::new(&schema) {
         Ok(validator) => {
-            let places = Some(reach.places).filter(|_| !reach.is_recursive);
+            let places = Some(reach.places).filter(|_| reach.has_end);
             Outcome::Compiled(Box::new(Compiled { validator, levels: reach.levels, places }))
         }
         Err(_) => Outcome::Invalid,

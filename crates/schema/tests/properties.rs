@@ -379,7 +379,9 @@ fn no_call_takes_long_or_much_to_be_refused() {
         [("filter", filter), ("ladder", ladder), ("named", named), ("union", union)]
     {
         let tool = tool(&schema);
-        for profile in Profile::all() {
+        for profile in
+            ["none", "common", "gemini"].map(|name| Profile::named(name).expect("there is one"))
+        {
             let report = repair(&tool, profile);
             let _ = report.plan.arguments(&call);
             assert!(report.tool.len() < 2 << 20, "{name}, {profile}");

@@ -298,6 +298,47 @@ fn results_have_a_schema_too_or_none() {
 }
 
 #[test]
+fn what_is_enforced_stays_so_however_many_faults_there_are() {
+    let many: Vec<_> = (0..120).map(|n| format!(r#""p{n}":{{"type":"int"}}"#)).collect();
+    let tool = format!(
+        r#"{{"name":"t","inputSchema":{{"type":"object","properties":{{{}}},"oneOf":[{{"required":["p0"]}},{{"required":["p1"]}}]}}}}"#,
+        many.join(",")
+    );
+    let report = repair(&tool, Profile::common());
+    assert_eq!(report.findings.len(), MAX_FINDINGS);
+    assert!(report.plan.arguments("{}").is_err());
+    assert!(report.plan.arguments(r#"{"p0":1}"#).is_ok());
+}
+
+#[test]
+fn null_beside_a_reference_is_taken() {
+    let of = |schema: &str| {
+        format!(
+            r##"{{"name":"t","inputSchema":{{"type":"object","properties":{{"a":{schema}}},"$defs":{{"s":{{"type":"string"}}}}}}}}"##
+        )
+    };
+    for (nullable, plain) in [
+        (
+            r##"{"$ref":"#/$defs/s","nullable":true}"##,
+            r##"{"anyOf":[{"$ref":"#/$defs/s"},{"type":"null"}]}"##,
+        ),
+        (
+            r##"{"allOf":[{"$ref":"#/$defs/s"}],"nullable":true}"##,
+            r##"{"anyOf":[{"allOf":[{"$ref":"#/$defs/s"}]},{"type":"null"}]}"##,
+        ),
+        (
+            r#"{"anyOf":[{"type":"string"}],"nullable":true}"#,
+            r#"{"anyOf":[{"type":"string"},{"type":"null"}]}"#,
+        ),
+    ] {
+        let tool = of(nullable);
+        let report = valid(&tool);
+        assert_eq!(report.tool, of(plain));
+        assert_eq!(report.plan.arguments(r#"{"a":null}"#).unwrap(), r#"{"a":null}"#);
+    }
+}
+
+#[test]
 fn the_rest_keeps_its_text() {
     let rest = r#""title":"\u00e9é","x":[1.0,1e400,123456789012345678901234567890,-0],"annotations":{"b":1,"a":null}"#;
     let report =

@@ -209,7 +209,7 @@ fn bases(group: &[&ClientView]) -> String {
                     match measured.is_empty() {
                         true => format!("by their rules as known on {date}"),
                         false => format!(
-                            "{} measured, the others by their published rules; {date}",
+                            "{} measured, the others by their rules as known; {date}",
                             measured.join(", ")
                         ),
                     }
