@@ -51,7 +51,9 @@ def main() -> int:
     fixture = str(arguments.fixture.resolve())
     with tempfile.TemporaryDirectory() as directory:
         config = pathlib.Path(directory) / "servers.json"
-        config.write_text(json.dumps({"mcpServers": {n: {"command": fixture, **s} for n, s in SETUPS.items()}}))
+        # The suite wants tools as their server wrote them, alternatives at the root included.
+        servers = {n: {"command": fixture, "profile": "none", **s} for n, s in SETUPS.items()}
+        config.write_text(json.dumps({"mcpServers": servers}))
         bridge = subprocess.Popen(
             [arguments.pontoon.resolve(), "serve", "--config", config, "--listen", "127.0.0.1:0"],
             env=os.environ | {"MCPO_STATE_DIR": directory, "MCPO_JOBS_DIR": f"{directory}/jobs", "MCPO_LOG_LEVEL": "error"},

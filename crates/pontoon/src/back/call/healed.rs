@@ -45,8 +45,11 @@ impl Exchange<'_> {
 
     /// A failure of the tool is a result that the model can read.
     fn without_failure(&self, answer: Message) -> Message {
+        // A server that refuses the state of a call that is made again says so as an error.
+        let is_again = self.request.has(Slot::RequestState);
         let tool = self.request.string(Slot::Name).unwrap_or_default();
-        match failures::is_of_tool(&answer, &tool) && self.back.heals.found(Heal::H25) {
+        let is_failure = !is_again && failures::is_of_tool(&answer, &tool);
+        match is_failure && self.back.heals.found(Heal::H25) {
             true => failures::as_result(&answer, self.lease.era),
             false => answer,
         }
