@@ -45,8 +45,9 @@ impl Exchange<'_> {
 
     /// A failure of the tool is a result that the model can read.
     fn without_failure(&self, answer: Message) -> Message {
-        // A server that refuses the state of a call that is made again says so as an error.
-        let is_again = self.request.has(Slot::RequestState);
+        // A server that refuses what a call brings that is made again, its state or its answers, says so as an error.
+        let is_again =
+            self.request.has(Slot::RequestState) || self.request.has(Slot::InputResponses);
         let tool = self.request.string(Slot::Name).unwrap_or_default();
         let is_failure = !is_again && failures::is_of_tool(&answer, &tool);
         match is_failure && self.back.heals.found(Heal::H25) {
