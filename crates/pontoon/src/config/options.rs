@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::mcpo::McpoOptions;
+
 /// What the command line says; it wins over the environment and the file.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Options {
@@ -34,6 +36,9 @@ pub struct Options {
     /// Listen beyond this machine although nothing asks clients who they are.
     #[arg(long)]
     pub insecure: bool,
+    /// The manners of mcpo, and what its command line says besides.
+    #[arg(skip)]
+    pub mcpo: Option<McpoOptions>,
     /// Nothing will listen, so where is no matter.
     #[arg(skip)]
     pub is_silent: bool,

@@ -31,10 +31,15 @@ pub(super) fn settings(
         let message = "neither it nor HOME is set, so what is learnt about the servers is not kept";
         remarks.add(Weight::Warning, RemarkPlace::Environment, "MCPO_STATE_DIR", message);
     }
+    let of_mcpo = options.mcpo.as_ref();
+    let (prefix, root) =
+        of_mcpo.map_or((&None, &None), |mcpo| (&mcpo.path_prefix, &mcpo.root_path));
     for (option, text, variable) in [
         ("--listen", &options.listen, "MCPO_LISTEN"),
         ("--log-level", &options.log_level, "MCPO_LOG_LEVEL"),
         ("--api-key", &options.api_key, "MCPO_API_KEY"),
+        ("--path-prefix", prefix, "MCPO_PATH_PREFIX"),
+        ("--root-path", root, "MCPO_ROOT_PATH"),
     ] {
         let Some(text) = text else { continue };
         if let Err(mistake) = take(&mut settings, variable, text) {
