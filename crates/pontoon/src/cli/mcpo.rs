@@ -151,6 +151,7 @@ fn options(arguments: McpoArgs) -> Result<Options, (String, u8)> {
         api_key: arguments.api_key,
         strict_auth: arguments.strict_auth,
         hot_reload: arguments.hot_reload,
+        cors_allow_origins: arguments.cors_allow_origins,
         insecure: true,
         mcpo: Some(McpoOptions {
             command,

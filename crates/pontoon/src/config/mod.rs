@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 mod address;
+mod allowed_origins;
 mod app_headers;
 mod app_options;
 mod app_place;
@@ -46,6 +47,7 @@ mod values;
 mod variables;
 
 pub use address::{AddressBlock, BadAddressBlock};
+pub use allowed_origins::AllowedOrigins;
 pub use app_headers::{AppHeader, AppHeaders, BadHeader, BadHeaderFile};
 pub use app_options::{AppOptions, AppTarget, CONNECT_WAIT, Silence, TlsFiles, TokenSource};
 pub use app_place::{AppEntrance, AppPlace, BadPlace};
