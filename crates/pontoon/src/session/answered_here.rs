@@ -149,9 +149,7 @@ fn header_mismatch(
 /// resources may differ there.
 fn listed(catalog: &Catalog, entry: &Entry, call: Call) -> Option<Call> {
     let client_era = call.client.era();
-    let Some(answer) =
-        answers::list(catalog, &call.request, client_era, &entry.back.heals, &entry.back.outputs)
-    else {
+    let Some(answer) = answers::list(catalog, &call.request, client_era, &entry.back.heals) else {
         return Some(call);
     };
     let (back, child_era) = (&entry.back, catalog.child_era(client_era));

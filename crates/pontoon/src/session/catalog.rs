@@ -227,7 +227,7 @@ impl Facts {
         let told = [&self.server_info, &self.instructions].into_iter().flatten();
         let items = self.lists.values().chain(&self.written).flatten();
         let texts = told.chain(items).map(|text| text.get().len());
-        texts.sum::<usize>() + self.capabilities.get().len()
+        texts.sum::<usize>() + self.capabilities.get().len() + self.shown.promises().size()
     }
 }
 
