@@ -154,20 +154,18 @@ mod tests {
     fn no_folder_is_lost_while_another_command_sweeps() {
         let place = tempfile::tempdir().unwrap();
         let all = place.path();
-        let is_over = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
-                    sweep(all);
+            let making = scope.spawn(|| {
+                for _ in 0..300 {
+                    let folder = ScratchFolder::new_in(all).unwrap();
+                    fs::write(folder.path().join("file"), "x").unwrap();
+                    std::thread::yield_now();
+                    assert!(folder.path().join("file").exists());
                 }
             });
-            for _ in 0..300 {
-                let folder = ScratchFolder::new_in(all).unwrap();
-                fs::write(folder.path().join("file"), "x").unwrap();
-                std::thread::yield_now();
-                assert!(folder.path().join("file").exists());
+            while !making.is_finished() {
+                sweep(all);
             }
-            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
         });
     }
 }

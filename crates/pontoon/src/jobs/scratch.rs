@@ -451,20 +451,18 @@ mod tests {
         let place = place();
         let jobs = jobs(&place, 0);
         let sweeps = store(&jobs);
-        let is_over = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_over.load(Ordering::Relaxed) {
-                    let late = SystemTime::now() + 2 * MAKING;
-                    sweep_in(&Parent::Jobs, &sweeps.0.root, late, &mut Vec::new());
+            let making = scope.spawn(|| {
+                for _ in 0..200 {
+                    let scratch = Scratches::make(&sweeps.0.root).unwrap().add().unwrap();
+                    std::thread::yield_now();
+                    assert!(scratch.path().is_dir());
                 }
             });
-            for _ in 0..200 {
-                let scratch = Scratches::make(&sweeps.0.root).unwrap().add().unwrap();
-                std::thread::yield_now();
-                assert!(scratch.path().is_dir());
+            while !making.is_finished() {
+                let late = SystemTime::now() + 2 * MAKING;
+                sweep_in(&Parent::Jobs, &sweeps.0.root, late, &mut Vec::new());
             }
-            is_over.store(true, Ordering::Relaxed);
         });
     }
 
