@@ -1,0 +1,133 @@
+"""mcpo and Pontoon before the same servers, for the programs of this folder.
+
+Standard library and loopback only. Both have their servers from one table, in the form of mcpo's configuration; what only Pontoon
+needs besides, a mode or a workspace, mcpo does not read.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+
+HERE = pathlib.Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[2]
+CACHE = pathlib.Path(os.environ.get("PONTOON_TEST_CACHE") or pathlib.Path.home() / ".cache" / "pontoon-test")
+sys.path[:0] = [str(REPOSITORY / "tests" / "deploy"), str(HERE)]
+
+import cases_server  # noqa: E402
+from replicas import Client, Replica, free_port  # noqa: E402, F401
+
+INSTALLS = ["mcpo", "node22", "py-time", "everything", "memory", "office-excel"]
+START_SECONDS = 60
+STOP_SECONDS = 20
+CASES = HERE / "cases_server.py"
+# Open WebUI says with every call whose it is. A server with a folder for each chat needs that, and mcpo does not read it.
+IDENTITY = {"X-OpenWebUI-User-Id": "id-of-ada", "X-OpenWebUI-Chat-Id": "chat-of-ada"}
+
+
+def cases(*words: str) -> dict:
+    return {"command": sys.executable, "args": ["-IS", str(CASES), *words], "mode": "shared"}
+
+
+def servers(kind: str, folder: pathlib.Path) -> dict:
+    """The servers from the wild and the cases, for one of the two bridges, which keeps its files in the folder."""
+    node, packages = str(CACHE / "node22/bin/node"), "node_modules/@modelcontextprotocol"
+    time = {"command": str(CACHE / "py-time/bin/python"), "args": ["-m", "mcp_server_time", "--local-timezone", "UTC"], "mode": "shared"}
+    return {
+        "cases": cases(),
+        "paged": cases("paged"),
+        "time": time,
+        # The same without one of its tools.
+        "half": time | {"disabledTools": ["convert_time"]},
+        "everything": {
+            "command": node,
+            "args": [str(CACHE / "everything" / packages / "server-everything/dist/index.js"), "stdio"],
+            "mode": "shared",
+        },
+        "memory": {
+            "command": node,
+            "args": [str(CACHE / "memory" / packages / "server-memory/dist/index.js")],
+            "env": {"MEMORY_FILE_PATH": str(folder / "memory.jsonl")},
+            "mode": "shared",
+        },
+        "excel": {
+            "command": str(CACHE / "office-excel/bin/excel-mcp-server"),
+            "args": ["stdio"],
+            "env": {"EXCEL_FILES_PATH": str(folder) if kind == "mcpo" else "${MCPO_WORKDIR}"},
+            "mode": "stateful",
+            "workspace": "session",
+        },
+        # A server that does not start must not take the others with it.
+        "broken": {"command": sys.executable, "args": ["-IS", "-c", "raise SystemExit('this server never starts')"], "mode": "shared"},
+    }
+
+
+def crashing() -> dict:
+    """A server for each tool with which mcpo does not load a server."""
+    return {name: cases(name) for name in cases_server.CRASHES}
+
+
+@contextlib.contextmanager
+def mcpo(folder: pathlib.Path, servers: dict, *options: str):
+    """The address of mcpo before these servers."""
+    folder.mkdir(parents=True)
+    config = folder / "servers.json"
+    config.write_text(json.dumps({"mcpServers": servers}, indent=2))
+    port, log = free_port(), []
+    command = [CACHE / "mcpo/bin/mcpo", "--config", config, "--host", "127.0.0.1", "--port", str(port), *options]
+    process = subprocess.Popen(
+        [str(word) for word in command],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    is_listening = threading.Event()
+
+    def read_log() -> None:
+        for line in process.stdout:
+            log.append(line)
+            if "Uvicorn running on" in line:
+                is_listening.set()
+        is_listening.set()
+
+    threading.Thread(target=read_log, daemon=True).start()
+    try:
+        if not is_listening.wait(START_SECONDS) or process.poll() is not None:
+            sys.exit(f"mcpo did not start:\n{''.join(log[-30:])}")
+        yield f"http://127.0.0.1:{port}"
+    except Exception:
+        print("last lines of mcpo's log:\n" + "".join(log[-40:]), file=sys.stderr)
+        raise
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_SECONDS)
+        # It can hang or leave servers behind, and everything in its session is ours.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@contextlib.contextmanager
+def pontoon(program: pathlib.Path, folder: pathlib.Path, servers: dict | None, settings: dict | None = None):
+    """The bridge as a `Replica`; what was wrong with its end is an error."""
+    folder.mkdir(parents=True)
+    settings = {"MCPO_JOBS_DIR": str(folder / "jobs"), "MCPO_MAX_CONCURRENT": "64"} | (settings or {})
+    replica = Replica(program, folder / "bridge", f"127.0.0.1:{free_port()}", servers, settings)
+    try:
+        replica.wait_until_ready()
+        yield replica
+    except BaseException:
+        print("last lines of Pontoon's log:\n" + "\n".join(line[:400] for line in replica.log[-40:]), file=sys.stderr)
+        replica.stop()
+        raise
+    if complaints := replica.stop():
+        sys.exit("\n".join(complaints))
