@@ -96,8 +96,7 @@ fn repair_arguments(
     let Some(at) = position(members, "inputSchema") else { return };
     let schema = &mut members[at].value;
     notes.inside("inputSchema", |notes| {
-        form::mend_arguments(schema, notes);
-        mend_words(schema, notes);
+        make_valid(schema, notes);
         plan.want = Want::of(schema);
         let valid = schema.clone();
         shape::shape_arguments(schema, profile, notes);
@@ -109,6 +108,12 @@ fn repair_arguments(
             true => notes.leave_to_server(),
         }
     });
+}
+
+/// Puts the schema of arguments right, and no more.
+pub(crate) fn make_valid(schema: &mut Node<'_>, notes: &mut Notes) {
+    form::mend_arguments(schema, notes);
+    mend_words(schema, notes);
 }
 
 fn repair_results(members: &mut Vec<Member<'_>>, profile: &Profile, notes: &mut Notes) {

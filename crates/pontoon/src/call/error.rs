@@ -41,6 +41,9 @@ pub enum CallError {
     /// The tool does not take the arguments, so the call was not made.
     #[error("{0}")]
     BadArguments(String),
+    /// The body of a request is not what the tool takes, as a list of what is wrong in it, so the call was not made.
+    #[error("the body does not fit this tool: {0}")]
+    Misfits(String),
     /// The connection to the application was lost with the call under way.
     #[error("{0}")]
     OutcomeUnknown(String),
@@ -70,6 +73,7 @@ impl CallError {
             Self::ServerFailed(_) | Self::StateLost(_) | Self::OutcomeUnknown(_) => 502,
             Self::TooLong(_) => 413,
             Self::BadArguments(_) => 400,
+            Self::Misfits(_) => 422,
             Self::DiskFull(_) => 507,
             Self::NoStorage(_) | Self::AppAway(_) | Self::Stopping | Self::Internal => 503,
             Self::Told(_, status) => *status,
@@ -85,6 +89,7 @@ impl CallError {
             | Self::AppAway(_)
             | Self::TooLong(_)
             | Self::BadArguments(_)
+            | Self::Misfits(_)
             | Self::Stopping => true,
             Self::TimedOut { .. }
             | Self::ServerFailed(_)
@@ -137,7 +142,7 @@ impl CallError {
             | Self::AppAway(_)
             | Self::TooLong(_)
             | Self::OutcomeUnknown(_) => code::SERVER_FAILED,
-            Self::BadArguments(_) => code::INVALID_PARAMS,
+            Self::BadArguments(_) | Self::Misfits(_) => code::INVALID_PARAMS,
             Self::DiskFull(_) => code::DISK_FULL,
             Self::NoStorage(_) | Self::Stopping | Self::Internal => code::INTERNAL,
             Self::Told(error, _) => return error.clone(),

@@ -44,6 +44,8 @@ pub struct Reply {
     on_result: Option<OnResult>,
     /// Whether an earlier try of the call may have been made.
     was_sent: bool,
+    /// Whether the client hears of a failure by a status.
+    wants_status: bool,
     is_done: bool,
 }
 
@@ -73,8 +75,15 @@ impl Reply {
             passing_on: None,
             on_result: None,
             was_sent: false,
+            wants_status: false,
             is_done: false,
         }
+    }
+
+    /// The same for a client that hears of every failure by a status: there is no model to read a result.
+    pub fn with_status(mut self) -> Self {
+        self.wants_status = true;
+        self
     }
 
     /// Lets the client hear that the call is about to be sent, before it is.
@@ -237,6 +246,9 @@ impl Reply {
 
     /// Answers with a result that tells the model of a failure, which is counted as one.
     pub fn fail_with_result(mut self, error: &CallError, result: &str) {
+        if self.wants_status {
+            return self.fail(error.clone());
+        }
         if let Some(tally) = self.tally.take() {
             tally.count(CallEnding::of_status(error.status()));
         }

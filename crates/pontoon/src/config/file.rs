@@ -9,7 +9,7 @@ use super::complete::WrittenKeys;
 use super::document::{DocumentNode, DocumentReader, Member, parse};
 use super::draft::{Draft, FileContext};
 use super::keys::{self, KEYS, REACHED_KEYS, REFUSED_KEYS, UNNEEDED_KEYS};
-use super::name::BadServerName;
+use super::name::{BadServerName, is_reserved};
 use super::nearest::unknown;
 use super::remarks::{Remarks, Weight};
 use super::server::Server;
@@ -44,6 +44,13 @@ pub(super) fn read(
         if is_disabled(&keys, reader) {
             disabled += 1;
             continue;
+        }
+        if is_reserved(&server.name) {
+            let message = format!(
+                "`{}` is a path of the bridge itself: give the server another name",
+                server.name
+            );
+            reader.about_name(Weight::Mistake, server, message);
         }
         let name = server.name.parse();
         if let Err(error) = &name {

@@ -53,7 +53,7 @@ pub use healing::Healing;
 pub use identity::{IdentityHeaders, note_on_people};
 pub use isolation::Isolation;
 pub use lifetime::{FileLinks, MessageFraming, Mode, SessionKey, Warm, WorkspaceScope};
-pub use name::{BadServerName, ServerName};
+pub use name::{BadServerName, ServerName, is_reserved};
 pub use network::{certificates, proxy_secrets};
 pub use options::Options;
 pub use program::ProgramError;

@@ -16,6 +16,31 @@ pub struct ServerName(String);
 )]
 pub struct BadServerName;
 
+/// The first parts of paths that are the bridge's own.
+const RESERVED: [&str; 16] = [
+    "",
+    "mcp",
+    "mcpo",
+    "sse",
+    "ws",
+    "files",
+    "health",
+    "ready",
+    "metrics",
+    "docs",
+    "redoc",
+    "openapi.json",
+    "console",
+    "favicon.ico",
+    "robots.txt",
+    "api",
+];
+
+/// Whether a path that begins with this name is the bridge's own, so that no server can have it.
+pub fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
+}
+
 impl ServerName {
     /// The name as text.
     pub fn as_str(&self) -> &str {

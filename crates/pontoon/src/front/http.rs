@@ -24,6 +24,7 @@ use super::mcp::{sse, streamable};
 use super::refusal::Refusal;
 use super::repoll::Repoll;
 use super::response::HttpResponse;
+use super::rest::{self, RestPlace};
 use super::site::HttpSite;
 use super::websocket;
 use super::websocket::upgrade::{Offered, WebSocketOpening};
@@ -162,6 +163,7 @@ async fn traced(
         Some("mcp") => "mcp",
         Some("sse") => "sse",
         Some("ws") => "ws",
+        Some("mcpo") => "mcpo",
         Some("files") => "files",
         Some("health" | "ready" | "metrics") => "admin",
         _ => "elsewhere",
@@ -196,7 +198,10 @@ async fn handle(
     let path = request.uri().path().to_owned();
     let segments: Vec<_> = path.split('/').skip(1).collect();
     if !matches!(segments.as_slice(), ["mcp" | "sse" | "ws", ..]) {
-        let answered = Box::pin(elsewhere(site, request, &path, &segments)).await;
+        if let Some(place) = RestPlace::of(&segments, &site.sessions.entries()) {
+            return Box::pin(rest::handle(site, &place, request, peer, trace)).await;
+        }
+        let answered = Box::pin(elsewhere(site, request, &path, &segments, peer)).await;
         return answered.unwrap_or_else(Refusal::into_response);
     }
     let server = segments.get(1).copied().unwrap_or_default();
@@ -244,10 +249,10 @@ fn caller(
 ) -> Result<(Arc<Entry>, Caller), Refusal> {
     site.entrance.guard.check(headers)?;
     let &[_, server, ..] = segments else { return Err(not_there(path)) };
-    let visitor = site.entrance.visitor(headers, peer)?;
+    let visitor = site.entrance.visitor(headers, peer, Area::Tool, Denied::mcp)?;
     site.metrics.request_from(visitor.identity.address);
     let entry = site.sessions.entries().get(server).cloned();
-    let entry = entry.ok_or_else(|| unknown_server(site, server).asked_by(visitor.words()))?;
+    let entry = entry.ok_or_else(|| site.unknown_server(server).asked_by(visitor.words()))?;
     let caller = site.entrance.caller(visitor, headers, peer, trace, &entry.back.server);
     Ok((entry, caller))
 }
@@ -258,6 +263,7 @@ async fn elsewhere(
     request: Request<Incoming>,
     path: &str,
     segments: &[&str],
+    peer: IpAddr,
 ) -> Result<HttpResponse, Refusal> {
     let Entrance { guard, auth, .. } = &site.entrance;
     guard.check(request.headers())?;
@@ -279,20 +285,15 @@ async fn elsewhere(
             auth.check(request.headers(), Area::Metrics).map_err(Denied::plain)?;
             Ok(admin::metrics(site).await)
         }
-        _ => Err(not_there(path)),
+        _ => match Box::pin(rest::front_door(site, &request, segments, peer)).await? {
+            Some(response) => Ok(response),
+            None => Err(not_there(path)),
+        },
     }
 }
 
 fn not_there(path: &str) -> Refusal {
     let text = format!("nothing is served at {path:?}: MCP servers are at /mcp/NAME");
-    Refusal::invalid(404, text)
-}
-
-fn unknown_server(site: &HttpSite, name: &str) -> Refusal {
-    let entries = site.sessions.entries();
-    let mut names: Vec<_> = entries.keys().map(String::as_str).collect();
-    names.sort_unstable();
-    let text = format!("there is no server {name:?}; there are: {}", names.join(", "));
     Refusal::invalid(404, text)
 }
 

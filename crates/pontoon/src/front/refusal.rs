@@ -1,5 +1,6 @@
 //! A refusal: the one way to refuse a request, used with `?`, and the one place that makes a response of it.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use bytes::Bytes;
@@ -35,7 +36,7 @@ enum RefusalWords {
     /// A JSON-RPC error.
     Error(ErrorObject),
     /// The form that mcpo's clients know.
-    Detail(&'static str),
+    Detail(Cow<'static, str>),
 }
 
 impl Refusal {
@@ -56,7 +57,7 @@ impl Refusal {
 
     /// A refusal where no MCP client asks.
     pub fn plain(status: u16, detail: &'static str) -> Self {
-        Self::with_words(status, RefusalWords::Detail(detail))
+        Self::with_words(status, RefusalWords::Detail(Cow::Borrowed(detail)))
     }
 
     /// A method that is not answered here; `allow` are those that are.
@@ -150,6 +151,14 @@ impl Refusal {
         refusals.tell(&RefusalNote { status, code, server, who: &who, from, why });
     }
 
+    /// The response where no MCP client asks: the same in the form that mcpo's clients know.
+    pub fn into_detail(mut self) -> HttpResponse {
+        if let RefusalWords::Error(error) = self.0.words {
+            self.0.words = RefusalWords::Detail(Cow::Owned(error.message));
+        }
+        self.into_response()
+    }
+
     /// The response.
     pub fn into_response(self) -> HttpResponse {
         let RefusalParts { status, words, id, headers, .. } = *self.0;
@@ -159,7 +168,7 @@ impl Refusal {
                 error.answer(&id)
             }
             RefusalWords::Detail(detail) => {
-                format!("{{\"detail\":{}}}", pontoon_wire::quoted(detail))
+                format!("{{\"detail\":{}}}", pontoon_wire::quoted(&detail))
             }
         };
         let mut response = json(status, &Bytes::from(text).into());

@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use super::last_look::LastLook;
 use super::mcp::sse_stream::SseStreams;
+use super::refusal::Refusal;
 use super::who::entrance::Entrance;
 use crate::back::Surroundings;
 use crate::back::child::process::Starter;
@@ -62,6 +63,15 @@ pub struct HttpSite {
 }
 
 impl HttpSite {
+    /// The refusal of a request for a server that is not there.
+    pub fn unknown_server(&self, name: &str) -> Refusal {
+        let entries = self.sessions.entries();
+        let mut names: Vec<_> = entries.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        let text = format!("there is no server {name:?}; there are: {}", names.join(", "));
+        Refusal::invalid(404, text)
+    }
+
     /// The site of a bridge with this configuration, these servers, and what they share.
     pub fn new(config: &Config, entries: Entries, around: &Surroundings) -> Self {
         let Surroundings { machine, keep, links, .. } = around;

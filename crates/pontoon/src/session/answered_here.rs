@@ -12,7 +12,7 @@ use pontoon_wire::{Era, Message, Slot, method, quoted};
 use super::answers;
 use super::catalog::Catalog;
 use super::entry::Entry;
-use super::legacy::Session;
+use super::legacy::{self as legacy_client, Session};
 use crate::call::{Call, CallError};
 
 /// Answers what a legacy client may hear from us; gives the call back if it must go to a child.
@@ -42,6 +42,14 @@ pub(super) fn bare(catalog: &Catalog, entry: &Entry, call: Call) -> Option<Call>
     let method = call.request.method();
     match method.as_ref() {
         method::PING => call.reply.result("{}"),
+        // Of a client that posts JSON-RPC to a server, and opens no session by it.
+        method::INITIALIZE => match catalog.facts(Era::Legacy) {
+            Some(facts) => {
+                let revision = legacy_client::hello(&call.request).revision;
+                call.reply.result(&answers::initialize(facts, revision, &entry.back.server));
+            }
+            None => call.reply.fail(CallError::Internal),
+        },
         method::SET_LEVEL | method::SUBSCRIBE | method::UNSUBSCRIBE => {
             let text = format!(
                 "`{method}` needs a session: send `initialize` first and repeat the id it gives"

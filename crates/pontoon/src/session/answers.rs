@@ -42,7 +42,7 @@ fn default_info() -> String {
 }
 
 /// How to use the server, as its author and its operator say: a JSON string.
-fn instructions(facts: &Facts, server: &Server) -> Option<String> {
+pub fn instructions(facts: &Facts, server: &Server) -> Option<String> {
     let own = facts.instructions.as_ref().map(|raw| raw.get());
     let added = [&server.usage_guide, &server.post_instruction];
     if server.instructions.is_none() && added.iter().all(|text| text.is_none()) {

@@ -11,6 +11,7 @@ use pontoon_wire::{Era, Message, Slot, json, method, string_value};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::bodies::Bodies;
 use crate::back::shown_tools::{self, ShownTools};
 use crate::config::Server;
 use crate::observe::heals::HealLog;
@@ -43,6 +44,9 @@ pub struct Facts {
     /// What calls of its tools need, once they are shown.
     #[serde(skip)]
     pub(super) shown: ShownTools,
+    /// What its tools take as the body of a request.
+    #[serde(skip)]
+    pub(super) bodies: Bodies,
     /// Its tools as the server wrote them, if they are shown otherwise.
     #[serde(skip)]
     pub(super) written: Option<Vec<Box<RawValue>>>,
@@ -158,6 +162,7 @@ impl Catalog {
             *list = all.into_iter().map(raw).collect();
             facts.written = (!is_same).then_some(tools);
             facts.shown = shown;
+            facts.bodies = Bodies::default();
         }
         self.read_rules();
     }
@@ -190,6 +195,7 @@ impl Default for Facts {
             lists: HashMap::new(),
             hints: HashMap::new(),
             shown: ShownTools::default(),
+            bodies: Bodies::default(),
             written: None,
         }
     }
@@ -200,6 +206,7 @@ impl Facts {
     pub(super) fn as_written(&self) -> Self {
         let mut facts = self.clone();
         facts.shown = ShownTools::default();
+        facts.bodies = Bodies::default();
         if let Some(tools) = facts.written.take() {
             facts.lists.insert(method::LIST_TOOLS.to_owned(), tools);
         }

@@ -1,6 +1,7 @@
 //! What a server offers the one who asks, waited for: of its entry, or of the person where that differs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pontoon_wire::{Era, method};
 
@@ -9,7 +10,7 @@ use super::entry::{CatalogState, Entry};
 use super::personal::{Look, PersonName, Try, outcome};
 use super::sessions::Sessions;
 use crate::call::{Call, CallError, list_member};
-use crate::client::{Key, Person};
+use crate::client::{Client, Key, Person};
 use crate::clock::{Clock, now};
 use crate::permits::Permit;
 
@@ -39,6 +40,30 @@ impl Sessions {
         let method = request.method();
         let catalog = self.catalog(entry, &client.key, &client.person, client.era(), &method);
         in_time(entry, clock, catalog).await
+    }
+
+    /// What the server offers this client, within this time: for one that reads what there is, and calls nothing.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not known.
+    pub async fn offered(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        client: &Client,
+        patience: Duration,
+    ) -> Result<Arc<Catalog>, CallError> {
+        if let Some(catalog) = Self::known_now(entry) {
+            return Ok(catalog);
+        }
+        let (key, person, era) = (&client.key, &client.person, client.era());
+        let learning = self.catalog(entry, key, person, era, method::LIST_TOOLS);
+        let known = tokio::time::timeout(patience, learning).await;
+        known.unwrap_or_else(|_| {
+            let server = &entry.back.server.name;
+            let what = format!("what the server `{server}` offers is still being learnt");
+            Err(CallError::Busy { what, retry_after_seconds: 5 })
+        })
     }
 
     /// What the server offers this person. A process for what they ask may start meanwhile.

@@ -8,6 +8,7 @@ use pontoon_wire::{Era, Kind as MessageKind, Message, Slot, method};
 use tracing::Instrument;
 
 use super::answered_here;
+use super::bodies;
 use super::catalog::Catalog;
 use super::entry::Entry;
 use super::fitted::{self, Fitted};
@@ -30,6 +31,8 @@ pub enum Arrival<'h> {
     Described,
     /// From a legacy client that opened no session.
     Bare,
+    /// From a client that knows tools as paths: the arguments of the call are the body of its request.
+    Body,
 }
 
 /// The same, with the call noted as open where it is one of a session.
@@ -38,13 +41,14 @@ enum Arrived<'h> {
     Alone(Vec<(&'h str, &'h [u8])>),
     Described,
     Bare,
+    Body,
 }
 
 impl Arrived<'_> {
     fn into_open(self) -> Option<OpenCall> {
         match self {
             Self::InSession(open) => Some(open),
-            Self::Alone(_) | Self::Described | Self::Bare => None,
+            Self::Alone(_) | Self::Described | Self::Bare | Self::Body => None,
         }
     }
 }
@@ -98,6 +102,7 @@ impl Sessions {
             Arrival::Alone(headers) => Some(Arrived::Alone(headers)),
             Arrival::Described => Some(Arrived::Described),
             Arrival::Bare => Some(Arrived::Bare),
+            Arrival::Body => Some(Arrived::Body),
             Arrival::InSession(session) => {
                 let open = session.begin(call.reply.id().clone(), call.cancel.clone());
                 open.map(Arrived::InSession)
@@ -158,9 +163,15 @@ impl Sessions {
             Arrived::Alone(headers) => answered_here::modern(catalog, entry, Some(headers), call),
             Arrived::Described => answered_here::modern(catalog, entry, None, call),
             Arrived::Bare => answered_here::bare(catalog, entry, call),
+            Arrived::Body => Some(call),
         };
         let Some(mut call) = call else { return };
         let child_era = catalog.child_era(call.client.era());
+        if let Arrived::Body = arrived
+            && let Err(why) = bodies::complete(catalog, entry, &mut call)
+        {
+            return call.reply.fail(why);
+        }
         let is_app = entry.back.app().is_some();
         if is_app {
             call.may_repeat = catalog.may_repeat(&call.request, child_era);

@@ -3,18 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::header::{HeaderValue, LINK, RETRY_AFTER};
+use hyper::header::{HeaderValue, RETRY_AFTER};
 use pontoon_wire::error::code;
 
 use super::super::body::ResponseBody;
+use super::super::receipt::add_receipt;
 use super::super::response::{HttpResponse, empty, json, streamed};
 use super::event_body::{EventBody, EventOptions};
 use crate::call::{Outcome, Receipt};
 use crate::outbox::Next;
 use crate::session::stream::{Stream, outcome_text};
-
-/// How many bytes the addresses of files may take in the head of a response.
-const MAX_LINKS: usize = 2048;
 
 /// The response to a legacy request whose outcome came before anything else.
 pub fn legacy_json(outcome: Outcome, id: &Bytes) -> HttpResponse {
@@ -65,24 +63,6 @@ fn whole(status: u16, retry_after: Option<u32>, outcome: Outcome, id: &Bytes) ->
     response
 }
 
-/// Tells which job recorded a call, and where its files are.
-fn add_receipt(response: &mut HttpResponse, receipt: &Receipt) {
-    let headers = response.headers_mut();
-    if let Ok(job) = HeaderValue::from_str(&receipt.job.to_string()) {
-        headers.insert("x-mcpo-job-id", job);
-    }
-    let mut room = MAX_LINKS;
-    for (_, link) in &receipt.files {
-        // Proxies refuse a head that is too large, and with it the whole answer.
-        let Some(left) = usize::checked_sub(room, link.len()) else { break };
-        room = left;
-        // Addresses are percent-encoded, so they fit into a header.
-        if let Ok(link) = HeaderValue::from_str(&format!("<{link}>; rel=\"related\"")) {
-            headers.append(LINK, link);
-        }
-    }
-}
-
 /// A stream of events, beginning with what was taken from it already. Its head tells what is known by now: the job,
 /// and of an outcome that came first the files too.
 pub fn events(stream: &Arc<Stream>, first: Option<Next>, options: EventOptions) -> HttpResponse {
@@ -108,8 +88,6 @@ pub fn event_stream(body: EventBody) -> HttpResponse {
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
     use crate::call::CallError;
 
@@ -157,22 +135,5 @@ mod tests {
         );
         // A client that probes takes a server error as the end.
         assert_eq!(modern_json(failed(), &id(), true).status(), 400);
-    }
-
-    #[test]
-    fn what_a_call_left_is_told_in_the_head_as_far_as_there_is_room() {
-        let link = |number: usize| format!("http://host/files/{number}/{}", "x".repeat(900));
-        let files = (0..3).map(|number| (format!("{number}.txt"), link(number))).collect();
-        let receipt = Receipt { job: Uuid::from_u128(1), files };
-        let outcome =
-            Outcome::Answer(Bytes::from_static(b"{}").into(), None, Some(Box::new(receipt)));
-        let response = modern_json(outcome, &id(), false);
-        let job = "00000000-0000-0000-0000-000000000001";
-        assert_eq!(response.headers()["x-mcpo-job-id"], job);
-        let links: Vec<_> = response.headers().get_all(LINK).iter().collect();
-        assert_eq!(
-            links,
-            [0, 1].map(|it| format!("<{}>; rel=\"related\"", link(it))).iter().collect::<Vec<_>>()
-        );
     }
 }

@@ -25,6 +25,8 @@ pub enum Area {
     /// `/health` and `/ready`. Open always, because a container's probe has no key; without one it
     /// tells only the status.
     Health,
+    /// What tools there are, for clients that read OpenAPI, and the pages that show it.
+    Document,
     /// `/metrics`.
     Metrics,
     /// `/files`.
@@ -128,6 +130,7 @@ impl Auth {
         match area {
             Area::Health => true,
             Area::Tool | Area::Metrics => false,
+            Area::Document => !self.is_strict,
             Area::Files { is_signed } => is_signed || !self.is_strict,
         }
     }

@@ -51,13 +51,19 @@ impl Entrance {
         }
     }
 
-    /// Who makes a request of tools.
+    /// Who makes a request for this; `words` are those in which one is told that it may not.
     ///
     /// # Errors
     ///
     /// A request without a key where one is needed, or with an identity that cannot be believed.
-    pub fn visitor(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Visitor<'_>, Refusal> {
-        let pass = self.auth.check(headers, Area::Tool).map_err(Denied::mcp)?;
+    pub fn visitor(
+        &self,
+        headers: &HeaderMap,
+        peer: IpAddr,
+        area: Area,
+        words: fn(Denied) -> Refusal,
+    ) -> Result<Visitor<'_>, Refusal> {
+        let pass = self.auth.check(headers, area).map_err(words)?;
         let identity = self.identities.identify(headers, peer, pass.map(|pass| pass.key));
         let identity = identity.map_err(|refusal| refusal.asked_by(key_words(pass)))?;
         Ok(Visitor { identity, pass })

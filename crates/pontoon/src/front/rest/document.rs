@@ -1,0 +1,128 @@
+//! The OpenAPI documents: the tools of a server as operations, the way mcpo writes them; those of all servers in one;
+//! and the one that only names the servers.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use pontoon_wire::{Era, json, method, quoted, string_value};
+
+use super::operation::{ERRORS, Operation};
+use super::titles::operation_id;
+use crate::config::Server;
+use crate::session::answers;
+use crate::session::catalog::{Catalog, Facts};
+
+const KEY: &str = "\"securitySchemes\":{\"HTTPBearer\":{\"type\":\"http\",\"scheme\":\"bearer\"}}";
+
+/// The document of one server, which is at this path.
+pub(super) fn of_server(
+    facts: Option<&Facts>,
+    server: &Server,
+    base: &str,
+    wants_key: bool,
+) -> String {
+    let info = facts.and_then(|facts| facts.server_info.as_ref());
+    let said = |member| {
+        let said = info.and_then(|info| json::find(info.get().as_bytes(), member));
+        said.and_then(string_value).map(std::borrow::Cow::into_owned)
+    };
+    let title = said("name").unwrap_or_else(|| server.name.to_string());
+    let version = said("version").unwrap_or_else(|| "1.0".to_owned());
+    let instructions = facts.and_then(|facts| answers::instructions(facts, server));
+    let description = instructions.unwrap_or_else(|| quoted(&format!("{title} MCP Server")));
+    let mut document = Document { wants_key, ..Document::default() };
+    facts.into_iter().for_each(|facts| document.add(facts, ""));
+    document.finish(&title, &description, &version, base)
+}
+
+/// The document of all servers, which are below this path. One that is not known now is left out, and named.
+pub(super) fn of_all(
+    servers: &[(Arc<str>, Option<Arc<Catalog>>)],
+    base: &str,
+    wants_key: bool,
+) -> String {
+    let mut document = Document { wants_key, ..Document::default() };
+    let mut missing = Vec::new();
+    for (name, catalog) in servers {
+        match catalog.as_ref().and_then(|catalog| catalog.facts(Era::Legacy)) {
+            Some(facts) => document.add(facts, name),
+            None => missing.push(&**name),
+        }
+    }
+    let mut description = "The tools of all servers.".to_owned();
+    if !missing.is_empty() {
+        description += &format!(" Not there now: {}.", missing.join(", "));
+    }
+    document.finish(TITLE, &quoted(&description), VERSION, base)
+}
+
+/// The document that names the servers, as mcpo has it at its root: each with the page of its own document.
+pub(super) fn of_names(names: &[Arc<str>]) -> String {
+    let mut description =
+        "Automatically generated API from MCP Tool Schemas\n\n- **available tools**：".to_owned();
+    for name in names {
+        description += &format!("\n    - [{name}](/{name}/docs)");
+    }
+    Document::default().finish(TITLE, &quoted(&description), VERSION, "")
+}
+
+const TITLE: &str = "MCP OpenAPI Proxy";
+const VERSION: &str = "1.0";
+
+/// A document while it is written.
+#[derive(Default)]
+struct Document {
+    paths: Vec<String>,
+    schemas: Vec<String>,
+    ids: HashSet<String>,
+    wants_key: bool,
+}
+
+impl Document {
+    /// Adds the tools of a server, below its name where the document is of several.
+    fn add(&mut self, facts: &Facts, group: &str) {
+        for tool in facts.lists.get(method::LIST_TOOLS).into_iter().flatten() {
+            let Some(operation) = Operation::of(tool.get(), group, |name| self.new_id(name)) else {
+                continue;
+            };
+            let body = facts.body_of(&operation.name);
+            self.paths.push(operation.path(body, self.wants_key));
+            self.schemas.extend(operation.schemas(body));
+        }
+    }
+
+    /// mcpo's id for this tool; with a number where another tool has it: `get-sum` and `get_sum` would be one.
+    fn new_id(&mut self, tool: &str) -> String {
+        let id = operation_id(tool);
+        let numbered = (2_u32..).map(|number| format!("{id}_{number}"));
+        let mut ids = std::iter::once(id.clone()).chain(numbered);
+        let id = ids.find(|id| !self.ids.contains(id)).unwrap_or(id);
+        self.ids.insert(id.clone());
+        id
+    }
+
+    /// Its text. The description is a JSON string; without a base it says no address.
+    fn finish(mut self, title: &str, description: &str, version: &str, base: &str) -> String {
+        let mut components = Vec::new();
+        if !self.schemas.is_empty() {
+            self.schemas.push(ERRORS.to_owned());
+            components.push(format!("\"schemas\":{{{}}}", self.schemas.join(",")));
+        }
+        if self.wants_key && !self.paths.is_empty() {
+            components.push(KEY.to_owned());
+        }
+        let components = match components.is_empty() {
+            true => String::new(),
+            false => format!(",\"components\":{{{}}}", components.join(",")),
+        };
+        let servers = match base {
+            "" => String::new(),
+            base => format!("\"servers\":[{{\"url\":{}}}],", quoted(base)),
+        };
+        let (title, version, paths) = (quoted(title), quoted(version), self.paths.join(","));
+        format!(
+            "{{\"openapi\":\"3.1.0\",\"info\":{{\"title\":{title},\"description\":{description},\"version\":{version}}},\
+             {servers}\"paths\":{{{paths}}}{components}}}"
+        )
+    }
+}

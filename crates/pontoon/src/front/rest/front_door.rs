@@ -1,0 +1,90 @@
+//! What no server's path is: the page that says what is served and how to add it to a client, and the documents of all
+//! servers.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use hyper::header::ACCEPT;
+use hyper::{Method, Request};
+use pontoon_wire::Revision;
+
+use super::super::refusal::Refusal;
+use super::super::response::HttpResponse;
+use super::super::site::HttpSite;
+use super::super::who::auth::{Area, Denied};
+use super::place::Named;
+use super::{PATIENCE, document, json_document, pages};
+use crate::session::catalog::Catalog;
+
+/// Answers a request to a path of all servers; `None` if it is no such path.
+///
+/// # Errors
+///
+/// A request without a key where one is needed even to look.
+pub async fn answer<B>(
+    site: &Arc<HttpSite>,
+    request: &Request<B>,
+    segments: &[&str],
+    peer: IpAddr,
+) -> Result<Option<HttpResponse>, Refusal> {
+    let (below, rest) = match segments {
+        ["mcpo", rest @ ..] => ("/mcpo", rest),
+        rest => ("", rest),
+    };
+    let rest = match rest {
+        [rest @ .., ""] if !rest.is_empty() => rest,
+        rest => rest,
+    };
+    let named = match rest.join("/").as_str() {
+        "" => Named::Server,
+        "openapi.json" => Named::Document,
+        "docs" | "redoc" => Named::Docs,
+        path => match super::place::asset(path) {
+            Some(asset) => Named::Asset(asset),
+            None => return Ok(None),
+        },
+    };
+    let headers = request.headers();
+    let visitor = site.entrance.visitor(headers, peer, Area::Document, Denied::plain)?;
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Err(Refusal::not_allowed("only GET is answered here", "GET, HEAD"));
+    }
+    let mut entries: Vec<_> = site.sessions.entries().values().cloned().collect();
+    entries.sort_by(|one, other| one.back.server.name.cmp(&other.back.server.name));
+    let names: Vec<Arc<str>> =
+        entries.iter().map(|entry| Arc::from(entry.back.server.name.as_str())).collect();
+    let has_slash = request.uri().path().ends_with('/');
+    Ok(Some(match named {
+        Named::Document if below.is_empty() => json_document(document::of_names(&names)),
+        Named::Document => {
+            let trace = site.traces.of(std::iter::empty());
+            let server = match entries.first() {
+                Some(entry) => Arc::clone(&entry.back.server),
+                None => return Ok(Some(json_document(document::of_names(&names)))),
+            };
+            let caller = site.entrance.caller(visitor, headers, peer, trace, &server);
+            let each = entries.iter().map(async |entry| {
+                let client = caller.bare_client(entry, Revision::NEWEST_LEGACY);
+                let known = site.sessions.offered(entry, &client, PATIENCE).await.ok();
+                (Arc::from(entry.back.server.name.as_str()), known)
+            });
+            let servers: Vec<(Arc<str>, Option<Arc<Catalog>>)> = join_all(each).await;
+            json_document(document::of_all(&servers, below, site.entrance.auth.is_on()))
+        }
+        Named::Docs | Named::Asset(_) => pages::docs("Pontoon", &named, has_slash),
+        Named::Server | Named::Tool(_) => {
+            let is_trusted = site.entrance.identities.is_trusted(peer);
+            let origin = site.entrance.origins.of(headers, is_trusted);
+            let wants_page = headers
+                .get_all(ACCEPT)
+                .iter()
+                .any(|accept| accept.to_str().is_ok_and(|accept| accept.contains("text/html")));
+            let wants_key = site.entrance.auth.is_on();
+            match wants_page {
+                true => pages::welcome(&names, origin.address(), wants_key),
+                false => pages::welcome_text(&names, origin.address(), wants_key),
+            }
+        }
+    }))
+}

@@ -1,0 +1,131 @@
+//! REST, as mcpo has it: each tool of a server is a path to which its arguments are posted, and a document says which
+//! there are. Beside it JSON-RPC, for those who call tools by their names.
+//!
+//! What comes in: requests to `/mcpo/{server}/...` and to mcpo's own `/{server}/...`. What goes out: a call for each
+//! tool that is asked for, and its result in mcpo's words. What a tool takes is for `session` to say.
+
+mod asking;
+mod document;
+mod failure;
+mod front_door;
+mod operation;
+mod pages;
+mod place;
+mod result;
+mod rpc;
+mod titles;
+mod tool;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::header::{CACHE_CONTROL, HeaderValue};
+use hyper::{HeaderMap, Method, Request};
+use pontoon_wire::{Era, Revision};
+
+use self::failure::not_found;
+pub use self::front_door::answer as front_door;
+pub use self::place::{Named, RestPlace};
+use super::refusal::Refusal;
+use super::response::{HttpResponse, json};
+use super::site::HttpSite;
+use super::who::auth::{Area, Denied};
+use super::who::caller::Caller;
+use crate::observe::trace::Trace;
+use crate::session::entry::Entry;
+
+/// How long a document waits until it is known what the server offers: Open WebUI waits ten seconds.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// Answers a request to a server's path.
+pub async fn handle(
+    site: &Arc<HttpSite>,
+    place: &RestPlace,
+    request: Request<Incoming>,
+    peer: IpAddr,
+    trace: Trace,
+) -> HttpResponse {
+    let is_rpc = place.named == Named::Server && place.is_ours;
+    let refuse = |refusal: Refusal, from| {
+        refusal.log(&site.metrics.refusals, &place.server, from);
+        match is_rpc {
+            true => refusal.into_response(),
+            false => refusal.into_detail(),
+        }
+    };
+    let (entry, caller) = match caller(site, request.headers(), place, is_rpc, peer, trace) {
+        Ok(found) => found,
+        Err(refusal) => {
+            return refuse(refusal, site.entrance.identities.address(request.headers(), peer));
+        }
+    };
+    let answered = match (&place.named, request.method()) {
+        (Named::Server, &Method::POST) if is_rpc => rpc::post(site, &entry, request, &caller).await,
+        (Named::Server, _) if is_rpc => {
+            let text =
+                "JSON-RPC is posted here; the tools are at openapi.json and docs below this path";
+            Err(Refusal::not_allowed(text, "POST"))
+        }
+        (Named::Server, _) => Ok(not_found()),
+        (Named::Document, &Method::GET | &Method::HEAD) => {
+            document(site, &entry, place, &caller).await
+        }
+        (Named::Docs | Named::Asset(_), &Method::GET | &Method::HEAD) => {
+            Ok(pages::docs(&place.server, &place.named, place.has_slash))
+        }
+        (_, &Method::POST) => tool::post(site, &entry, place.tool(), request, &caller).await,
+        (_, method) => Ok(tool::not_posted(site, &entry, place.tool(), method, &caller).await),
+    };
+    answered.unwrap_or_else(|refusal| {
+        refuse(refusal.asked_by(caller.person.principal.words()), caller.identity.address)
+    })
+}
+
+/// The server that a request is for, and who makes it.
+fn caller(
+    site: &HttpSite,
+    headers: &HeaderMap,
+    place: &RestPlace,
+    is_rpc: bool,
+    peer: IpAddr,
+    trace: Trace,
+) -> Result<(Arc<Entry>, Caller), Refusal> {
+    site.entrance.guard.check(headers)?;
+    let area = match place.named {
+        Named::Document | Named::Docs | Named::Asset(_) => Area::Document,
+        Named::Server | Named::Tool(_) => Area::Tool,
+    };
+    let words = if is_rpc { Denied::mcp } else { Denied::plain };
+    let visitor = site.entrance.visitor(headers, peer, area, words)?;
+    site.metrics.request_from(visitor.identity.address);
+    let entry = site.sessions.entries().get(place.server.as_str()).cloned();
+    let entry =
+        entry.ok_or_else(|| site.unknown_server(&place.server).asked_by(visitor.words()))?;
+    let caller = site.entrance.caller(visitor, headers, peer, trace, &entry.back.server);
+    Ok((entry, caller))
+}
+
+/// The document of a server, as it is known now.
+async fn document(
+    site: &Arc<HttpSite>,
+    entry: &Arc<Entry>,
+    place: &RestPlace,
+    caller: &Caller,
+) -> Result<HttpResponse, Refusal> {
+    let client = caller.bare_client(entry, Revision::NEWEST_LEGACY);
+    let catalog = site.sessions.offered(entry, &client, PATIENCE).await;
+    let catalog = catalog.map_err(|why| Refusal::of_call(503, &why))?;
+    let (facts, server) = (catalog.facts(Era::Legacy), &entry.back.server);
+    let wants_key = site.entrance.auth.is_on();
+    Ok(json_document(document::of_server(facts, server, &place.base, wants_key)))
+}
+
+/// A document, which changes when a server does.
+fn json_document(document: String) -> HttpResponse {
+    let mut response = json(200, &Bytes::from(document).into());
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}

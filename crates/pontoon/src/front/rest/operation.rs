@@ -1,0 +1,116 @@
+//! One tool as an operation of an OpenAPI document.
+
+use pontoon_schema::RequestBody;
+use pontoon_wire::{json, quoted, string_value};
+
+use super::titles::{component, title};
+
+/// A tool, and what its document says of it.
+pub(super) struct Operation<'t> {
+    /// Its name.
+    pub name: String,
+    /// The server it is of, where a document is of several.
+    group: &'t str,
+    id: String,
+    description: Option<&'t [u8]>,
+    output: Option<RequestBody>,
+}
+
+/// The schemas that operations share, as mcpo writes them.
+pub(super) const ERRORS: &str = concat!(
+    r##""HTTPValidationError":{"properties":{"detail":{"items":{"$ref":"#/components/schemas/ValidationError"},"##,
+    r##""type":"array","title":"Detail"}},"type":"object","title":"HTTPValidationError"},"##,
+    r##""ValidationError":{"properties":{"loc":{"items":{"anyOf":[{"type":"string"},{"type":"integer"}]},"##,
+    r##""type":"array","title":"Location"},"msg":{"type":"string","title":"Message"},"##,
+    r##""type":{"type":"string","title":"Error Type"}},"type":"object","required":["loc","msg","type"],"title":"ValidationError"}"##,
+);
+
+impl<'t> Operation<'t> {
+    /// The operation of this tool, a JSON text; `None` if it has no name.
+    pub(super) fn of(
+        tool: &'t str,
+        group: &'t str,
+        id: impl FnOnce(&str) -> String,
+    ) -> Option<Self> {
+        let member = |name| json::find(tool.as_bytes(), name);
+        let name = member("name").and_then(string_value)?.into_owned();
+        let output = member("outputSchema").and_then(|raw| std::str::from_utf8(raw).ok());
+        let output = output.filter(|raw| raw.starts_with('{'));
+        Some(Self {
+            id: id(&grouped(group, &name, "_")),
+            group,
+            description: member("description").filter(|raw| raw.first() == Some(&b'"')),
+            output: output.map(|schema| RequestBody::of(schema, &format!("{name}_response_model"))),
+            name,
+        })
+    }
+
+    /// Its path and what can be done there, as members of `paths`.
+    pub(super) fn path(&self, body: Option<&RequestBody>, wants_key: bool) -> String {
+        let body = body.filter(|body| body.is_needed());
+        let description = self
+            .description
+            .map(|raw| format!("\"description\":{},", String::from_utf8_lossy(raw)));
+        let request = body.map(|_| {
+            let schema = self.reference("form_model");
+            format!(
+                "\"requestBody\":{{\"content\":{{\"application/json\":{{\"schema\":{schema}}}}},\"required\":true}},"
+            )
+        });
+        let refused = body.map(|_| {
+            ",\"422\":{\"description\":\"Validation Error\",\"content\":{\"application/json\":{\"schema\":{\"$ref\":\"#/components/schemas/HTTPValidationError\"}}}}"
+        });
+        let security = if wants_key { ",\"security\":[{\"HTTPBearer\":[]}]" } else { "" };
+        format!(
+            "{}:{{\"post\":{{\"summary\":{},{}\"operationId\":{},{}\"responses\":{{\"200\":{{\"description\":\"Successful \
+             Response\",\"content\":{{\"application/json\":{{\"schema\":{}}}}}}}{}}}{security}}}}}",
+            quoted(&format!("/{}", grouped(self.group, &self.name, "/"))),
+            quoted(&title(&self.name)),
+            description.unwrap_or_default(),
+            quoted(&self.id),
+            request.unwrap_or_default(),
+            self.answer(body.is_some()),
+            refused.unwrap_or_default(),
+        )
+    }
+
+    /// The schema of its answers: whatever the tool gives.
+    fn answer(&self, has_body: bool) -> String {
+        let title = quoted(&format!("Response {}", title(&self.id)));
+        match &self.output {
+            Some(_) if has_body => {
+                let model = self.reference("response_model");
+                format!("{{\"anyOf\":[{model},{{}}],\"title\":{title}}}")
+            }
+            _ if has_body => format!("{{\"title\":{title}}}"),
+            _ => "{}".to_owned(),
+        }
+    }
+
+    /// Its schemas, as members of `components.schemas`.
+    pub(super) fn schemas(&self, body: Option<&RequestBody>) -> Vec<String> {
+        let body = body.filter(|body| body.is_needed());
+        let member = |kind: &str, schema: &RequestBody| {
+            format!("{}:{}", quoted(&self.component(kind)), schema.schema())
+        };
+        let form = body.map(|body| member("form_model", body));
+        let output = self.output.as_ref().filter(|_| body.is_some());
+        form.into_iter().chain(output.map(|it| member("response_model", it))).collect()
+    }
+
+    fn component(&self, kind: &str) -> String {
+        component(&grouped(self.group, &format!("{}_{kind}", self.name), "_"))
+    }
+
+    fn reference(&self, kind: &str) -> String {
+        format!("{{\"$ref\":\"#/components/schemas/{}\"}}", self.component(kind))
+    }
+}
+
+/// A name below that of its group, if it has one.
+fn grouped(group: &str, name: &str, between: &str) -> String {
+    match group {
+        "" => name.to_owned(),
+        group => format!("{group}{between}{name}"),
+    }
+}

@@ -1,0 +1,216 @@
+//! The result of a tool as the body of a response, in mcpo's way: the value of the one block there is, or a list.
+//!
+//! A text that is JSON is that value. Pictures and sounds are `data:` addresses. What mcpo leaves out stays in: embedded
+//! resources are their contents, links stay as they are, and structured content is the body where no block is.
+
+use pontoon_wire::{json, quoted, string_value};
+use serde_json::value::RawValue;
+
+/// The body for this result, a JSON text. The last `ours` links to files were added here, after the text that tells of
+/// them: they say nothing more.
+pub(super) fn body(result: &[u8], ours: usize) -> String {
+    let content = json::find(result, "content").unwrap_or(b"[]");
+    let mut blocks: Vec<_> =
+        json::elements(content, 0..content.len()).map(|block| &content[block]).collect();
+    let is_link = |block: &[u8]| kind(block).is_some_and(|kind| kind == "resource_link");
+    for _ in 0..ours {
+        if blocks.last().is_some_and(|last| is_link(last)) {
+            blocks.pop();
+        }
+    }
+    let files = usize::from(ours > 0).min(blocks.len());
+    let structured = json::find(result, "structuredContent").filter(|it| *it != b"null");
+    let mut values: Vec<_> = blocks.iter().map(|block| value(block)).collect();
+    if let (Some(structured), true) = (structured, blocks.len() == files) {
+        values.insert(0, String::from_utf8_lossy(structured).into_owned());
+    }
+    match values.as_slice() {
+        [one] => one.clone(),
+        all => format!("[{}]", all.join(",")),
+    }
+}
+
+/// The texts of a result, for people.
+pub(super) fn texts(result: &[u8]) -> String {
+    let content = json::find(result, "content").unwrap_or(b"[]");
+    let blocks = json::elements(content, 0..content.len()).map(|block| &content[block]);
+    let texts: Vec<_> = blocks
+        .filter(|block| kind(block).is_some_and(|kind| kind == "text"))
+        .filter_map(|block| json::find(block, "text").and_then(string_value))
+        .collect();
+    texts.join("\n")
+}
+
+fn kind(block: &[u8]) -> Option<std::borrow::Cow<'_, str>> {
+    json::find(block, "type").and_then(string_value)
+}
+
+/// The value of a block, a JSON text.
+fn value(block: &[u8]) -> String {
+    let whole = || String::from_utf8_lossy(block).into_owned();
+    let member =
+        |of: &[u8], name| json::find(of, name).and_then(string_value).map(|it| it.into_owned());
+    let value = match kind(block).as_deref() {
+        Some("text") => member(block, "text").map(|text| parsed(&text)),
+        Some("image" | "audio") => member(block, "data")
+            .map(|data| data_address(member(block, "mimeType").as_deref(), &data)),
+        Some("resource") => json::find(block, "resource").and_then(|resource| {
+            let mime = member(resource, "mimeType");
+            match (member(resource, "text"), member(resource, "blob")) {
+                (Some(text), _) if mime.as_deref().is_some_and(is_json) => Some(parsed(&text)),
+                (Some(text), _) => Some(quoted(&text)),
+                (None, Some(blob)) => Some(data_address(mime.as_deref(), &blob)),
+                (None, None) => None,
+            }
+        }),
+        _ => None,
+    };
+    value.unwrap_or_else(whole)
+}
+
+fn is_json(mime: &str) -> bool {
+    mime.starts_with("application/json") || mime.contains("+json")
+}
+
+fn data_address(mime: Option<&str>, data: &str) -> String {
+    quoted(&format!("data:{};base64,{data}", mime.unwrap_or("application/octet-stream")))
+}
+
+/// The value of a text that is JSON, else the text.
+fn parsed(text: &str) -> String {
+    if let Some(value) = as_json(text) {
+        return value.to_owned();
+    }
+    // Python writes these where JSON has no word, and its clients read them as null.
+    match ["NaN", "Infinity"].iter().any(|word| text.contains(word)) {
+        true => {
+            let replaced = without_words(text);
+            as_json(&replaced).map_or_else(|| quoted(text), str::to_owned)
+        }
+        false => quoted(text),
+    }
+}
+
+fn as_json(text: &str) -> Option<&str> {
+    let trimmed = text.trim_matches([' ', '\t', '\n', '\r']);
+    serde_json::from_str::<&RawValue>(trimmed).ok().map(|_| trimmed)
+}
+
+/// The text with null for `NaN`, `Infinity` and `-Infinity`, where they stand outside of strings.
+fn without_words(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut is_inside = false;
+    while let Some(first) = rest.chars().next() {
+        let word = ["-Infinity", "Infinity", "NaN"].into_iter().find(|it| rest.starts_with(it));
+        let taken = match (first, word) {
+            (_, Some(word)) if !is_inside => {
+                out.push_str("null");
+                rest = &rest[word.len()..];
+                continue;
+            }
+            // What is escaped ends no string.
+            ('\\', _) => first.len_utf8() + rest[1..].chars().next().map_or(0, char::len_utf8),
+            _ => first.len_utf8(),
+        };
+        is_inside ^= first == '"';
+        out.push_str(&rest[..taken]);
+        rest = &rest[taken..];
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(content: &str, expected: &str) {
+        let result = format!("{{\"content\":[{content}]}}");
+        assert_eq!(body(result.as_bytes(), 0), expected);
+    }
+
+    fn text(text: &str) -> String {
+        format!("{{\"type\":\"text\",\"text\":{}}}", quoted(text))
+    }
+
+    #[test]
+    fn one_block_is_its_value_and_several_are_a_list() {
+        check("", "[]");
+        check(&text("plain words"), r#""plain words""#);
+        check(&[text("one"), text("2")].join(" , "), r#"["one",2]"#);
+    }
+
+    #[test]
+    fn a_text_that_is_json_is_that_value() {
+        for (given, expected) in [
+            ("42", "42"),
+            ("true", "true"),
+            ("null", "null"),
+            (" {\"a\": [1, 2.50]}\n", "{\"a\": [1, 2.50]}"),
+            ("12345678901234567890.10e+5", "12345678901234567890.10e+5"),
+            ("[NaN, 1, \"NaN \\\" NaN\", -Infinity]", "[null, 1, \"NaN \\\" NaN\", null]"),
+            ("NaN", "null"),
+            ("", "\"\""),
+            ("Infinity is far", "\"Infinity is far\""),
+            ("{\"a\":}", "\"{\\\"a\\\":}\""),
+            ("1 2", "\"1 2\""),
+        ] {
+            check(&text(given), expected);
+        }
+    }
+
+    #[test]
+    fn pictures_and_sounds_are_addresses() {
+        check(
+            r#"{"type":"image","mimeType":"image/png","data":"AA\/="}"#,
+            r#""data:image/png;base64,AA/=""#,
+        );
+        check(
+            r#"{"type":"audio","mimeType":"audio/wav","data":"AA=="}"#,
+            r#""data:audio/wav;base64,AA==""#,
+        );
+    }
+
+    #[test]
+    fn what_is_embedded_or_linked_is_not_lost() {
+        let resource = |members: &str| format!(r#"{{"type":"resource","resource":{{{members}}}}}"#);
+        check(&resource(r#""uri":"a:b","mimeType":"text/plain","text":"1""#), r#""1""#);
+        check(&resource(r#""uri":"a:b","mimeType":"application/json","text":"[1]""#), "[1]");
+        check(
+            &resource(r#""uri":"a:b","mimeType":"image/png","blob":"AA==""#),
+            r#""data:image/png;base64,AA==""#,
+        );
+        let link = r#"{"type":"resource_link","uri":"https://x/y","name":"y"}"#;
+        check(link, link);
+        let unknown = r#"{"type":"dance","steps":3}"#;
+        check(unknown, unknown);
+    }
+
+    #[test]
+    fn structured_content_is_told_where_nothing_else_is() {
+        let only = r#"{"content":[],"structuredContent":{"sum":3}}"#;
+        assert_eq!(body(only.as_bytes(), 0), r#"{"sum":3}"#);
+        let both = format!(r#"{{"content":[{}],"structuredContent":{{"sum":3}}}}"#, text("three"));
+        assert_eq!(body(both.as_bytes(), 0), r#""three""#);
+        assert_eq!(body(b"{}", 0), "[]");
+    }
+
+    #[test]
+    fn files_are_one_more_element_that_tells_of_them() {
+        let told = r#"{"type":"resource","resource":{"uri":"http://h/a#files","mimeType":"text/markdown","text":"Files"}}"#;
+        let link = r#"{"type":"resource_link","uri":"http://h/a","name":"a"}"#;
+        let result = format!(r#"{{"content":[{},{told},{link}]}}"#, text("done"));
+        assert_eq!(body(result.as_bytes(), 1), r#"["done","Files"]"#);
+        let structured =
+            format!(r#"{{"content":[{told},{link}],"structuredContent":{{"sum":3}}}}"#);
+        assert_eq!(body(structured.as_bytes(), 1), r#"[{"sum":3},"Files"]"#);
+    }
+
+    #[test]
+    fn what_a_failed_tool_said_is_its_texts() {
+        let result = format!(r#"{{"content":[{},{}],"isError":true}}"#, text("boom"), text("bang"));
+        assert_eq!(texts(result.as_bytes()), "boom\nbang");
+        assert_eq!(texts(b"{}"), "");
+    }
+}

@@ -1,0 +1,111 @@
+//! A tool that is posted to: the body is its arguments, the response its result.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, HeaderValue};
+use hyper::{Method, Request};
+use pontoon_wire::{Era, Message, Revision, json, quoted};
+
+use super::super::mcp::post::check_content;
+use super::super::refusal::Refusal;
+use super::super::request_body::read_body;
+use super::super::response::{HttpResponse, json as json_response};
+use super::super::site::HttpSite;
+use super::super::who::caller::Caller;
+use super::PATIENCE;
+use super::asking::{add_to_head, ask};
+use super::{failure, result};
+use crate::call::Outcome;
+use crate::session::Arrival;
+use crate::session::entry::Entry;
+
+/// The id of the call, which its client never sees.
+const ID: &str = "1";
+
+/// Calls a tool.
+///
+/// # Errors
+///
+/// A body that is refused before anything looks at what the tool takes.
+pub(super) async fn post(
+    site: &Arc<HttpSite>,
+    entry: &Arc<Entry>,
+    tool: &str,
+    request: Request<Incoming>,
+    caller: &Caller,
+) -> Result<HttpResponse, Refusal> {
+    let (head, body) = request.into_parts();
+    let (body, hold) = read_body(&head.headers, body, site, &caller.person.principal).await?;
+    if !body.is_empty() {
+        check_content(&head.headers)?;
+    }
+    if let Err(wrong) = failure::check_json(&body) {
+        return Ok(wrong.into_response());
+    }
+    let request = match Message::parse(call_of(tool, &body)) {
+        Ok(request) => hold.ride_with(request),
+        Err(wrong) => return Ok(failure::unreadable(&wrong.to_string())),
+    };
+    drop(body);
+    let id = Bytes::from_static(ID.as_bytes());
+    let outcome = ask(site, entry, caller, request, id, Arrival::Body).await;
+    let Some(outcome) = outcome else { return Ok(failure::cancelled()) };
+    let mut response = answered(&outcome);
+    add_to_head(&mut response, &outcome);
+    Ok(response)
+}
+
+/// The call of a tool with a body that is JSON, or null where there is none.
+fn call_of(tool: &str, body: &[u8]) -> BytesMut {
+    let body = body.trim_ascii();
+    let mut text = BytesMut::with_capacity(body.len() + tool.len() + 128);
+    text.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    text.extend_from_slice(ID.as_bytes());
+    text.extend_from_slice(b",\"method\":\"tools/call\",\"params\":{\"name\":");
+    text.extend_from_slice(quoted(tool).as_bytes());
+    text.extend_from_slice(b",\"arguments\":");
+    text.extend_from_slice(if body.is_empty() { b"null" } else { body });
+    text.extend_from_slice(b"}}");
+    text
+}
+
+/// The outcome of a call in mcpo's words.
+fn answered(outcome: &Outcome) -> HttpResponse {
+    let (text, code) = match outcome {
+        Outcome::Answer(text, code, _) => (text.to_bytes(), code),
+        Outcome::Failed(why, _) => return failure::of_call(why),
+    };
+    if code.is_some() {
+        return failure::of_error(json::find(&text, "error").unwrap_or(b"{}"));
+    }
+    let result = json::find(&text, "result").unwrap_or(b"{}");
+    if json::find(result, "isError") == Some(b"true") {
+        return failure::of_result(result);
+    }
+    let ours = outcome.receipt().map_or(0, |receipt| receipt.files.len());
+    json_response(200, &Bytes::from(result::body(result, ours)).into())
+}
+
+/// Answers a request that is no `POST`: mcpo's words for a tool that is there, and for one that is not.
+pub(super) async fn not_posted(
+    site: &Arc<HttpSite>,
+    entry: &Arc<Entry>,
+    tool: &str,
+    method: &Method,
+    caller: &Caller,
+) -> HttpResponse {
+    let client = caller.bare_client(entry, Revision::NEWEST_LEGACY);
+    let catalog = site.sessions.offered(entry, &client, PATIENCE).await;
+    let is_there = catalog.is_ok_and(|catalog| {
+        catalog.facts(Era::Legacy).is_some_and(|facts| facts.body_of(tool).is_some())
+    });
+    if !is_there {
+        tracing::debug!(%method, "nothing is there");
+        return failure::not_found();
+    }
+    let mut response = failure::plain(405, "Method Not Allowed");
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+    response
+}

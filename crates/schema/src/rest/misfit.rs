@@ -1,0 +1,75 @@
+//! What is wrong with the body of a request, as clients of mcpo are told.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+/// One thing that is wrong with a body: an entry of `detail` in the answer with status 422.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Misfit {
+    /// Which kind of thing, such as `missing`.
+    pub kind: Cow<'static, str>,
+    /// Where: `body` first, then names and indexes.
+    pub loc: Vec<Place>,
+    /// The same as a sentence.
+    pub msg: Cow<'static, str>,
+    /// What stands there, a JSON text.
+    pub input: String,
+    /// The values that the sentence has, a JSON text.
+    pub ctx: Option<String>,
+}
+
+/// A step on the way to a place in a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A name: of a member, or of an alternative.
+    Name(String),
+    /// An index in a list, or in the text.
+    Index(usize),
+}
+
+impl Misfit {
+    /// There is no body at all.
+    pub(crate) fn missing_body() -> Self {
+        Self {
+            kind: Cow::Borrowed("missing"),
+            loc: vec![Place::Name("body".to_owned())],
+            msg: Cow::Borrowed("Field required"),
+            input: "null".to_owned(),
+            ctx: None,
+        }
+    }
+
+    /// Writes it as the entry of `detail` that it is.
+    ///
+    /// ```
+    /// use pontoon_schema::RequestBody;
+    /// let schema = r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}"#;
+    /// let misfits = RequestBody::of(schema, "t_form_model").arguments("").unwrap_err();
+    /// let mut written = String::new();
+    /// misfits[0].write(&mut written);
+    /// assert_eq!(written, r#"{"type":"missing","loc":["body"],"msg":"Field required","input":null}"#);
+    /// ```
+    pub fn write(&self, out: &mut String) {
+        let text = |text: &str| Value::from(text).to_string();
+        out.push_str("{\"type\":");
+        out.push_str(&text(&self.kind));
+        out.push_str(",\"loc\":[");
+        for (at, place) in self.loc.iter().enumerate() {
+            out.push_str(if at == 0 { "" } else { "," });
+            match place {
+                Place::Name(name) => out.push_str(&text(name)),
+                Place::Index(index) => out.push_str(&index.to_string()),
+            }
+        }
+        out.push_str("],\"msg\":");
+        out.push_str(&text(&self.msg));
+        out.push_str(",\"input\":");
+        out.push_str(&self.input);
+        if let Some(ctx) = &self.ctx {
+            out.push_str(",\"ctx\":");
+            out.push_str(ctx);
+        }
+        out.push('}');
+    }
+}
