@@ -3,6 +3,7 @@
 
     tests/interop/mcpo/golden.py --pontoon target/debug/pontoon
     tests/interop/mcpo/golden.py --pontoon target/debug/pontoon --write    prints the list as it would have to be
+    tests/interop/mcpo/golden.py --pontoon target/debug/pontoon --show /cases/text    both answers to such requests, where they differ
     tests/interop/mcpo/golden.py                                          mcpo beside another mcpo: that must be equal
 
 Both stand before mcp-server-time, server-everything, server-memory, excel-mcp-server and a server of ours with a tool for each kind
@@ -102,6 +103,7 @@ class Run:
     def __init__(self, program: pathlib.Path | None, folder: pathlib.Path) -> None:
         self.program, self.folder = program, folder
         self.found: dict[str, dict] = {}
+        self.answers: dict[str, tuple[Answer, Answer]] = {}
         self.complaints: list[str] = []
         self.compared = 0
 
@@ -123,22 +125,26 @@ class Run:
         with self.beside_mcpo(name, servers, options, settings) as (url, beside):
             ours = answers(url, requests, beside)
             if self.program:
-                self.is_the_same_under_mcpo(url, requests, ours, beside)
+                self.is_the_same_under_mcpo(url, requests, ours, beside, prefix)
             if self.program and name == "open":
                 self.goes_on(url, beside)
         self.found |= compared(of_mcpo, ours, prefix)
+        self.answers |= {f"{prefix}{name}": (of_mcpo[name], ours[name]) for name in ours}
         self.compared += len(requests)
 
-    def is_the_same_under_mcpo(self, url: str, requests: list[Asked], ours: dict[str, Answer], folder: pathlib.Path) -> None:
-        """The same answers at the other address, of what leaves nothing behind. `/mcpo` itself has no document."""
-        again = [it for it in requests if it.path.startswith(("/cases/", "/nobody/")) or (it.method == "GET" and it.path != "/openapi.json")]
+    def is_the_same_under_mcpo(
+        self, url: str, requests: list[Asked], ours: dict[str, Answer], folder: pathlib.Path, prefix: str
+    ) -> None:
+        """The same answers at the other address, of what leaves nothing behind. A server itself speaks JSON-RPC there."""
+        again = [it for it in requests if it.path.startswith(("/cases/", "/nobody/")) or it.path.endswith("/openapi.json")]
+        again = [it for it in again if it.path not in ("/cases/", "/openapi.json")]
         there = answers(url, [under_mcpo(request) for request in again], folder)
         for request in again:
             server = f"/mcpo/{request.path.split('/')[1]}"
             here, other = says_where_it_is(ours[request.name()], server), there[under_mcpo(request).name()]
             for pointer, sides in differences.differences(here, other).items():
                 sides = {"here": sides.get("mcpo"), "there": sides.get("pontoon")}
-                self.complaints.append(f"{request.name()} is otherwise under /mcpo: {pointer} {differences.line(sides)}")
+                self.complaints.append(f"{prefix}{request.name()} is otherwise under /mcpo: {pointer} {differences.line(sides)}")
         self.compared += len(again)
 
     def goes_on(self, url: str, folder: pathlib.Path) -> None:
@@ -193,6 +199,7 @@ def only_cases(kind: str, folder: pathlib.Path) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pontoon", type=lambda path: pathlib.Path(path).resolve(strict=True), help="without it: another mcpo")
+    parser.add_argument("--show", metavar="PART", help="show both answers to requests with this in their name, if they differ")
     parser.add_argument("--write", action="store_true", help="print the list as it would have to be, instead of judging")
     options = parser.parse_args()
     if doctest.testmod(differences).failed:
@@ -208,6 +215,10 @@ def main() -> None:
         run.side_by_side("strict", only_cases, asked.behind_a_key(), [*keyed, "--strict-auth"], STRICT, "with a strict key: ")
         run.crashes()
     improvements = differences.Improvements.read(IMPROVEMENTS if options.pontoon else HERE / "none")
+    if options.show is not None:
+        for name in [name for name in run.found if options.show in name]:
+            print(name, *(f"    {differences.line(answer)[:1500]}" for answer in run.answers[name]), sep="\n")
+        return
     if options.write:
         print(improvements.written(run.found), end="")
         return
