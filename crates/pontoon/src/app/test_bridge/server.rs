@@ -34,6 +34,8 @@ pub(crate) struct ToolServer {
     is_deaf: bool,
     /// It asks for the roots of its client as soon as it is greeted.
     is_curious: bool,
+    /// The tools that it names besides, which take any arguments.
+    listed: &'static [&'static str],
     heard: Arc<watch::Sender<Heard>>,
     state: Arc<Mutex<ToolServerState>>,
 }
@@ -57,6 +59,7 @@ impl ToolServer {
             mute: None,
             is_deaf: false,
             is_curious: false,
+            listed: &[],
             heard: Arc::default(),
             state: Arc::default(),
         }
@@ -80,6 +83,11 @@ impl ToolServer {
     /// The same, but it asks for the roots of its client as soon as it is greeted.
     pub(crate) fn curious(self) -> Self {
         Self { is_curious: true, ..self }
+    }
+
+    /// The same, but these of its tools are in its list, too.
+    pub(crate) fn listing(self, listed: &'static [&'static str]) -> Self {
+        Self { listed, ..self }
     }
 
     /// Its processes.
@@ -193,8 +201,9 @@ impl ToolServer {
             ),
             method::LIST_TOOLS => format!(
                 "{{{}\"tools\":[{{\"name\":\"tool{version}\",\"inputSchema\":{{\"type\":\"object\"}}}},\
-                 {{\"name\":\"pick it{version}\",\"inputSchema\":{ODD_SCHEMA}}}]}}",
-                result_type(message)
+                 {{\"name\":\"pick it{version}\",\"inputSchema\":{ODD_SCHEMA}}}{}]}}",
+                result_type(message),
+                self.listed.iter().map(|name| listed(name)).collect::<String>()
             ),
             method::PING | method::SET_LEVEL => "{}".to_owned(),
             _ => return None,
@@ -259,6 +268,10 @@ impl ToolServer {
 
 /// Clients know no such names of arguments, and no alternatives.
 const ODD_SCHEMA: &str = r#"{"type":"object","properties":{"$top":{"type":"integer"},"list":{"type":"array"}},"anyOf":[{"required":["$top"]},{"required":["list"]}]}"#;
+
+fn listed(name: &str) -> String {
+    format!(",{{\"name\":\"{name}\",\"inputSchema\":{{\"type\":\"object\"}}}}")
+}
 
 /// What each result of the modern era says of itself.
 fn result_type(request: &Message) -> &'static str {

@@ -6,6 +6,7 @@ use pontoon_wire::{json, quoted, string_value};
 use serde_json::value::RawValue;
 
 use super::super::response::{HttpResponse, json as json_response};
+use super::bad_json::{self, BadJson};
 use super::result;
 use crate::call::CallError;
 
@@ -63,57 +64,27 @@ pub(super) fn unreadable(why: &str) -> HttpResponse {
     with_message(400, &format!("the body cannot be passed on: {why}"), None)
 }
 
-/// A body that is no JSON.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct BadJson {
-    at: usize,
-    why: String,
-}
-
-impl BadJson {
-    /// As mcpo tells it.
-    pub(super) fn into_response(self) -> HttpResponse {
-        let why = quoted(&self.why);
-        let detail = format!(
-            "[{{\"type\":\"json_invalid\",\"loc\":[\"body\",{}],\"msg\":\"JSON decode error\",\"input\":{{}},\"ctx\":{{\"error\":{why}}}}}]",
-            self.at
-        );
-        with_detail(422, &detail)
-    }
-}
-
 /// Whether a body is JSON, or nothing.
 ///
 /// # Errors
 ///
-/// Where it is not, and why.
-pub(super) fn check_json(body: &[u8]) -> Result<(), BadJson> {
+/// The response that says where it is not, and why.
+pub(super) fn check_json(body: &[u8]) -> Result<(), HttpResponse> {
     if body.is_empty() {
         return Ok(());
     }
-    let text = match std::str::from_utf8(body) {
-        Ok(text) => text,
-        Err(error) => {
-            return Err(BadJson { at: error.valid_up_to(), why: "it is not UTF-8".to_owned() });
-        }
-    };
-    match serde_json::from_str::<&RawValue>(text) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(BadJson { at: place(text, &error), why: words(&error) }),
+    let text =
+        std::str::from_utf8(body).map_err(|_| plain(400, "There was an error parsing the body"))?;
+    if serde_json::from_str::<&RawValue>(text).is_ok() {
+        return Ok(());
     }
-}
-
-/// How many letters stand before an error.
-fn place(text: &str, error: &serde_json::Error) -> usize {
-    let before = text.split_inclusive('\n').take(error.line().saturating_sub(1));
-    let lines: usize = before.map(|line| line.chars().count()).sum();
-    lines + error.column().saturating_sub(1)
-}
-
-/// What is wrong, without the place, which stands beside it.
-fn words(error: &serde_json::Error) -> String {
-    let whole = error.to_string();
-    whole.split(" at line ").next().unwrap_or(&whole).to_owned()
+    let BadJson { at, why } =
+        bad_json::look(text).unwrap_or(BadJson { at: 0, why: "Expecting value" });
+    let detail = format!(
+        "[{{\"type\":\"json_invalid\",\"loc\":[\"body\",{at}],\"msg\":\"JSON decode error\",\"input\":{{}},\"ctx\":{{\"error\":{}}}}}]",
+        quoted(why)
+    );
+    Err(with_detail(422, &detail))
 }
 
 fn with_message(status: u16, message: &str, data: Option<&str>) -> HttpResponse {

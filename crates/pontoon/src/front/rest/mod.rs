@@ -5,6 +5,7 @@
 //! tool that is asked for, and its result in mcpo's words. What a tool takes is for `session` to say.
 
 mod asking;
+mod bad_json;
 mod document;
 mod failure;
 mod front_door;
@@ -36,6 +37,9 @@ use super::who::auth::{Area, Denied};
 use super::who::caller::Caller;
 use crate::observe::trace::Trace;
 use crate::session::entry::Entry;
+
+#[cfg(test)]
+mod tests;
 
 /// How long a document waits until it is known what the server offers: Open WebUI waits ten seconds.
 const PATIENCE: Duration = Duration::from_secs(8);

@@ -42,7 +42,7 @@ pub(super) async fn post(
         check_content(&head.headers)?;
     }
     if let Err(wrong) = failure::check_json(&body) {
-        return Ok(wrong.into_response());
+        return Ok(wrong);
     }
     let request = match Message::parse(call_of(tool, &body)) {
         Ok(request) => hold.ride_with(request),

@@ -1,0 +1,350 @@
+//! REST and JSON-RPC in the whole bridge, in memory.
+
+use std::time::Duration;
+
+use pontoon_wire::{Era, json, string_value};
+
+use crate::app::test_bridge::request::{bare, post};
+use crate::app::test_bridge::{TestBridge, TestResponse, ToolServer};
+use crate::config::{ApiKey, KeyName, Secret};
+
+const TOOLS: &[&str] = &["wait", "fail", "end", "never"];
+
+fn server() -> ToolServer {
+    ToolServer::new(Era::Legacy).listing(TOOLS)
+}
+
+async fn get(bridge: &TestBridge, path: &str) -> TestResponse {
+    bridge.connect().send(&bare("GET", path, &[])).await
+}
+
+/// Posts a body, and gives the status and the body of the response.
+async fn posted(bridge: &TestBridge, path: &str, body: &str) -> (u16, String) {
+    let response = bridge.connect().send(&post(path, &[], body)).await;
+    (response.status, response.body().await)
+}
+
+fn rpc(id: &str, method: &str, params: &str) -> String {
+    format!("{{\"jsonrpc\":\"2.0\",{id}\"method\":\"{method}\",\"params\":{params}}}")
+}
+
+/// The name by which clients know the tool `pick it0`.
+async fn picker(bridge: &TestBridge) -> String {
+    let (_, listed) = posted(bridge, "/mcpo/demo", &rpc("\"id\":1,", "tools/list", "{}")).await;
+    let result = json::find(listed.as_bytes(), "result").unwrap();
+    let tools = json::find(result, "tools").unwrap();
+    let second = json::elements(tools, 0..tools.len()).nth(1).unwrap();
+    string_value(json::find(&tools[second], "name").unwrap()).unwrap().into_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_is_a_path_below_its_server() {
+    let server = server();
+    let bridge = TestBridge::start(server.servers(), |_, _| {});
+    for path in ["/mcpo/demo/wait", "/demo/wait", "/mcpo/demo/wait/", "/demo/wait/"] {
+        assert_eq!(
+            posted(&bridge, path, "{\"seconds\":0}").await,
+            (200, "[]".to_owned()),
+            "{path}"
+        );
+    }
+    let empty =
+        bridge.connect().send(&bare("POST", "/demo/wait", &[("content-length", "0")])).await;
+    assert_eq!(empty.status, 200, "a tool that needs nothing needs no body");
+    assert_eq!(server.work_heard().len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_there_is_told_as_mcpo_does_and_starts_nothing() {
+    let server = server();
+    let bridge = TestBridge::start(server.servers(), |_, _| {});
+    bridge.until_known().await;
+    let not_found = "{\"detail\":\"Not Found\"}";
+    let not_allowed = "{\"detail\":\"Method Not Allowed\"}";
+    for (method, path, status, says) in [
+        ("POST", "/mcpo/demo/nothing", 404, not_found),
+        ("POST", "/demo/nothing", 404, not_found),
+        ("GET", "/demo/nothing", 404, not_found),
+        ("GET", "/demo/", 404, not_found),
+        ("POST", "/demo", 404, not_found),
+        ("GET", "/demo/wait", 405, not_allowed),
+        ("DELETE", "/mcpo/demo/wait/", 405, not_allowed),
+        ("POST", "/demo/docs", 404, not_found),
+        ("PUT", "/demo/openapi.json", 404, not_found),
+        ("GET", "/mcpo/demo", 405, "JSON-RPC is posted here"),
+        ("POST", "/mcpo/other/wait", 404, "there is no server \\\"other\\\"; there are: demo"),
+        ("GET", "/other/openapi.json", 404, "nothing is served at"),
+    ] {
+        let request = bare(method, path, &[("content-length", "0")]);
+        let response = bridge.connect().send(&request).await;
+        let allow = response.header("allow").map(str::to_owned);
+        assert_eq!(response.status, status, "{method} {path}");
+        let body = response.body().await;
+        assert!(body.contains(says), "{method} {path}: {body}");
+        assert_eq!(allow.is_some(), status == 405, "{method} {path}");
+    }
+    assert_eq!(server.work_heard(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_fit_is_told_without_a_process() {
+    let server = server();
+    let bridge = TestBridge::start(server.servers(), |_, _| {});
+    let tool = format!("/mcpo/demo/{}", picker(&bridge).await);
+    for (body, says) in [
+        ("", r#"{"type":"missing","loc":["body"],"msg":"Field required","input":null}"#),
+        ("null", r#"{"type":"missing","loc":["body"],"msg":"Field required","input":null}"#),
+        ("{", r#""type":"json_invalid","loc":["body",1],"msg":"JSON decode error","input":{}"#),
+        ("{}},\"x\":{", "json_invalid"),
+        ("\"\\ud800\"", "the body cannot be passed on"),
+    ] {
+        let (status, found) = posted(&bridge, &tool, body).await;
+        assert!(found.contains(says), "{body}: {found}");
+        assert_eq!(status, if says.contains("passed on") { 400 } else { 422 }, "{body}");
+    }
+    let form = bare("POST", &tool, &[("content-type", "text/plain"), ("content-length", "2")]);
+    let response = bridge.connect().send(&(form + "{}")).await;
+    assert_eq!(response.status, 415);
+    assert!(response.body().await.starts_with("{\"detail\":\""));
+    assert_eq!(server.work_heard(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn arguments_reach_the_server_as_it_knows_them() {
+    let server = server();
+    let bridge = TestBridge::start(server.servers(), |_, _| {});
+    let tool = picker(&bridge).await;
+    let (status, _) = posted(&bridge, &format!("/demo/{tool}"), "{\"top\":5,\"more\":1.50}").await;
+    assert_eq!(status, 200);
+    server.until_heard("tools/call pick it0").await;
+    let call = rpc("\"id\":\"a\",", &tool, "{\"top\":5,\"more\":1.50}");
+    let (status, answer) = posted(&bridge, "/mcpo/demo", &call).await;
+    assert_eq!(status, 200);
+    assert!(answer.contains(r#""got":{"$top":5,"more":1.50}"#), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_went_wrong_has_the_status_of_mcpo() {
+    let server = server();
+    let bridge = TestBridge::start(server.servers(), |settings, server| {
+        settings.max_concurrent = 1;
+        server.timeout = Duration::from_secs(20);
+    });
+    bridge.until_known().await;
+    let message = |text: &str| format!("{{\"detail\":{{\"message\":\"{text}");
+    let (status, body) = posted(&bridge, "/demo/fail", "{}").await;
+    assert_eq!((status, body), (404, message("not here") + "\"}}"));
+    let (status, body) = posted(&bridge, "/demo/end", "{}").await;
+    assert!(status == 500 && body.starts_with(&message("")), "{status} {body}");
+    let mut slow = bridge.connect();
+    slow.write(&post("/demo/never", &[], "{}")).await;
+    server.until_heard("tools/call never").await;
+    let busy = bridge.connect().send(&post("/demo/wait", &[], "{}")).await;
+    assert_eq!((busy.status, busy.header("retry-after")), (429, Some("5")));
+    assert!(busy.body().await.contains("try again in 5 s"));
+    let late = slow.begin().await;
+    assert_eq!(late.status, 504);
+    assert!(late.body().await.contains("within 20 s"));
+    bridge.until_quiet().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_goes_away_cancels_its_call() {
+    let server = server();
+    let bridge = TestBridge::start(server.servers(), |_, _| {});
+    for request in
+        [post("/demo/never", &[], "{}"), post("/mcpo/demo", &[], &rpc("\"id\":1,", "never", "{}"))]
+    {
+        let mut connection = bridge.connect();
+        connection.write(&request).await;
+        let before = server.work_heard().len();
+        server.until_heard("tools/call never").await;
+        drop(connection);
+        bridge.until_quiet().await;
+        assert!(server.work_heard().len() >= before);
+    }
+    server.until_heard("notifications/cancelled").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn json_rpc_takes_methods_and_names_of_tools() {
+    let server = server();
+    let bridge = TestBridge::start(server.servers(), |_, _| {});
+    let (number, text) = ("\"id\":7,", "\"id\":\"seven\",");
+    for (id, method, params, status, says) in [
+        (
+            number,
+            "wait",
+            "{\"seconds\":0}",
+            200,
+            "{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"content\":[]",
+        ),
+        (text, "wait", "{}", 200, "\"id\":\"seven\""),
+        (number, "tools/call", "{\"name\":\"wait\",\"arguments\":{}}", 200, "\"content\":[]"),
+        (number, "ping", "{}", 200, "\"result\":{}"),
+        (
+            number,
+            "initialize",
+            "{\"protocolVersion\":\"2025-06-18\"}",
+            200,
+            "\"protocolVersion\":\"2025-06-18\"",
+        ),
+        (number, "fail", "{}", 200, "\"error\":{\"code\":-32601,\"message\":\"not here\"}"),
+        (number, "end", "{}", 502, "\"httpStatus\":502"),
+        ("", "wait", "{}", 400, "the tool \\\"wait\\\" was not called: a call needs an `id`"),
+        ("\"id\":null,", "wait", "{}", 400, "error"),
+        ("", "notifications/initialized", "{}", 202, ""),
+    ] {
+        let (found, body) = posted(&bridge, "/mcpo/demo", &rpc(id, method, params)).await;
+        assert_eq!(found, status, "{id}{method}: {body}");
+        assert!(body.contains(says) && body.is_empty() == says.is_empty(), "{id}{method}: {body}");
+    }
+    for (body, says) in [
+        ("[]", "error"),
+        ("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}", "nothing was asked"),
+        ("{", "\"code\":-32700"),
+    ] {
+        let (status, answer) = posted(&bridge, "/mcpo/demo", body).await;
+        assert!(status == 400 && answer.contains(says), "{body}: {status} {answer}");
+    }
+    let calls = server.work_heard().into_iter().filter(|(_, what)| what == "tools/call wait");
+    assert_eq!(calls.count(), 3, "without an id nothing runs");
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_are_asked_for_as_mcpo_does() {
+    let keyed = |is_strict| {
+        TestBridge::start(server().servers(), move |settings, _| {
+            let key = ApiKey { name: KeyName::Named("me".into()), key: Secret::new("K") };
+            settings.api_keys = vec![key];
+            settings.strict_auth = is_strict;
+        })
+    };
+    let (lax, strict) = (keyed(false), keyed(true));
+    let (none, bearer): (&[_], &[_]) = (&[], &[("authorization", "Bearer K")]);
+    let wrong: &[_] = &[("authorization", "Bearer X")];
+    let basic: &[_] = &[("authorization", "Basic dTpL")];
+    let missing = "{\"detail\":\"Missing or invalid Authorization header\"}";
+    for (bridge, path, headers, status, says) in [
+        (&lax, "/demo/wait", none, 401, missing),
+        (&lax, "/demo/wait", wrong, 403, "{\"detail\":\"Invalid API key\"}"),
+        (&lax, "/demo/wait", bearer, 200, "[]"),
+        (&lax, "/mcpo/demo", none, 401, "\"jsonrpc\":\"2.0\""),
+        (&strict, "/demo/wait", basic, 401, missing),
+        (&strict, "/demo/wait", bearer, 200, "[]"),
+    ] {
+        let response = bridge.connect().send(&post(path, headers, "{}")).await;
+        assert_eq!(response.status, status, "{path} {headers:?}");
+        let body = response.body().await;
+        assert!(body.contains(says), "{path} {headers:?}: {body}");
+    }
+    for path in
+        ["/demo/openapi.json", "/mcpo/demo/docs", "/openapi.json", "/mcpo/openapi.json", "/"]
+    {
+        for (bridge, headers, status) in
+            [(&lax, none, 200), (&strict, none, 401), (&strict, basic, 200), (&strict, bearer, 200)]
+        {
+            let response = bridge.connect().send(&bare("GET", path, headers)).await;
+            assert_eq!(response.status, status, "{path} {headers:?}");
+        }
+    }
+    let document = get(&lax, "/demo/openapi.json").await.body().await;
+    assert!(document.contains("\"security\":[{\"HTTPBearer\":[]}]"), "{document}");
+    assert!(document.contains(
+        "\"securitySchemes\":{\"HTTPBearer\":{\"type\":\"http\",\"scheme\":\"bearer\"}}"
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn documents_come_from_the_catalogue() {
+    let server = server();
+    let bridge = TestBridge::start(server.servers(), |_, _| {});
+    bridge.until_known().await;
+    let starts = server.starts().len();
+    for (path, address) in [
+        ("/mcpo/demo/openapi.json", "\"servers\":[{\"url\":\"/mcpo/demo\"}]"),
+        ("/demo/openapi.json", "\"servers\":[{\"url\":\"/demo\"}]"),
+        ("/demo/openapi.json/", "\"paths\":{\"/tool0\":{\"post\":{\"summary\":\"Tool0\""),
+        ("/mcpo/demo/openapi.json", "\"operationId\":\"tool_wait_post\""),
+        ("/mcpo/openapi.json", "\"operationId\":\"tool_demo_wait_post\""),
+        ("/mcpo/openapi.json", "\"paths\":{\"/demo/tool0\":"),
+        ("/openapi.json", "\"paths\":{}"),
+        ("/openapi.json", "\\n    - [demo](/demo/docs)"),
+    ] {
+        let response = get(&bridge, path).await;
+        assert_eq!(
+            (response.status, response.header("content-type")),
+            (200, Some("application/json"))
+        );
+        let document = response.body().await;
+        assert!(document.contains(address), "{path}: {document}");
+        serde_json::from_str::<serde_json::Value>(&document).unwrap();
+    }
+    assert_eq!(server.starts().len(), starts);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_document_that_is_not_known_yet_is_waited_for_a_while() {
+    let server = server();
+    server.slow_starts(Duration::from_secs(20));
+    let bridge = TestBridge::start(server.servers(), |_, _| {});
+    let began = tokio::time::Instant::now();
+    let early = get(&bridge, "/demo/openapi.json").await;
+    assert_eq!((early.status, early.header("retry-after")), (503, Some("5")));
+    assert_eq!(began.elapsed().as_secs(), 8);
+    assert!(early.body().await.contains("still being learnt"));
+    let all = get(&bridge, "/mcpo/openapi.json").await.body().await;
+    assert!(all.contains("Not there now: demo."), "{all}");
+    bridge.until_known().await;
+    assert_eq!(get(&bridge, "/demo/openapi.json").await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_load_nothing_but_what_is_beside_them() {
+    let bridge = TestBridge::start(server().servers(), |_, _| {});
+    for (path, base) in [
+        ("/demo/docs", "./"),
+        ("/mcpo/demo/docs/", "../"),
+        ("/demo/redoc", "./"),
+        ("/docs", "./"),
+        ("/mcpo/docs", "./"),
+    ] {
+        let response = get(&bridge, path).await;
+        assert_eq!(response.header("content-type"), Some("text/html; charset=utf-8"), "{path}");
+        let policy = response.header("content-security-policy").unwrap();
+        assert!(policy.starts_with("default-src 'none'"), "{policy}");
+        let page = response.body().await;
+        assert!(page.contains(&format!("<base href=\"{base}\">")), "{path}: {page}");
+        assert!(!page.contains("http"), "{page}");
+    }
+    for (path, media) in [
+        ("/demo/docs/swagger-ui.css", "text/css"),
+        ("/mcpo/demo/docs/swagger-ui-bundle.js", "text/javascript"),
+        ("/docs/page.js", "text/javascript; charset=utf-8"),
+    ] {
+        let response = get(&bridge, path).await;
+        assert_eq!(
+            (response.status, response.header("content-type")),
+            (200, Some(media)),
+            "{path}"
+        );
+    }
+    let page = bare("GET", "/", &[("accept", "text/html,*/*")]);
+    let page = bridge.connect().send(&page).await.body().await;
+    assert!(
+        page.contains("claude mcp add --transport http demo http://127.0.0.1:8080/mcp/demo"),
+        "{page}"
+    );
+    let text = get(&bridge, "/").await.body().await;
+    assert!(text.contains("OpenAPI  http://127.0.0.1:8080/mcpo/demo"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_is_switched_off_is_not_there() {
+    let bridge = TestBridge::start(server().servers(), |_, server| {
+        server.disabled_tools = vec!["wait".to_owned()];
+    });
+    let document = get(&bridge, "/demo/openapi.json").await.body().await;
+    assert!(document.contains("/fail") && !document.contains("/wait"), "{document}");
+    assert_eq!(posted(&bridge, "/demo/wait", "{}").await.0, 404);
+}
