@@ -280,7 +280,7 @@ def behind_a_key() -> list[Asked]:
     call = post("/cases/text", {"it": "a"})
     requests = [call, call._replace(path="/cases/text/"), post("/cases/text_required", {}), post("/cases/no_parameters", {})]
     requests += [post("/cases/fails", {}), post("/cases/nothing_of_this_name", {}), raw("/cases/text_required", b"{")]
-    requests += [Asked("GET", path) for path in ["/cases/text", "/openapi.json", "/cases/openapi.json", "/nobody/openapi.json"]]
+    requests += [Asked("GET", path) for path in ["/cases/text", "/openapi.json", "/plain/openapi.json", "/nobody/openapi.json"]]
     return [
         asked._replace(headers=asked.headers | ({"Authorization": value} if value else {}), note=note)
         for asked in requests

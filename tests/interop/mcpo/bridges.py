@@ -9,9 +9,11 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[2]
@@ -27,6 +29,10 @@ STOP_SECONDS = 20
 CASES = HERE / "cases_server.py"
 # Open WebUI says with every call whose it is. A server with a folder for each chat needs that, and mcpo does not read it.
 IDENTITY = {"X-OpenWebUI-User-Id": "id-of-ada", "X-OpenWebUI-Chat-Id": "chat-of-ada"}
+
+
+# Of mcpo, by its address.
+PIDS: dict[str, int] = {}
 
 
 def cases(*words: str) -> dict:
@@ -89,20 +95,17 @@ def mcpo(folder: pathlib.Path, servers: dict, *options: str):
         errors="replace",
         start_new_session=True,
     )
-    is_listening = threading.Event()
-
-    def read_log() -> None:
-        for line in process.stdout:
-            log.append(line)
-            if "Uvicorn running on" in line:
-                is_listening.set()
-        is_listening.set()
-
-    threading.Thread(target=read_log, daemon=True).start()
+    threading.Thread(target=lambda: log.extend(process.stdout), daemon=True).start()
+    url = f"http://127.0.0.1:{port}"
+    PIDS[url] = process.pid
     try:
-        if not is_listening.wait(START_SECONDS) or process.poll() is not None:
-            sys.exit(f"mcpo did not start:\n{''.join(log[-30:])}")
-        yield f"http://127.0.0.1:{port}"
+        # It listens when all its servers are there.
+        deadline = time.monotonic() + START_SECONDS
+        while not is_listening(port):
+            if process.poll() is not None or time.monotonic() > deadline:
+                sys.exit(f"mcpo did not start:\n{''.join(log[-30:])}")
+            time.sleep(0.05)
+        yield url
     except Exception:
         print("last lines of mcpo's log:\n" + "".join(log[-40:]), file=sys.stderr)
         raise
@@ -114,6 +117,14 @@ def mcpo(folder: pathlib.Path, servers: dict, *options: str):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def is_listening(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1):
+            return True
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
     cases_server.py              the tools that mcpo can load
     cases_server.py NAME         one of those with which mcpo does not load a server at all (CRASHES)
     cases_server.py paged        two tools, each on a page of its own
+    cases_server.py plain        one tool of no kind in particular
 
 It answers over stdio, raw, without an SDK. A tool of SCHEMAS gives back its arguments as JSON; one of ANSWERS gives
 back what its name says. `dies` ends the server.
@@ -174,6 +175,8 @@ PAGED = ["on_the_first_page", "on_the_second_page"]
 
 
 def tools(name):
+    if name == "plain":
+        return [{"name": name, "inputSchema": one({"type": "string"}, is_required=True)}]
     if name:
         return [{"name": name, "description": "Gives back its arguments.", "inputSchema": CRASHES[name]}]
     empty = {"type": "object", "properties": {}}

@@ -35,10 +35,11 @@ SECONDS = 150
 def run(url: str, folder: pathlib.Path) -> tuple[int, str]:
     command = [bridges.CACHE / "schemathesis/bin/schemathesis", "run", f"{url}/openapi.json", "--url", url]
     command += ["--checks", ",".join(CHECKS), "--phases", "examples,coverage,fuzzing", "--continue-on-failure"]
-    command += ["--max-examples", str(EXAMPLES), "--seed", "1", "--generation-deterministic", "--generation-database", "none"]
+    command += ["--max-examples", str(EXAMPLES), "--seed", "1", "--generation-deterministic"]
     command += ["--request-timeout", "20", "--workers", "1", "--no-color", "--warnings", "off"]
+    environment = bridges.os.environ | {"SCHEMATHESIS_HOOKS": "schemathesis_hooks", "PYTHONPATH": str(HERE)}
     try:
-        ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, stdin=subprocess.DEVNULL)
+        ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired as expired:
         return 1, f"no end after {SECONDS} s:\n{(expired.stdout or b'').decode()[-3000:]}"
     return ended.returncode, ended.stdout + ended.stderr
