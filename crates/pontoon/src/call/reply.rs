@@ -86,6 +86,11 @@ impl Reply {
         self
     }
 
+    /// Whether the client hears of a failure by a status.
+    pub fn wants_status(&self) -> bool {
+        self.wants_status
+    }
+
     /// Lets the client hear that the call is about to be sent, before it is.
     pub fn tell_passing_on(&mut self, passing_on: Option<PassingOn>) {
         self.passing_on = passing_on;

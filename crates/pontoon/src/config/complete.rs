@@ -168,6 +168,7 @@ impl Draft {
             SessionKey::Auto => return,
             SessionKey::Credential => "show one API key",
             SessionKey::Ip => "come from one address",
+            SessionKey::Together => "say nothing of who they are",
         };
         if self.mode == WrittenMode::Stateful && self.server.is_personal() {
             let message = format!(

@@ -133,12 +133,14 @@ key_table! {
     /// By what sessions are told apart. `"auto"`: user and chat, else the MCP session, else `X-Session-Id`, else the
     /// named API key, else the address; a request that shows only the key without a name (`MCPO_API_KEY`) is refused,
     /// because it may be anybody's. `"credential"`: the API key alone, so that all who show one key share a process and
-    /// a folder. `"ip"`: the address alone, which is everybody's where all come through one proxy.
+    /// a folder. `"ip"`: the address alone, which is everybody's where all come through one proxy. `"together"`: user and
+    /// chat where a request says them; all other requests share one process, which is kept for as long as it lives.
     "session_key", "\"auto\"" => {
         let words = [
             ("auto", SessionKey::Auto),
             ("credential", SessionKey::Credential),
             ("ip", SessionKey::Ip),
+            ("together", SessionKey::Together),
         ];
         draft.server.session_key = reader.word(node, &words).unwrap_or_default();
     };

@@ -99,6 +99,8 @@ pub enum SessionKey {
     Credential,
     /// By the address of the client alone.
     Ip,
+    /// By user and chat where these are known; all others are one.
+    Together,
 }
 /// How messages to a server are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

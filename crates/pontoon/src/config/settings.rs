@@ -14,6 +14,7 @@ use pontoon_supervise::processors;
 use self::Unset::{Value, Words};
 use super::address::AddressBlock;
 use super::identity::IdentityHeaders;
+use super::rest_settings::RestSettings;
 use super::secret::{ApiKey, KeyName, Secret};
 use super::units;
 use super::values::{self, LogLevel};
@@ -55,6 +56,10 @@ settings! {
         identity: IdentityHeaders,
         /// The absolute paths of the files that our own secrets were read from: no child may.
         secret_files: Vec<PathBuf>,
+        /// Where REST is, and what its documents say.
+        rest: RestSettings,
+        /// Whether clients may call us by any name.
+        any_host: bool,
     }
 
     /// The file with the servers. A file that is named here must be there.
@@ -108,6 +113,18 @@ settings! {
     /// The header with the chat.
     "MCPO_CHAT_HEADER", Value("x-openwebui-chat-id")
         => |settings, text| values::header(text).map(|value| settings.identity.chat = value);
+    /// What stands before the names of servers in the paths of mcpo, `/NAME/TOOL`: such as `/tools/`. `/mcpo/NAME/TOOL` stays
+    /// what it is.
+    "MCPO_PATH_PREFIX", Value("/")
+        => |settings, text| values::path_prefix(text).map(|value| settings.rest.path_prefix = value);
+    /// What stands before every path as clients see it, where a proxy takes it away or leaves it: such as `/bridge`. OpenAPI
+    /// documents name it.
+    "MCPO_ROOT_PATH", Words("none")
+        => |settings, text| values::root_path(text).map(|value| settings.rest.root_path = value);
+    /// `true`: operations of OpenAPI documents have the names of tools as ids, such as `get_time`, and not mcpo's,
+    /// `tool_get_time_post`. These are the names that Open WebUI shows the model, and keeps in its lists of tools.
+    "MCPO_BARE_OPERATION_IDS", Value("false")
+        => |settings, text| values::switch(text).map(|value| settings.rest.has_bare_ids = value);
     /// How many processes may start or work for one request each at the same time. A client that is known by its user or
     /// API key gets three quarters of them at most, even alone (of 8 six, of 2 one; a single one is free for all). As
     /// soon as two clients call within a minute, every client does: the rest is for the others.

@@ -91,6 +91,32 @@ pub(super) fn blocks(text: &str) -> Result<Vec<AddressBlock>, &'static str> {
     blocks.collect::<Option<_>>().ok_or("addresses or blocks of them such as 10.0.0.0/8, ::1")
 }
 
+/// A path with a slash at both ends, such as mcpo makes of what it is given.
+pub(super) fn path_prefix(text: &str) -> Result<String, &'static str> {
+    let inside = text.trim_matches('/');
+    match (inside, is_path(inside)) {
+        ("", _) => Ok("/".to_owned()),
+        (inside, true) => Ok(format!("/{inside}/")),
+        _ => Err("a path such as /tools/"),
+    }
+}
+
+/// A path with a slash at its beginning alone, or nothing.
+pub(super) fn root_path(text: &str) -> Result<String, &'static str> {
+    let inside = text.trim_matches('/');
+    match (inside, is_path(inside)) {
+        ("", _) => Ok(String::new()),
+        (inside, true) => Ok(format!("/{inside}")),
+        _ => Err("a path such as /bridge"),
+    }
+}
+
+/// Whether this can stand in a URL as a path, as it is.
+fn is_path(text: &str) -> bool {
+    let is_fit = |c: u8| c.is_ascii_alphanumeric() || b"-._~/".contains(&c);
+    text.bytes().all(is_fit) && !text.split('/').any(|part| matches!(part, "" | "." | ".."))
+}
+
 /// The name of a header, in lower case.
 pub(super) fn header(text: &str) -> Result<String, &'static str> {
     let name = text.to_ascii_lowercase();

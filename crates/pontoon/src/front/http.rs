@@ -24,7 +24,7 @@ use super::mcp::{sse, streamable};
 use super::refusal::Refusal;
 use super::repoll::Repoll;
 use super::response::HttpResponse;
-use super::rest::{self, RestPlace};
+use super::rest::{self, RestPlace, without_root};
 use super::site::HttpSite;
 use super::websocket;
 use super::websocket::upgrade::{Offered, WebSocketOpening};
@@ -195,14 +195,15 @@ async fn handle(
     peer: IpAddr,
     trace: Trace,
 ) -> HttpResponse {
-    let path = request.uri().path().to_owned();
+    let rest = &site.rest;
+    let path = without_root(request.uri().path(), &rest.root_path).to_owned();
     let segments: Vec<_> = path.split('/').skip(1).collect();
     if !matches!(segments.as_slice(), ["mcp" | "sse" | "ws", ..]) {
-        if let Some(place) = RestPlace::of(&segments, &site.sessions.entries()) {
+        if let Some(place) = RestPlace::of(&path, rest, &site.sessions.entries()) {
             return Box::pin(rest::handle(site, &place, request, peer, trace)).await;
         }
         let answered = Box::pin(elsewhere(site, request, &path, &segments, peer)).await;
-        return answered.unwrap_or_else(Refusal::into_response);
+        return answered.unwrap_or_else(Refusal::into_detail);
     }
     let server = segments.get(1).copied().unwrap_or_default();
     let refuse = |refusal: Refusal, from| {
@@ -338,7 +339,8 @@ mod tests {
         let bridge = bridge();
         for (method, path, status, says) in [
             ("POST", "/mcp/other", 404, "there is no server \\\"other\\\"; there are: demo"),
-            ("GET", "/", 404, "MCP servers are at /mcp/NAME"),
+            ("GET", "/nothing", 404, "MCP servers are at /mcp/NAME"),
+            ("GET", "/", 200, "/mcp/demo"),
             ("GET", "/mcp/demo/more", 404, "MCP servers are at /mcp/NAME"),
             ("PUT", "/mcp/demo", 405, "POST, GET and DELETE are answered here"),
             ("POST", "/health", 405, "only GET is answered here"),

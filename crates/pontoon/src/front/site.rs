@@ -14,7 +14,7 @@ use super::who::entrance::Entrance;
 use crate::back::Surroundings;
 use crate::back::child::process::Starter;
 use crate::back::keep::table::KeptTable;
-use crate::config::Config;
+use crate::config::{Config, RestSettings};
 use crate::held_bytes::HeldBytes;
 use crate::jobs::{Links, Store};
 use crate::observe::metrics::Metrics;
@@ -34,6 +34,8 @@ pub struct HttpSite {
     pub websockets: Arc<Permits>,
     /// Who may come in, and as whom.
     pub entrance: Entrance,
+    /// Where REST is, and what its documents say.
+    pub rest: RestSettings,
     /// The largest body taken.
     pub max_body: usize,
     /// The bytes that are held for clients.
@@ -85,6 +87,7 @@ impl HttpSite {
             streams: SseStreams::default(),
             websockets: Permits::new(machine.held.max_connections() / 4 * 3),
             entrance: Entrance::new(settings),
+            rest: settings.rest.clone(),
             max_body: settings.max_body,
             held: Arc::clone(&machine.held),
             started: Instant::now(),

@@ -16,24 +16,35 @@ use crate::call::{Call, CallError};
 
 /// What the tools of a server take as the body of a request, by their names.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Bodies(OnceLock<Arc<HashMap<String, RequestBody>>>);
+pub(super) struct Bodies(OnceLock<Arc<HashMap<String, Arc<RequestBody>>>>);
 
 impl Facts {
-    /// What this tool takes as the body of a request; `None` if there is no such tool.
-    pub fn body_of(&self, tool: &str) -> Option<&RequestBody> {
-        self.bodies.0.get_or_init(|| Arc::new(self.read_bodies())).get(tool)
+    /// Each tool as clients see it, with the name that its server has for it.
+    pub fn tools(&self) -> impl Iterator<Item = (Cow<'_, str>, &str)> {
+        let tools = self.lists.get(method::LIST_TOOLS).into_iter().flatten();
+        tools.filter_map(|tool| {
+            let shown = json::find(tool.get().as_bytes(), "name").and_then(string_value)?;
+            let own = self.shown.plan(&shown).and_then(|plan| plan.name.as_deref());
+            Some((own.map_or(shown, Cow::Borrowed), tool.get()))
+        })
     }
 
-    fn read_bodies(&self) -> HashMap<String, RequestBody> {
-        let tools = self.lists.get(method::LIST_TOOLS).into_iter().flatten();
-        let body = |tool: &str| {
-            let name = json::find(tool.as_bytes(), "name").and_then(string_value)?.into_owned();
+    /// What this tool takes as the body of a request, by either of its names; `None` if there is no such tool.
+    pub fn body_of(&self, tool: &str) -> Option<&RequestBody> {
+        self.bodies.0.get_or_init(|| Arc::new(self.read_bodies())).get(tool).map(AsRef::as_ref)
+    }
+
+    fn read_bodies(&self) -> HashMap<String, Arc<RequestBody>> {
+        let mut bodies = HashMap::new();
+        for (own, tool) in self.tools() {
             let schema = json::find(tool.as_bytes(), "inputSchema").unwrap_or(b"{}");
-            let schema = std::str::from_utf8(schema).ok()?;
-            let body = RequestBody::of(schema, &format!("{name}_form_model"));
-            Some((name, body))
-        };
-        tools.filter_map(|tool| body(tool.get())).collect()
+            let Ok(schema) = std::str::from_utf8(schema) else { continue };
+            let body = Arc::new(RequestBody::of(schema, &format!("{own}_form_model")));
+            let shown = json::find(tool.as_bytes(), "name").and_then(string_value);
+            bodies.extend(shown.map(|shown| (shown.into_owned(), Arc::clone(&body))));
+            bodies.insert(own.into_owned(), body);
+        }
+        bodies
     }
 }
 

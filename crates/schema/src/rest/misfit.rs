@@ -40,6 +40,17 @@ impl Misfit {
         }
     }
 
+    /// The body is no JSON: where, and why.
+    pub(crate) fn broken_json((at, why): (usize, &str)) -> Self {
+        Self {
+            kind: Cow::Borrowed("json_invalid"),
+            loc: vec![Place::Name("body".to_owned()), Place::Index(at)],
+            msg: Cow::Borrowed("JSON decode error"),
+            input: "{}".to_owned(),
+            ctx: Some(format!("{{\"error\":{}}}", Value::from(why))),
+        }
+    }
+
     /// Writes it as the entry of `detail` that it is.
     ///
     /// ```

@@ -4,37 +4,80 @@
 //! root, and get a 422 with a list of [`Misfit`]s for a body that does not fit. They know both from mcpo, whose words
 //! these are; the values that a schema allows are for the server to check.
 
+mod body;
+mod broken_json;
+mod document;
+mod field;
+mod meaning;
 mod misfit;
+mod number;
+mod reading;
+mod settle;
+mod title;
 
 use std::borrow::Cow;
 
+use serde_json::value::RawValue;
+
 pub use misfit::{Misfit, Place};
 
-use crate::node::{Node, member, set};
+use self::field::Model;
+use self::meaning::{Meaning, Object, Others};
+use self::reading::Reading;
+use crate::node::Node;
 use crate::notes::Notes;
-use crate::repair;
+use crate::repair::{self, MAX_BYTES};
 
 /// What a tool's input schema means to clients that send its arguments as the body of a request.
 #[derive(Debug)]
 pub struct RequestBody {
     schema: String,
     is_needed: bool,
+    model: Model,
 }
 
 impl RequestBody {
     /// What a schema, a JSON text, means; `name` is what documents call it, such as `get_time_form_model`. A text that
-    /// is no JSON is a schema of any object.
+    /// is no JSON, or too large, is a schema of any object.
+    ///
+    /// ```
+    /// use pontoon_schema::RequestBody;
+    /// let schema = r#"{"type":"object","properties":{"by":{"type":["integer","null"],"default":1}}}"#;
+    /// let body = RequestBody::of(schema, "move_form_model");
+    /// assert_eq!(
+    ///     body.schema(),
+    ///     r#"{"type":"object","title":"move_form_model","properties":{"by":{"anyOf":[{"type":"integer"},{"type":"null"}],"title":"By","description":"","default":1}}}"#
+    /// );
+    /// assert_eq!(body.arguments(r#"{"by":"5"}"#).unwrap(), r#"{"by":5}"#);
+    /// assert_eq!(body.arguments("{}").unwrap(), r#"{"by":1}"#);
+    /// ```
     pub fn of(input_schema: &str, name: &str) -> Self {
-        let mut node = Node::parse(input_schema).unwrap_or(Node::word("null"));
-        repair::make_valid(&mut node, &mut Notes::default());
-        let Node::Object(mut members) = node else {
-            return Self { schema: "{}".to_owned(), is_needed: false };
-        };
-        set(&mut members, "title", Node::text(name));
-        let has_properties = member(&members, "properties")
-            .and_then(Node::as_members)
-            .is_some_and(|properties| !properties.is_empty());
-        Self { schema: Node::Object(members).written(), is_needed: has_properties }
+        if input_schema.len() <= MAX_BYTES
+            && let Some(mut node) = Node::parse(input_schema)
+        {
+            repair::make_valid(&mut node, &mut Notes::default());
+            let meaning = settle::arguments(Reading::over(&node).read(&node));
+            let body = Self::of_object(&meaning, name);
+            if body.schema.len() <= MAX_BYTES {
+                return body;
+            }
+        }
+        let any = Object { others: Others::Such(Box::default()), ..Object::default() };
+        Self::of_object(
+            &settle::arguments(Meaning { object: Some(Box::new(any)), ..Meaning::default() }),
+            name,
+        )
+    }
+
+    fn of_object(meaning: &Meaning<'_>, name: &str) -> Self {
+        let none = Object::default();
+        let object = meaning.object.as_deref().unwrap_or(&none);
+        let takes_others = matches!(object.others, Others::Such(_)) || !object.patterns.is_empty();
+        Self {
+            schema: document::arguments(meaning, name).written(),
+            is_needed: takes_others || !object.properties.is_empty(),
+            model: Model::of(object, name.to_owned()),
+        }
     }
 
     /// Whether the operation has a body: the tool has properties, or says that it takes any.
@@ -49,14 +92,38 @@ impl RequestBody {
 
     /// The arguments to send to the server for a body, which is empty or a JSON text.
     ///
+    /// Numbers and words that are written as texts are what they were meant as, and what is not there has its default.
+    /// All else stays as it is, null included where the schema takes it. Members that the schema does not know are left
+    /// to the server, unless it says that there are none: then they are left out.
+    ///
     /// # Errors
     ///
-    /// What does not fit, in the words of mcpo.
+    /// What does not fit, in the words of mcpo: at most a hundred misfits, without the values of very large ones.
     pub fn arguments<'t>(&self, body: &'t str) -> Result<Cow<'t, str>, Vec<Misfit>> {
-        match body.trim_start() {
-            "" if self.is_needed => Err(vec![Misfit::missing_body()]),
-            "" => Ok(Cow::Borrowed("{}")),
-            _ => Ok(Cow::Borrowed(body)),
+        let needs_nothing = self.model.fields.is_empty();
+        if body.trim_ascii().is_empty() && needs_nothing {
+            return Ok(Cow::Borrowed("{}"));
         }
+        let is_json = serde_json::from_str::<&RawValue>(body).is_ok();
+        if !is_json && !self.is_needed {
+            return Ok(Cow::Borrowed("{}"));
+        }
+        if is_json && self.model.suits(body) {
+            return Ok(Cow::Borrowed(body));
+        }
+        let Some(node) = Node::parse(body) else {
+            return Err(vec![match body.is_empty() {
+                true => Misfit::missing_body(),
+                false => Misfit::broken_json(broken_json::problem(body)),
+            }]);
+        };
+        match node {
+            Node::Object(_) => {}
+            _ if !self.is_needed => return Ok(Cow::Borrowed("{}")),
+            node if node.is_null() => return Err(vec![Misfit::missing_body()]),
+            _ => {}
+        }
+        let fitted = body::arguments(&self.model, &node)?;
+        Ok(fitted.map_or(Cow::Borrowed(body), |node| Cow::Owned(node.written())))
     }
 }

@@ -123,6 +123,8 @@ impl Exchange<'_> {
                 let answer = self.listed(answer);
                 self.show_tools(self.back.outputs.in_answer(answer))
             }
+            // An error has a status of its own where no model reads the answer.
+            method::CALL_TOOL if reply.wants_status() && answer.has(Slot::Error) => answer,
             method::CALL_TOOL => self.healed(answer),
             _ => self.listed(answer),
         };

@@ -456,8 +456,13 @@ impl KeptChildren {
     pub(crate) fn stop_idle(&self) {
         let Some(idle) = self.launcher.server.mode.idle() else { return };
         let now = now();
-        let stopped = self.table.let_go(self.number, |_, slot| {
-            !slot.is_in_use() && now.saturating_duration_since(slot.last_used()) >= idle
+        // What all share who say nothing of themselves, none of them can ask to have back.
+        let is_stateful = self.launcher.server.mode.is_stateful();
+        let stays = |key: &KeptKey| is_stateful && key.key == Key::Everyone;
+        let stopped = self.table.let_go(self.number, |key, slot| {
+            !stays(key)
+                && !slot.is_in_use()
+                && now.saturating_duration_since(slot.last_used()) >= idle
         });
         for owner in stopped {
             self.launcher.metrics.idle_timeout();

@@ -4,11 +4,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use pontoon_wire::{Era, json, method, quoted, string_value};
+use pontoon_wire::{Era, json, quoted, string_value};
 
 use super::operation::{ERRORS, Operation};
 use super::titles::operation_id;
-use crate::config::Server;
+use crate::config::{RestSettings, Server};
 use crate::session::answers;
 use crate::session::catalog::{Catalog, Facts};
 
@@ -19,6 +19,7 @@ pub(super) fn of_server(
     facts: Option<&Facts>,
     server: &Server,
     base: &str,
+    rest: &RestSettings,
     wants_key: bool,
 ) -> String {
     let info = facts.and_then(|facts| facts.server_info.as_ref());
@@ -30,18 +31,18 @@ pub(super) fn of_server(
     let version = said("version").unwrap_or_else(|| "1.0".to_owned());
     let instructions = facts.and_then(|facts| answers::instructions(facts, server));
     let description = instructions.unwrap_or_else(|| quoted(&format!("{title} MCP Server")));
-    let mut document = Document { wants_key, ..Document::default() };
+    let mut document = Document::new(rest, wants_key);
     facts.into_iter().for_each(|facts| document.add(facts, ""));
     document.finish(&title, &description, &version, base)
 }
 
-/// The document of all servers, which are below this path. One that is not known now is left out, and named.
+/// The document of all servers. One that is not known now is left out, and named.
 pub(super) fn of_all(
     servers: &[(Arc<str>, Option<Arc<Catalog>>)],
-    base: &str,
+    rest: &RestSettings,
     wants_key: bool,
 ) -> String {
-    let mut document = Document { wants_key, ..Document::default() };
+    let mut document = Document::new(rest, wants_key);
     let mut missing = Vec::new();
     for (name, catalog) in servers {
         match catalog.as_ref().and_then(|catalog| catalog.facts(Era::Legacy)) {
@@ -53,47 +54,53 @@ pub(super) fn of_all(
     if !missing.is_empty() {
         description += &format!(" Not there now: {}.", missing.join(", "));
     }
-    document.finish(TITLE, &quoted(&description), VERSION, base)
+    let base = format!("{}/mcpo", rest.root_path);
+    document.finish(&rest.root.title, &quoted(&description), &rest.root.version, &base)
 }
 
 /// The document that names the servers, as mcpo has it at its root: each with the page of its own document.
-pub(super) fn of_names(names: &[Arc<str>]) -> String {
-    let mut description =
-        "Automatically generated API from MCP Tool Schemas\n\n- **available tools**：".to_owned();
+pub(super) fn of_names(names: &[Arc<str>], rest: &RestSettings) -> String {
+    let RestSettings { root, path_prefix, root_path, .. } = rest;
+    let mut description = format!("{}\n\n- **available tools**：", root.description);
     for name in names {
-        description += &format!("\n    - [{name}](/{name}/docs)");
+        description += &format!("\n    - [{name}]({path_prefix}{name}/docs)");
     }
-    Document::default().finish(TITLE, &quoted(&description), VERSION, "")
+    Document::new(rest, false).finish(&root.title, &quoted(&description), &root.version, root_path)
 }
 
-const TITLE: &str = "MCP OpenAPI Proxy";
-const VERSION: &str = "1.0";
-
 /// A document while it is written.
-#[derive(Default)]
 struct Document {
     paths: Vec<String>,
     schemas: Vec<String>,
     ids: HashSet<String>,
+    has_bare_ids: bool,
     wants_key: bool,
 }
 
 impl Document {
+    fn new(rest: &RestSettings, wants_key: bool) -> Self {
+        Self {
+            paths: Vec::new(),
+            schemas: Vec::new(),
+            ids: HashSet::new(),
+            has_bare_ids: rest.has_bare_ids,
+            wants_key,
+        }
+    }
+
     /// Adds the tools of a server, below its name where the document is of several.
     fn add(&mut self, facts: &Facts, group: &str) {
-        for tool in facts.lists.get(method::LIST_TOOLS).into_iter().flatten() {
-            let Some(operation) = Operation::of(tool.get(), group, |name| self.new_id(name)) else {
-                continue;
-            };
-            let body = facts.body_of(&operation.name);
+        for (name, tool) in facts.tools() {
+            let operation = Operation::of(&name, tool, group, |name| self.new_id(name));
+            let body = facts.body_of(operation.name);
             self.paths.push(operation.path(body, self.wants_key));
             self.schemas.extend(operation.schemas(body));
         }
     }
 
-    /// mcpo's id for this tool; with a number where another tool has it: `get-sum` and `get_sum` would be one.
+    /// The id for this tool; with a number where another tool has it: `get-sum` and `get_sum` would be one.
     fn new_id(&mut self, tool: &str) -> String {
-        let id = operation_id(tool);
+        let id = if self.has_bare_ids { tool.to_owned() } else { operation_id(tool) };
         let numbered = (2_u32..).map(|number| format!("{id}_{number}"));
         let mut ids = std::iter::once(id.clone()).chain(numbered);
         let id = ids.find(|id| !self.ids.contains(id)).unwrap_or(id);

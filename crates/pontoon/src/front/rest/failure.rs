@@ -30,6 +30,7 @@ pub(super) fn of_call(why: &CallError) -> HttpResponse {
     match why {
         CallError::Misfits(misfits) => with_detail(422, misfits),
         CallError::Told(_, 404) => not_found(),
+        CallError::BadArguments(_) => with_message(422, &why.to_string(), None),
         CallError::ServerFailed(_) | CallError::StateLost(_) | CallError::OutcomeUnknown(_) => {
             with_message(500, &why.to_string(), None)
         }
@@ -64,19 +65,16 @@ pub(super) fn unreadable(why: &str) -> HttpResponse {
     with_message(400, &format!("the body cannot be passed on: {why}"), None)
 }
 
-/// Whether a body is JSON, or nothing.
-///
-/// # Errors
-///
-/// The response that says where it is not, and why.
-pub(super) fn check_json(body: &[u8]) -> Result<(), HttpResponse> {
+/// What is to be said of a body that is no JSON: where it is not, and why. No body at all is well.
+pub(super) fn of_body(body: &[u8]) -> Option<HttpResponse> {
     if body.is_empty() {
-        return Ok(());
+        return None;
     }
-    let text =
-        std::str::from_utf8(body).map_err(|_| plain(400, "There was an error parsing the body"))?;
+    let Ok(text) = std::str::from_utf8(body) else {
+        return Some(plain(400, "There was an error parsing the body"));
+    };
     if serde_json::from_str::<&RawValue>(text).is_ok() {
-        return Ok(());
+        return None;
     }
     let BadJson { at, why } =
         bad_json::look(text).unwrap_or(BadJson { at: 0, why: "Expecting value" });
@@ -84,7 +82,7 @@ pub(super) fn check_json(body: &[u8]) -> Result<(), HttpResponse> {
         "[{{\"type\":\"json_invalid\",\"loc\":[\"body\",{at}],\"msg\":\"JSON decode error\",\"input\":{{}},\"ctx\":{{\"error\":{}}}}}]",
         quoted(why)
     );
-    Err(with_detail(422, &detail))
+    Some(with_detail(422, &detail))
 }
 
 fn with_message(status: u16, message: &str, data: Option<&str>) -> HttpResponse {

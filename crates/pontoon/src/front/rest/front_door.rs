@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use hyper::header::ACCEPT;
+use hyper::header::{ACCEPT, ALLOW, HeaderValue};
 use hyper::{Method, Request};
 use pontoon_wire::Revision;
 
@@ -32,23 +32,16 @@ pub async fn answer<B>(
         ["mcpo", rest @ ..] => ("/mcpo", rest),
         rest => ("", rest),
     };
-    let rest = match rest {
-        [rest @ .., ""] if !rest.is_empty() => rest,
-        rest => rest,
-    };
-    let named = match rest.join("/").as_str() {
-        "" => Named::Server,
-        "openapi.json" => Named::Document,
-        "docs" | "redoc" => Named::Docs,
-        path => match super::place::asset(path) {
-            Some(asset) => Named::Asset(asset),
-            None => return Ok(None),
-        },
-    };
+    let path = rest.join("/");
+    let named = Named::of(path.strip_suffix('/').unwrap_or(&path));
+    if let Named::Tool(_) = named {
+        return Ok(None);
+    }
     let headers = request.headers();
     let visitor = site.entrance.visitor(headers, peer, Area::Document, Denied::plain)?;
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return Err(Refusal::not_allowed("only GET is answered here", "GET, HEAD"));
+        return Err(Refusal::plain(405, "Method Not Allowed")
+            .with_header(ALLOW, HeaderValue::from_static("GET, HEAD")));
     }
     let mut entries: Vec<_> = site.sessions.entries().values().cloned().collect();
     entries.sort_by(|one, other| one.back.server.name.cmp(&other.back.server.name));
@@ -56,12 +49,14 @@ pub async fn answer<B>(
         entries.iter().map(|entry| Arc::from(entry.back.server.name.as_str())).collect();
     let has_slash = request.uri().path().ends_with('/');
     Ok(Some(match named {
-        Named::Document if below.is_empty() => json_document(document::of_names(&names)),
+        Named::Document if below.is_empty() => {
+            json_document(document::of_names(&names, &site.rest))
+        }
         Named::Document => {
             let trace = site.traces.of(std::iter::empty());
             let server = match entries.first() {
                 Some(entry) => Arc::clone(&entry.back.server),
-                None => return Ok(Some(json_document(document::of_names(&names)))),
+                None => return Ok(Some(json_document(document::of_names(&names, &site.rest)))),
             };
             let caller = site.entrance.caller(visitor, headers, peer, trace, &server);
             let each = entries.iter().map(async |entry| {
@@ -70,7 +65,7 @@ pub async fn answer<B>(
                 (Arc::from(entry.back.server.name.as_str()), known)
             });
             let servers: Vec<(Arc<str>, Option<Arc<Catalog>>)> = join_all(each).await;
-            json_document(document::of_all(&servers, below, site.entrance.auth.is_on()))
+            json_document(document::of_all(&servers, &site.rest, site.entrance.auth.is_on()))
         }
         Named::Docs | Named::Asset(_) => pages::docs("Pontoon", &named, has_slash),
         Named::Server | Named::Tool(_) => {

@@ -23,13 +23,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::header::{CACHE_CONTROL, HeaderValue};
+use hyper::header::{ALLOW, CACHE_CONTROL, HeaderValue};
 use hyper::{HeaderMap, Method, Request};
 use pontoon_wire::{Era, Revision};
 
 use self::failure::not_found;
 pub use self::front_door::answer as front_door;
-pub use self::place::{Named, RestPlace};
+pub use self::place::{Named, RestPlace, without_root};
 use super::refusal::Refusal;
 use super::response::{HttpResponse, json};
 use super::site::HttpSite;
@@ -80,8 +80,14 @@ pub async fn handle(
         (Named::Docs | Named::Asset(_), &Method::GET | &Method::HEAD) => {
             Ok(pages::docs(&place.server, &place.named, place.has_slash))
         }
+        (Named::Document | Named::Docs | Named::Asset(_), _)
+            if !tool::is_there(site, &entry, place.tool(), &caller).await =>
+        {
+            Err(Refusal::plain(405, "Method Not Allowed")
+                .with_header(ALLOW, HeaderValue::from_static("GET, HEAD")))
+        }
         (_, &Method::POST) => tool::post(site, &entry, place.tool(), request, &caller).await,
-        (_, method) => Ok(tool::not_posted(site, &entry, place.tool(), method, &caller).await),
+        _ => Ok(tool::not_posted(site, &entry, place.tool(), &caller).await),
     };
     answered.unwrap_or_else(|refusal| {
         refuse(refusal.asked_by(caller.person.principal.words()), caller.identity.address)
@@ -124,7 +130,7 @@ async fn document(
     let catalog = catalog.map_err(|why| Refusal::of_call(503, &why))?;
     let (facts, server) = (catalog.facts(Era::Legacy), &entry.back.server);
     let wants_key = site.entrance.auth.is_on();
-    Ok(json_document(document::of_server(facts, server, &place.base, wants_key)))
+    Ok(json_document(document::of_server(facts, server, &place.base, &site.rest, wants_key)))
 }
 
 /// A document, which changes when a server does.

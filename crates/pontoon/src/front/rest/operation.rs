@@ -1,14 +1,14 @@
 //! One tool as an operation of an OpenAPI document.
 
 use pontoon_schema::RequestBody;
-use pontoon_wire::{json, quoted, string_value};
+use pontoon_wire::{json, quoted};
 
 use super::titles::{component, title};
 
 /// A tool, and what its document says of it.
 pub(super) struct Operation<'t> {
-    /// Its name.
-    pub name: String,
+    /// The name that its server has for it.
+    pub name: &'t str,
     /// The server it is of, where a document is of several.
     group: &'t str,
     id: String,
@@ -26,23 +26,23 @@ pub(super) const ERRORS: &str = concat!(
 );
 
 impl<'t> Operation<'t> {
-    /// The operation of this tool, a JSON text; `None` if it has no name.
+    /// The operation of the tool of this name, a JSON text.
     pub(super) fn of(
+        name: &'t str,
         tool: &'t str,
         group: &'t str,
         id: impl FnOnce(&str) -> String,
-    ) -> Option<Self> {
+    ) -> Self {
         let member = |name| json::find(tool.as_bytes(), name);
-        let name = member("name").and_then(string_value)?.into_owned();
         let output = member("outputSchema").and_then(|raw| std::str::from_utf8(raw).ok());
         let output = output.filter(|raw| raw.starts_with('{'));
-        Some(Self {
-            id: id(&grouped(group, &name, "_")),
+        Self {
+            id: id(&grouped(group, name, "_")),
             group,
             description: member("description").filter(|raw| raw.first() == Some(&b'"')),
             output: output.map(|schema| RequestBody::of(schema, &format!("{name}_response_model"))),
             name,
-        })
+        }
     }
 
     /// Its path and what can be done there, as members of `paths`.
@@ -64,8 +64,8 @@ impl<'t> Operation<'t> {
         format!(
             "{}:{{\"post\":{{\"summary\":{},{}\"operationId\":{},{}\"responses\":{{\"200\":{{\"description\":\"Successful \
              Response\",\"content\":{{\"application/json\":{{\"schema\":{}}}}}}}{}}}{security}}}}}",
-            quoted(&format!("/{}", grouped(self.group, &self.name, "/"))),
-            quoted(&title(&self.name)),
+            quoted(&format!("/{}", grouped(self.group, self.name, "/"))),
+            quoted(&title(self.name)),
             description.unwrap_or_default(),
             quoted(&self.id),
             request.unwrap_or_default(),

@@ -2,7 +2,7 @@
 
 use percent_encoding::percent_decode_str;
 
-use crate::config::is_reserved;
+use crate::config::{RestSettings, is_reserved};
 use crate::session::Entries;
 
 /// Where a path leads.
@@ -10,7 +10,7 @@ use crate::session::Entries;
 pub struct RestPlace {
     /// The name of the server.
     pub server: String,
-    /// The path of the server, which its document gives as its address.
+    /// The path of the server as clients see it, which its document gives as its address.
     pub base: String,
     /// Whether it is below `/mcpo`, where there is JSON-RPC as well.
     pub is_ours: bool,
@@ -31,43 +31,59 @@ pub enum Named {
     Docs,
     /// A part of that page.
     Asset(&'static str),
-    /// A tool.
+    /// A tool, or nothing that is known.
     Tool(String),
 }
 
 /// The parts of the page, and where they are.
 const ASSETS: [&str; 3] = ["docs/swagger-ui.css", "docs/swagger-ui-bundle.js", "docs/page.js"];
 
-/// The part of the page at this path, if one is.
-pub(super) fn asset(path: &str) -> Option<&'static str> {
-    ASSETS.into_iter().find(|asset| *asset == path)
+impl Named {
+    /// What this path below a server names.
+    pub(super) fn of(path: &str) -> Self {
+        match path {
+            "" => Self::Server,
+            "openapi.json" => Self::Document,
+            // mcpo has both; the second one shows the same.
+            "docs" | "redoc" => Self::Docs,
+            path => match ASSETS.into_iter().find(|asset| *asset == path) {
+                Some(asset) => Self::Asset(asset),
+                None => Self::Tool(percent_decode_str(path).decode_utf8_lossy().into_owned()),
+            },
+        }
+    }
 }
 
 impl RestPlace {
-    /// The place of a path of these segments: below `/mcpo` of any server, else of one of these.
-    pub fn of(segments: &[&str], entries: &Entries) -> Option<Self> {
-        let (server, rest, is_ours) = match segments {
-            ["mcpo", server, rest @ ..] if !is_reserved(server) => (*server, rest, true),
-            [server, rest @ ..] if entries.contains_key(*server) => (*server, rest, false),
-            _ => return None,
+    /// The place of a path: below `/mcpo` of any server, below the prefix of one of these, and at the root of the only one.
+    pub fn of(path: &str, settings: &RestSettings, entries: &Entries) -> Option<Self> {
+        let RestSettings { root_path, path_prefix, single, .. } = settings;
+        let path = without_root(path, root_path);
+        let place = |server: &str, base: String, is_ours, rest: &str| {
+            let (rest, has_slash) = match rest.strip_suffix('/') {
+                Some(rest) => (rest, true),
+                None => (rest, false),
+            };
+            let named = Named::of(rest);
+            Self { server: server.to_owned(), base, is_ours, named, has_slash }
         };
-        let (rest, has_slash) = match rest {
-            [rest @ .., ""] => (rest, true),
-            rest => (rest, false),
-        };
-        let base = if is_ours { format!("/mcpo/{server}") } else { format!("/{server}") };
-        let rest = rest.join("/");
-        let named = match rest.as_str() {
-            "" => Named::Server,
-            "openapi.json" => Named::Document,
-            // mcpo has both; the second one shows the same.
-            "docs" | "redoc" => Named::Docs,
-            rest => match asset(rest) {
-                Some(asset) => Named::Asset(asset),
-                None => Named::Tool(percent_decode_str(rest).decode_utf8_lossy().into_owned()),
-            },
-        };
-        Some(Self { server: server.to_owned(), base, is_ours, named, has_slash })
+        if let Some(below) = path.strip_prefix("/mcpo/") {
+            let (server, rest) = below.split_once('/').unwrap_or((below, ""));
+            let base = format!("{root_path}/mcpo/{server}");
+            return (!is_reserved(server)).then(|| place(server, base, true, rest));
+        }
+        if let Some(below) = path.strip_prefix(path_prefix.as_str()) {
+            let (server, rest) = below.split_once('/').unwrap_or((below, ""));
+            if entries.contains_key(server) {
+                let base = format!("{root_path}{path_prefix}{server}");
+                return Some(place(server, base, false, rest));
+            }
+        }
+        let single = single.as_ref()?;
+        let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+        let is_document = matches!(first, "docs" | "redoc" | "openapi.json");
+        (is_document || !is_reserved(first))
+            .then(|| place(single.as_str(), root_path.clone(), false, path.trim_start_matches('/')))
     }
 
     /// The tool that is meant, if a tool is.
@@ -78,6 +94,50 @@ impl RestPlace {
             Named::Docs => "docs",
             Named::Asset(asset) => asset,
             Named::Tool(tool) => tool,
+        }
+    }
+}
+
+/// The path below what a proxy may have left before it.
+pub fn without_root<'p>(path: &'p str, root: &str) -> &'p str {
+    match path.strip_prefix(root) {
+        Some("") => "/",
+        Some(below) if below.starts_with('/') => below,
+        _ => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_may_leave_its_path_or_take_it_away() {
+        for (path, below) in [
+            ("/rp/a/b", "/a/b"),
+            ("/a/b", "/a/b"),
+            ("/rp", "/"),
+            ("/rpx/a", "/rpx/a"),
+            ("/rp/", "/"),
+        ] {
+            assert_eq!(without_root(path, "/rp"), below);
+            assert_eq!(without_root(path, ""), path);
+        }
+    }
+
+    #[test]
+    fn a_path_below_a_server_names_a_page_or_a_tool() {
+        let tool = |name: &str| Named::Tool(name.to_owned());
+        for (path, named) in [
+            ("", Named::Server),
+            ("openapi.json", Named::Document),
+            ("redoc", Named::Docs),
+            ("docs/page.js", Named::Asset("docs/page.js")),
+            ("docs/other.js", tool("docs/other.js")),
+            ("a%20b", tool("a b")),
+            ("%ff", tool("\u{fffd}")),
+        ] {
+            assert_eq!(Named::of(path), named);
         }
     }
 }

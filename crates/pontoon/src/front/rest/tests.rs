@@ -69,8 +69,9 @@ async fn what_is_not_there_is_told_as_mcpo_does_and_starts_nothing() {
         ("POST", "/demo", 404, not_found),
         ("GET", "/demo/wait", 405, not_allowed),
         ("DELETE", "/mcpo/demo/wait/", 405, not_allowed),
-        ("POST", "/demo/docs", 404, not_found),
-        ("PUT", "/demo/openapi.json", 404, not_found),
+        ("POST", "/demo/docs", 405, not_allowed),
+        ("PUT", "/demo/openapi.json", 405, not_allowed),
+        ("POST", "/openapi.json", 405, not_allowed),
         ("GET", "/mcpo/demo", 405, "JSON-RPC is posted here"),
         ("POST", "/mcpo/other/wait", 404, "there is no server \\\"other\\\"; there are: demo"),
         ("GET", "/other/openapi.json", 404, "nothing is served at"),
@@ -102,10 +103,11 @@ async fn a_body_that_does_not_fit_is_told_without_a_process() {
         assert!(found.contains(says), "{body}: {found}");
         assert_eq!(status, if says.contains("passed on") { 400 } else { 422 }, "{body}");
     }
-    let form = bare("POST", &tool, &[("content-type", "text/plain"), ("content-length", "2")]);
-    let response = bridge.connect().send(&(form + "{}")).await;
-    assert_eq!(response.status, 415);
-    assert!(response.body().await.starts_with("{\"detail\":\""));
+    for (media, status) in [("text/plain", 422), ("application/x-www-form-urlencoded", 422)] {
+        let form = bare("POST", &tool, &[("content-type", media), ("content-length", "2")]);
+        let response = bridge.connect().send(&(form + "{}")).await;
+        assert_eq!(response.status, status, "{media}: a text is no object");
+    }
     assert_eq!(server.work_heard(), []);
 }
 

@@ -17,7 +17,8 @@ pub(super) fn title(name: &str) -> String {
 
 /// The id of the operation that is this tool: what Open WebUI shows the model as its name.
 pub(super) fn operation_id(tool: &str) -> String {
-    let id = |letter: char| if letter.is_alphanumeric() || letter == '_' { letter } else { '_' };
+    // mcpo leaves letters of every language in, which no model takes as the name of a function.
+    let id = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
     format!("tool_{}_post", tool.chars().map(id).collect::<String>())
 }
 
@@ -50,7 +51,7 @@ mod tests {
     #[test]
     fn ids_have_letters_digits_and_underscores() {
         assert_eq!(operation_id("get-sum"), "tool_get_sum_post");
-        assert_eq!(operation_id("a.b/c"), "tool_a_b_c_post");
+        assert_eq!(operation_id("a.b/c_größe"), "tool_a_b_c_gr__e_post");
         assert_eq!(component("a b/日"), "a_b__");
     }
 }

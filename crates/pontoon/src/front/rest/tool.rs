@@ -1,14 +1,16 @@
 //! A tool that is posted to: the body is its arguments, the response its result.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use hyper::HeaderMap;
+use hyper::Request;
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, HeaderValue};
-use hyper::{Method, Request};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use pontoon_wire::{Era, Message, Revision, json, quoted};
 
-use super::super::mcp::post::check_content;
+use super::super::headers::only_text;
 use super::super::refusal::Refusal;
 use super::super::request_body::read_body;
 use super::super::response::{HttpResponse, json as json_response};
@@ -38,16 +40,20 @@ pub(super) async fn post(
 ) -> Result<HttpResponse, Refusal> {
     let (head, body) = request.into_parts();
     let (body, hold) = read_body(&head.headers, body, site, &caller.person.principal).await?;
-    if !body.is_empty() {
-        check_content(&head.headers)?;
-    }
-    if let Err(wrong) = failure::check_json(&body) {
+    let given = match is_json(&head.headers)? {
+        // Editors of one system write this mark; it is no part of the text.
+        true => Cow::Borrowed(body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&body)),
+        // What is of another type is a text, and fits no tool that takes arguments.
+        false => Cow::Owned(quoted(&String::from_utf8_lossy(&body)).into_bytes()),
+    };
+    if let Some(wrong) = failure::of_body(&given) {
         return Ok(wrong);
     }
-    let request = match Message::parse(call_of(tool, &body)) {
+    let request = match Message::parse(call_of(tool, &given)) {
         Ok(request) => hold.ride_with(request),
         Err(wrong) => return Ok(failure::unreadable(&wrong.to_string())),
     };
+    drop(given);
     drop(body);
     let id = Bytes::from_static(ID.as_bytes());
     let outcome = ask(site, entry, caller, request, id, Arrival::Body).await;
@@ -55,6 +61,14 @@ pub(super) async fn post(
     let mut response = answered(&outcome);
     add_to_head(&mut response, &outcome);
     Ok(response)
+}
+
+/// Whether a body is said to be JSON, or nothing is said of it.
+fn is_json(headers: &HeaderMap) -> Result<bool, Refusal> {
+    let Some(content) = only_text(headers, &CONTENT_TYPE)? else { return Ok(true) };
+    let essence = content.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let kind = essence.strip_prefix("application/");
+    Ok(kind.is_some_and(|kind| kind == "json" || kind.ends_with("+json")))
 }
 
 /// The call of a tool with a body that is JSON, or null where there is none.
@@ -93,19 +107,25 @@ pub(super) async fn not_posted(
     site: &Arc<HttpSite>,
     entry: &Arc<Entry>,
     tool: &str,
-    method: &Method,
     caller: &Caller,
 ) -> HttpResponse {
-    let client = caller.bare_client(entry, Revision::NEWEST_LEGACY);
-    let catalog = site.sessions.offered(entry, &client, PATIENCE).await;
-    let is_there = catalog.is_ok_and(|catalog| {
-        catalog.facts(Era::Legacy).is_some_and(|facts| facts.body_of(tool).is_some())
-    });
-    if !is_there {
-        tracing::debug!(%method, "nothing is there");
+    if !is_there(site, entry, tool, caller).await {
         return failure::not_found();
     }
     let mut response = failure::plain(405, "Method Not Allowed");
     response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
     response
+}
+
+/// Whether a server offers this tool.
+pub(super) async fn is_there(
+    site: &Arc<HttpSite>,
+    entry: &Arc<Entry>,
+    tool: &str,
+    caller: &Caller,
+) -> bool {
+    let client = caller.bare_client(entry, Revision::NEWEST_LEGACY);
+    let catalog = site.sessions.offered(entry, &client, PATIENCE).await;
+    let facts = catalog.as_ref().ok().and_then(|catalog| catalog.facts(Era::Legacy));
+    facts.is_some_and(|facts| facts.body_of(tool).is_some())
 }

@@ -87,7 +87,7 @@ impl Caller {
             None => address(),
         };
         match server.session_key {
-            SessionKey::Auto => {}
+            SessionKey::Auto | SessionKey::Together => {}
             SessionKey::Credential => return credential(),
             SessionKey::Ip => return address(),
         }
@@ -95,6 +95,12 @@ impl Caller {
         let user = identity.user.as_ref().map(|user| Arc::from(user.id.as_str()));
         if let Some(chat) = &identity.chat {
             return Key::Chat { key, user, chat: Some(chat.as_str().into()) };
+        }
+        if server.session_key == SessionKey::Together {
+            return match user {
+                Some(_) => Key::Chat { key, user, chat: None },
+                None => Key::Everyone,
+            };
         }
         if let Some(session) = session {
             return Key::Session(Arc::clone(session));

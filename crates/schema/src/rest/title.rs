@@ -1,0 +1,43 @@
+//! Titles of properties, made of their names as mcpo makes them.
+
+/// The words of a name, each with a capital letter.
+pub(super) fn title(name: &str) -> String {
+    let mut title = String::with_capacity(name.len());
+    let mut is_inside = false;
+    for letter in name.chars() {
+        let is_cased = letter.is_lowercase() || letter.is_uppercase();
+        if is_inside {
+            title.extend(letter.to_lowercase());
+        } else {
+            let mut capital = letter.to_uppercase();
+            title.extend(capital.next());
+            // One letter may become two, as in `Ss`.
+            title.extend(capital.flat_map(char::to_lowercase));
+        }
+        is_inside = is_cased;
+    }
+    title.replace('_', " ").trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_titles() {
+        for (name, expected) in [
+            ("timezone", "Timezone"),
+            ("messageType", "Messagetype"),
+            ("get-env", "Get-Env"),
+            ("source_timezone", "Source Timezone"),
+            ("__top", "Top"),
+            ("a1b", "A1B"),
+            ("it's", "It'S"),
+            ("日本", "日本"),
+            ("ßa", "Ssa"),
+            ("", ""),
+        ] {
+            assert_eq!(title(name), expected);
+        }
+    }
+}
