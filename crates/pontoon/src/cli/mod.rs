@@ -10,6 +10,7 @@ mod ending;
 mod entrance_token;
 pub mod gc;
 pub mod health;
+pub mod mcpo;
 pub mod reload;
 pub mod serve;
 mod standard_streams;
@@ -52,6 +53,9 @@ struct Cli {
 enum Command {
     /// Serve MCP over HTTP: clients at /mcp/NAME, one process per request or per session.
     Serve(Options),
+    /// Serve tools over REST and OpenAPI with the command line of mcpo.
+    #[command(after_help = mcpo::EXAMPLES, disable_help_flag = true, disable_version_flag = true)]
+    Mcpo(Box<mcpo::McpoArgs>),
     /// Read the configuration, start nothing, and tell every mistake.
     Check(CheckArgs),
     /// List the tools of a server.
@@ -216,6 +220,7 @@ impl ConfigArgs {
 pub fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(options) => serve::run(&options),
+        Command::Mcpo(arguments) => mcpo::run(*arguments),
         Command::Check(CheckArgs { source: ConfigArgs { config }, insecure }) => {
             check::run(&Options { config, insecure, ..Options::default() })
         }

@@ -21,6 +21,8 @@ pub(super) struct FileContext<'a> {
     pub(super) environment: &'a Environment,
     /// What holds for servers that say nothing else.
     pub(super) settings: &'a BridgeSettings,
+    /// The folder in which servers start that have the manners of mcpo, if they have.
+    pub(super) of_mcpo: Option<&'a Path>,
 }
 
 /// The `mode` as it is written.

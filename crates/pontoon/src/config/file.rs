@@ -9,6 +9,7 @@ use super::complete::WrittenKeys;
 use super::document::{DocumentNode, DocumentReader, Member, parse};
 use super::draft::{Draft, FileContext};
 use super::keys::{self, KEYS, REACHED_KEYS, REFUSED_KEYS, UNNEEDED_KEYS};
+use super::mcpo;
 use super::name::{BadServerName, is_reserved};
 use super::nearest::unknown;
 use super::remarks::{Remarks, Weight};
@@ -58,7 +59,13 @@ pub(super) fn read(
         }
         // With a wrong name its keys are read all the same, so that every mistake is told.
         let name = name.unwrap_or_else(|_| "unnamed".parse().expect("a plain word is a name"));
-        let draft = read_keys(Draft::new(name, around.settings), &keys, reader, around);
+        let draft = Draft::new(name, around.settings);
+        let draft = match around.of_mcpo {
+            Some(_) if mcpo::is_remote(server, &keys, reader) => continue,
+            Some(here) => mcpo::begin(draft, here),
+            None => draft,
+        };
+        let draft = read_keys(draft, &keys, reader, around);
         let written = WrittenKeys { server, keys: &keys };
         servers.extend(draft.finish(&written, reader, around).map(Arc::new));
     }
@@ -93,6 +100,9 @@ fn read_keys(
                 }
                 None => (key.read)(&mut draft, &written.node, reader, around),
             }
+        } else if REFUSED_KEYS.contains(&name) && around.of_mcpo.is_some() {
+            let message = "is for servers that are reached over HTTP, and is ignored";
+            reader.about_name(Weight::Warning, written, message);
         } else if REFUSED_KEYS.contains(&name) {
             let message = format!("`{name}` is not supported by this version");
             reader.about_name(Weight::Mistake, written, message);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 mod address;
+mod allowed_origins;
 mod app_headers;
 mod app_options;
 mod app_place;
@@ -25,6 +26,7 @@ mod identity;
 pub mod isolation;
 mod keys;
 mod lifetime;
+mod mcpo;
 mod name;
 mod nearest;
 mod network;
@@ -45,6 +47,7 @@ mod values;
 mod variables;
 
 pub use address::{AddressBlock, BadAddressBlock};
+pub use allowed_origins::AllowedOrigins;
 pub use app_headers::{AppHeader, AppHeaders, BadHeader, BadHeaderFile};
 pub use app_options::{AppOptions, AppTarget, CONNECT_WAIT, Silence, TlsFiles, TokenSource};
 pub use app_place::{AppEntrance, AppPlace, BadPlace};
@@ -54,6 +57,7 @@ pub use healing::Healing;
 pub use identity::{IdentityHeaders, note_on_people};
 pub use isolation::Isolation;
 pub use lifetime::{FileLinks, MessageFraming, Mode, SessionKey, Warm, WorkspaceScope};
+pub use mcpo::McpoOptions;
 pub use name::{BadServerName, ServerName, is_reserved};
 pub use network::{certificates, proxy_secrets};
 pub use options::Options;
@@ -95,7 +99,7 @@ pub enum ConfigSource {
         /// The API key that was made for it, where other machines can reach it and none is set.
         made_key: Option<Secret>,
     },
-    /// The command line, which names an application.
+    /// The command line, which names an application or the only server.
     CommandLine,
 }
 
@@ -132,6 +136,8 @@ impl Config {
         environment: &Environment,
         files: &[impl AsRef<Path>],
     ) -> Result<(Self, Remarks), Remarks> {
+        let typed = options.mcpo.as_ref().map(|mcpo| mcpo.environment(environment));
+        let environment = typed.as_ref().unwrap_or(environment);
         let (settings, found, remarks) = read(options, environment, files);
         match (found, remarks.heaviest()) {
             (None, _) | (_, Some(Weight::Mistake)) => Err(remarks),
@@ -239,6 +245,11 @@ fn read(
 ) -> (BridgeSettings, Option<FoundServers>, Remarks) {
     let mut remarks = Remarks::default();
     let mut settings = variables::settings(options, environment, &mut remarks);
+    if let Some(mcpo) = &options.mcpo {
+        settings.rest.root = mcpo.root.clone();
+        settings.any_host = true;
+        mcpo::warn(&settings, &mut remarks);
+    }
     review::review(options, &settings, &mut remarks);
     let mut found = servers(options, environment, &settings, files, &mut remarks);
     match &mut found {
@@ -246,6 +257,9 @@ fn read(
             *made_key = review::lock_demo(options, &mut settings, &mut remarks);
         }
         _ => review::review_listening(options, &settings, &mut remarks),
+    }
+    if let Some((ConfigSource::CommandLine, servers)) = &found {
+        settings.rest.single = servers.first().map(|server| server.name.clone());
     }
     // What the command line adds has been looked at under its own name.
     settings.allowed_hosts.extend(options.allowed_hosts.iter().cloned());
@@ -262,13 +276,20 @@ fn servers(
     files: &[impl AsRef<Path>],
     remarks: &mut Remarks,
 ) -> Option<FoundServers> {
+    let here = std::env::current_dir().unwrap_or_default();
+    if let Some(mcpo) = &options.mcpo
+        && let Some(server) = mcpo.server(settings, environment, &here, remarks)
+    {
+        return Some((ConfigSource::CommandLine, vec![server]));
+    }
     let Some((path, text)) = find_file(options, settings, files, remarks)? else {
         let demo = ConfigSource::Demo { made_key: None };
         return Some((demo, vec![Arc::new(demo_server(settings.timeout))]));
     };
     let folder = absolute(&path);
     let folder = folder.parent().unwrap_or(Path::new("/"));
-    let around = FileContext { folder, environment, settings };
+    let of_mcpo = options.mcpo.as_ref().map(|_| here.as_path());
+    let around = FileContext { folder, environment, settings, of_mcpo };
     let mut servers = file::read(&path, &text, &around, remarks);
     if !settings.stateful_enabled {
         make_stateless(&mut servers, remarks);

@@ -42,6 +42,31 @@ pub fn is_reserved(name: &str) -> bool {
 }
 
 impl ServerName {
+    /// A name for a server: what is run by `uvx`, `npx` and the like, else the program.
+    pub fn of_command(command: &str, arguments: &[String]) -> Self {
+        const RUNNERS: [&str; 12] = [
+            "uvx", "npx", "uv", "node", "python", "python3", "bunx", "deno", "docker", "pipx",
+            "run", "sh",
+        ];
+        let last = |word: &str| {
+            let word = word.rsplit(['/', '\\']).next().unwrap_or_default();
+            let word = word.split('@').next().unwrap_or_default();
+            let word =
+                word.trim_end_matches(".py").trim_end_matches(".js").trim_end_matches(".mjs");
+            let plain =
+                |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
+            let word: String = word.chars().map(plain).take(64).collect();
+            word.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()
+        };
+        let is_runner = |word: &str| RUNNERS.contains(&word);
+        let words = std::iter::once(command).chain(arguments.iter().map(String::as_str));
+        let names = words.filter(|word| !word.starts_with('-')).map(last);
+        let name = names
+            .into_iter()
+            .find(|name| !is_runner(name) && !is_reserved(name) && name.parse::<Self>().is_ok());
+        name.and_then(|name| name.parse().ok()).unwrap_or_else(|| Self("server".to_owned()))
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -87,5 +112,18 @@ mod tests {
         for bad in ["", ".a", "-a", "_a", "a/b", "a b", "ä", &format!("{long}x")] {
             assert_eq!(bad.parse::<ServerName>(), Err(BadServerName), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_server_is_named_after_what_is_run() {
+        let check = |words: &[&str], expected: &str| {
+            let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+            assert_eq!(ServerName::of_command(&words[0], &words[1..]).as_str(), expected);
+        };
+        check(&["uvx", "mcp-server-time"], "mcp-server-time");
+        check(&["npx", "-y", "@modelcontextprotocol/server-everything@1.0"], "server-everything");
+        check(&["/opt/x/my server", "--stdio"], "my-server");
+        check(&["python3", "tools/calc.py"], "calc");
+        check(&["sh", "-c"], "server");
     }
 }

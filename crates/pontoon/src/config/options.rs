@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::mcpo::McpoOptions;
+
 /// What the command line says; it wins over the environment and the file.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Options {
@@ -31,9 +33,16 @@ pub struct Options {
     /// A further host name by which clients reach the bridge; may be given several times.
     #[arg(long = "allowed-host", value_name = "HOST")]
     pub allowed_hosts: Vec<String>,
+    /// A web page, such as https://chat.example.org, whose scripts may call and read the answers;
+    /// may be given several times, and * is all [default: MCPO_ALLOWED_ORIGINS, else none].
+    #[arg(long, value_name = "ORIGIN")]
+    pub cors_allow_origins: Vec<String>,
     /// Listen beyond this machine although nothing asks clients who they are.
     #[arg(long)]
     pub insecure: bool,
+    /// The manners of mcpo, and what its command line says besides.
+    #[arg(skip)]
+    pub mcpo: Option<McpoOptions>,
     /// Nothing will listen, so where is no matter.
     #[arg(skip)]
     pub is_silent: bool,

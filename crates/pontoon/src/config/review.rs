@@ -8,6 +8,7 @@ use std::path::Path;
 
 use uuid::Uuid;
 
+use super::allowed_origins::AllowedOrigins;
 use super::options::Options;
 use super::reach::review_links;
 use super::remarks::{RemarkPlace, Remarks, Weight};
@@ -25,6 +26,7 @@ pub(super) fn review(options: &Options, settings: &BridgeSettings, remarks: &mut
     review_keys(options, settings, remarks);
     review_proxies(settings, remarks);
     if !options.is_silent {
+        review_origins(options, settings, remarks);
         review_links(settings, remarks);
     }
     review_folders(settings, remarks);
@@ -141,6 +143,28 @@ fn review_keys(options: &Options, settings: &BridgeSettings, remarks: &mut Remar
         );
         remarks.add(Weight::Warning, RemarkPlace::Environment, "MCPO_OWUI_JWT_SECRET", message);
     }
+}
+
+/// What it means that pages of every origin may call: the `Origin` header keeps none of them out any more.
+fn review_origins(options: &Options, settings: &BridgeSettings, remarks: &mut Remarks) {
+    if settings.allowed_origins != AllowedOrigins::Any {
+        return;
+    }
+    let message = match settings.api_keys.is_empty() {
+        true => {
+            "every web page may call, and there is no API key: a page that anyone opens in a browser that reaches \
+             Pontoon, on this machine for one, can use every server and read its answers, without the tricks with names \
+             (DNS rebinding) that the check of origins is against; name the pages, or set MCPO_API_KEY"
+        }
+        false => {
+            "every web page may call, so that only the API key keeps them from the servers; name the pages"
+        }
+    };
+    let (place, key) = match options.cors_allow_origins.is_empty() {
+        true => (RemarkPlace::Environment, "MCPO_ALLOWED_ORIGINS"),
+        false => (RemarkPlace::CommandLine, "--cors-allow-origins"),
+    };
+    remarks.add(Weight::Warning, place, key, message);
 }
 
 fn review_proxies(settings: &BridgeSettings, remarks: &mut Remarks) {
@@ -261,6 +285,22 @@ mod tests {
     fn where_nothing_listens_any_address_will_do() {
         let options = Options { is_silent: true, ..Options::default() };
         check_with(&options, &[("MCPO_LISTEN", "0.0.0.0:80")], &[]);
+    }
+
+    #[test]
+    fn letting_every_page_in_warns_and_more_so_without_a_key() {
+        let key = ("MCPO_API_KEY", "12345678");
+        check(&[("MCPO_ALLOWED_ORIGINS", "https://a.example"), key], &[]);
+        let told = "Warning: MCPO_ALLOWED_ORIGINS: every web page may call, so that only the API key keeps \
+                    them from the servers; name the pages";
+        check(&[("MCPO_ALLOWED_ORIGINS", "*"), key], &[told]);
+        let told = "Warning: MCPO_ALLOWED_ORIGINS: every web page may call, and there is no API key: a \
+                    page that anyone opens in a browser that reaches Pontoon, on this machine for one, can \
+                    use every server and read its answers, without the tricks with names (DNS rebinding) \
+                    that the check of origins is against; name the pages, or set MCPO_API_KEY";
+        check(&[("MCPO_ALLOWED_ORIGINS", "*")], &[told]);
+        let options = Options { is_silent: true, ..Options::default() };
+        check_with(&options, &[("MCPO_ALLOWED_ORIGINS", "*")], &[]);
     }
 
     #[test]

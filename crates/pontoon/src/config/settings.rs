@@ -13,6 +13,7 @@ use pontoon_supervise::processors;
 
 use self::Unset::{Value, Words};
 use super::address::AddressBlock;
+use super::allowed_origins::{self, AllowedOrigins};
 use super::identity::IdentityHeaders;
 use super::rest_settings::RestSettings;
 use super::secret::{ApiKey, KeyName, Secret};
@@ -73,8 +74,10 @@ settings! {
     /// More names, with commas between, by which clients may call Pontoon in the `Host` header, such as
     /// `tools.example.org`. The addresses listened on and `localhost` always may.
     "MCPO_ALLOWED_HOSTS", Words("none"), allowed_hosts: Vec<String> = values::hosts;
-    /// Web pages, with commas between, whose scripts may call Pontoon, such as `https://chat.example.org`.
-    "MCPO_ALLOWED_ORIGINS", Words("none"), allowed_origins: Vec<String> = values::origins;
+    /// Web pages, with commas between, whose scripts may call Pontoon and read its answers (CORS), such as
+    /// `https://chat.example.org`, or `*` for all. `--cors-allow-origins` does the same. With `*` and no API key, every
+    /// page that anyone opens in a browser that reaches Pontoon may use every server.
+    "MCPO_ALLOWED_ORIGINS", Words("none"), allowed_origins: AllowedOrigins = allowed_origins::origins;
     /// The key that clients must show, as `Authorization: Bearer KEY`, or as `X-API-Key: KEY` where `Authorization` is
     /// for the server behind. In the log it is called `default`. It is a front end's, not one person's: see
     /// `session_key`. `--api-key` does the same, but others on this machine can read it there.

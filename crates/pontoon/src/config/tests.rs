@@ -49,7 +49,8 @@ pub(super) fn servers(text: &str) -> (Vec<Arc<Server>>, Remarks) {
     let environment = Environment::new([("PATH", "/usr/bin:/bin"), ("TOKEN", "secret")]);
     let settings = BridgeSettings::unset();
     let folder = Path::new("/tmp");
-    let around = FileContext { folder, environment: &environment, settings: &settings };
+    let around =
+        FileContext { folder, environment: &environment, settings: &settings, of_mcpo: None };
     let mut remarks = Remarks::default();
     let servers = file::read(Path::new("mcp-servers.json"), text, &around, &mut remarks);
     (servers, remarks)

@@ -80,11 +80,6 @@ pub(super) fn hosts(text: &str) -> Result<Vec<String>, &'static str> {
     list(text, is_host).ok_or("host names such as tools.example.org")
 }
 
-pub(super) fn origins(text: &str) -> Result<Vec<String>, &'static str> {
-    let is_origin = |origin: &str| without_scheme(origin).is_some_and(is_host);
-    list(text, is_origin).ok_or("origins such as https://chat.example.org")
-}
-
 /// Addresses and blocks of them.
 pub(super) fn blocks(text: &str) -> Result<Vec<AddressBlock>, &'static str> {
     let blocks = text.split(',').map(|block| block.trim().parse().ok());
@@ -196,7 +191,7 @@ fn without_scheme(url: &str) -> Option<&str> {
     url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))
 }
 
-fn is_host(host: &str) -> bool {
+pub(super) fn is_host(host: &str) -> bool {
     let is_fit = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
     !host.is_empty() && host.chars().all(is_fit)
 }

@@ -31,10 +31,18 @@ pub(super) fn settings(
         let message = "neither it nor HOME is set, so what is learnt about the servers is not kept";
         remarks.add(Weight::Warning, RemarkPlace::Environment, "MCPO_STATE_DIR", message);
     }
+    let of_mcpo = options.mcpo.as_ref();
+    let (prefix, root) =
+        of_mcpo.map_or((&None, &None), |mcpo| (&mcpo.path_prefix, &mcpo.root_path));
+    let origins = &options.cors_allow_origins;
+    let origins = (!origins.is_empty()).then(|| origins.join(","));
     for (option, text, variable) in [
         ("--listen", &options.listen, "MCPO_LISTEN"),
+        ("--cors-allow-origins", &origins, "MCPO_ALLOWED_ORIGINS"),
         ("--log-level", &options.log_level, "MCPO_LOG_LEVEL"),
         ("--api-key", &options.api_key, "MCPO_API_KEY"),
+        ("--path-prefix", prefix, "MCPO_PATH_PREFIX"),
+        ("--root-path", root, "MCPO_ROOT_PATH"),
     ] {
         let Some(text) = text else { continue };
         if let Err(mistake) = take(&mut settings, variable, text) {
@@ -125,6 +133,7 @@ mod tests {
 
     use tracing::Level;
 
+    use super::super::allowed_origins::AllowedOrigins;
     use super::super::secret::{ApiKey, KeyName, SECRETS, Secret};
     use super::super::values::LogLevel;
     use super::*;
@@ -164,7 +173,7 @@ mod tests {
             it.allowed_hosts == ["tools.example.org", "b:80"]
         }),
         ("MCPO_ALLOWED_ORIGINS", "https://chat.example.org", |it| {
-            it.allowed_origins == ["https://chat.example.org"]
+            it.allowed_origins == AllowedOrigins::These(vec!["https://chat.example.org".to_owned()])
         }),
         ("MCPO_API_KEY", "k1", |it| it.api_keys == [unnamed("k1")]),
         ("MCPO_API_KEYS", "alice=k2", |it| {
@@ -255,7 +264,7 @@ mod tests {
             &BridgeSettings::unset(),
             &[
                 "environment: MCPO_ALLOWED_HOSTS: expected host names such as tools.example.org, found \"*\"",
-                "environment: MCPO_ALLOWED_ORIGINS: expected origins such as https://chat.example.org, found \"chat.example.org\"",
+                "environment: MCPO_ALLOWED_ORIGINS: expected origins such as https://chat.example.org, or *, found \"chat.example.org\"",
                 "environment: MCPO_BASE_URL: expected a URL such as https://tools.example.org, without a query, found \"nginx\"",
                 "environment: MCPO_LISTEN: expected an address and a port such as 127.0.0.1:8080, found \"8080\"",
                 "environment: MCPO_LOG_LEVEL: expected DEBUG, INFO, WARNING or ERROR, found \"loud\"",

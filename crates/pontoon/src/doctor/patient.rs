@@ -39,7 +39,7 @@ impl Patient {
             false => word.clone(),
         };
         let arguments: Vec<String> = arguments.iter().map(absolute).collect();
-        let name = name_of(command, &arguments);
+        let name = ServerName::of_command(command, &arguments);
         let server = Server::of_command(name, command, &arguments, cwd.clone(), environment, here);
         let mut entry = json!({"command": command, "args": arguments});
         if let Some(cwd) = cwd {
@@ -80,45 +80,9 @@ fn names_file(word: &str, here: &Path) -> bool {
     is_path && path.is_relative() && here.join(path).exists()
 }
 
-/// A name for a server: what is run by `uvx`, `npx` and the like, else the program.
-fn name_of(command: &str, arguments: &[String]) -> ServerName {
-    const RUNNERS: [&str; 12] = [
-        "uvx", "npx", "uv", "node", "python", "python3", "bunx", "deno", "docker", "pipx", "run",
-        "sh",
-    ];
-    let last = |word: &str| {
-        let word = word.rsplit(['/', '\\']).next().unwrap_or_default();
-        let word = word.split('@').next().unwrap_or_default();
-        let word = word.trim_end_matches(".py").trim_end_matches(".js").trim_end_matches(".mjs");
-        let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
-        let word: String = word.chars().map(plain).take(64).collect();
-        word.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()
-    };
-    let is_runner = |word: &str| RUNNERS.contains(&word);
-    let words = std::iter::once(command).chain(arguments.iter().map(String::as_str));
-    let names = words.filter(|word| !word.starts_with('-')).map(last);
-    let name =
-        names.into_iter().find(|name| !is_runner(name) && name.parse::<ServerName>().is_ok());
-    let name = name.and_then(|name| name.parse().ok());
-    name.unwrap_or_else(|| "server".parse().expect("a plain word is a name"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_server_is_named_after_what_is_run() {
-        let check = |words: &[&str], expected: &str| {
-            let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
-            assert_eq!(name_of(&words[0], &words[1..]).as_str(), expected);
-        };
-        check(&["uvx", "mcp-server-time"], "mcp-server-time");
-        check(&["npx", "-y", "@modelcontextprotocol/server-everything@1.0"], "server-everything");
-        check(&["/opt/x/my server", "--stdio"], "my-server");
-        check(&["python3", "tools/calc.py"], "calc");
-        check(&["sh", "-c"], "server");
-    }
 
     #[test]
     fn files_that_are_named_from_here_on_are_made_absolute() {

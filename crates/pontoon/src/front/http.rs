@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use super::admin;
+use super::cors::PageAccess;
 use super::files::downloads;
 use super::framing::Framed;
 use super::leave;
@@ -169,8 +170,13 @@ async fn traced(
         _ => "elsewhere",
     };
     let method = request.method().clone();
+    let guard = &site.entrance.guard;
+    let access = PageAccess::of(guard, request.headers());
     let answering = async {
-        let response = handle(site, request, peer, trace).await;
+        let response = match access.preflight(guard, &request) {
+            Some(response) => response,
+            None => handle(site, request, peer, trace).await,
+        };
         let status = response.status().as_u16();
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::debug!(%method, area, status, took_ms, "request answered");
@@ -180,6 +186,7 @@ async fn traced(
     if let Ok(value) = HeaderValue::try_from(trace.header()) {
         response.headers_mut().insert(&TRACEPARENT, value);
     }
+    access.tell(response.headers_mut());
     // A stream that a proxy hears may still be open when the bridge leaves, and then its connection must
     // not be used again: that has to be said now.
     if site.leaving.is_cancelled() || (is_proxy && response.body().is_stream()) {

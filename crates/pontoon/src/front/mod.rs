@@ -7,6 +7,7 @@ pub mod admin;
 pub mod answer_stream;
 pub mod body;
 pub mod bridges;
+pub mod cors;
 pub mod files;
 pub mod framing;
 pub mod headers;

@@ -43,8 +43,10 @@ impl Entrance {
             .clone()
             .map(|secret| Verifier { secret, max_age: settings.owui_jwt_max_age });
         let (trusted, names) = (settings.trusted_proxies.clone(), settings.identity.clone());
+        let guard =
+            Guard::new(&settings.listen, &settings.allowed_hosts, &settings.allowed_origins);
         Self {
-            guard: Guard::new(&settings.listen, &settings.allowed_hosts, &settings.allowed_origins),
+            guard: if settings.any_host { guard.of_any_host() } else { guard },
             auth: Auth::new(&settings.api_keys, settings.strict_auth),
             identities: Identities::new(trusted, names, verifier),
             origins: Origins::new(&settings.base_url),

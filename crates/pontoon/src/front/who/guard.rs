@@ -7,19 +7,22 @@ use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use super::super::refusal::Refusal;
+use crate::config::AllowedOrigins;
 
 /// The hosts and origins that may be named.
 #[derive(Debug)]
 pub struct Guard {
     hosts: Vec<String>,
-    origins: Vec<String>,
+    origins: AllowedOrigins,
     /// Beyond loopback any address may be the one by which we are reached.
     any_address: bool,
+    /// Any name may be the one by which we are reached.
+    any_host: bool,
 }
 
 impl Guard {
     /// A guard for these listening addresses and the extra names that were configured.
-    pub fn new(listen: &[SocketAddr], hosts: &[String], origins: &[String]) -> Self {
+    pub fn new(listen: &[SocketAddr], hosts: &[String], origins: &AllowedOrigins) -> Self {
         let mut all: Vec<String> = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).into();
         all.extend(listen.iter().map(|address| match address.ip() {
             IpAddr::V4(ip) => ip.to_string(),
@@ -28,9 +31,20 @@ impl Guard {
         all.extend(hosts.iter().map(|host| host.to_ascii_lowercase()));
         Self {
             hosts: all,
-            origins: origins.iter().map(|origin| origin.to_ascii_lowercase()).collect(),
+            origins: origins.clone(),
             any_address: listen.iter().any(|address| !address.ip().is_loopback()),
+            any_host: false,
         }
+    }
+
+    /// The same, but clients may call us by any name.
+    pub fn of_any_host(self) -> Self {
+        Self { any_host: true, ..self }
+    }
+
+    /// The pages that may call, beside our own, and read what is answered.
+    pub fn origins(&self) -> &AllowedOrigins {
+        &self.origins
     }
 
     /// Whether a request may pass.
@@ -53,7 +67,7 @@ impl Guard {
             let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
             let origin_host = origin.split_once("://").map(|(_, host)| host);
             let is_ours = origin_host.is_some_and(|name| name == host || self.is_named(name));
-            if !is_ours && !self.origins.contains(&origin) {
+            if !is_ours && !self.origins.has(&origin) {
                 let text =
                     format!("the origin {origin:?} is foreign: name it in MCPO_ALLOWED_ORIGINS");
                 return Err(Refusal::invalid(403, text));
@@ -66,7 +80,7 @@ impl Guard {
     fn is_known(&self, host: &str) -> bool {
         let Some(name) = name_of(host) else { return false };
         let is_address = || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
-        self.is_named(host) || (self.any_address && is_address())
+        self.any_host || self.is_named(host) || (self.any_address && is_address())
     }
 
     /// Whether `host`, with or without a port, is one of our names.
@@ -102,7 +116,7 @@ mod tests {
         let guard = Guard::new(
             &["127.0.0.1:8080".parse().unwrap()],
             &["tools.example".to_owned()],
-            &["https://chat.example".to_owned()],
+            &AllowedOrigins::These(vec!["https://chat.example".to_owned()]),
         );
         let mut headers = HeaderMap::new();
         if !host.is_empty() {

@@ -1,0 +1,257 @@
+//! `pontoon mcpo`: what mcpo does, in its own words.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::serve;
+use super::terminal::tell;
+use crate::config::{McpoOptions, Options, RootInfo};
+
+/// What stands below its help.
+pub const EXAMPLES: &str = "\
+Examples:
+  pontoon mcpo --port 8000 -- uvx mcp-server-time --local-timezone=Asia/Tokyo
+  pontoon mcpo --port 8000 --api-key top-secret --config config.json --hot-reload
+
+Every option is mcpo's, with mcpo's defaults: it listens on 0.0.0.0 without a key, and all who do
+not say who they are share one process of each server. `pontoon serve` has safer ones.
+The tools of a server are at /NAME/TOOL, of the only server of a command line at /TOOL; documents
+are at openapi.json, pages at docs. MCP itself is at /mcp/NAME.";
+
+/// The command line of mcpo.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true, disable_version_flag = true)]
+pub struct McpoArgs {
+    /// The address to listen on.
+    #[arg(long, short = 'h', default_value = "0.0.0.0")]
+    host: String,
+    /// The port to listen on.
+    #[arg(long, short, default_value_t = 8000)]
+    port: u16,
+    /// A web page whose scripts may call, or `*` for all; may be given several times.
+    #[arg(long, value_name = "ORIGIN", default_value = "*")]
+    cors_allow_origins: Vec<String>,
+    /// The key that calls must show.
+    #[arg(long, short = 'k', value_name = "KEY")]
+    api_key: Option<String>,
+    /// Ask for the key everywhere, documents and pages included.
+    #[arg(long)]
+    strict_auth: bool,
+    /// A variable for the servers; may be given several times.
+    #[arg(long, short, value_name = "KEY=VALUE")]
+    env: Vec<String>,
+    /// A file with such variables.
+    #[arg(long, value_name = "FILE")]
+    env_path: Option<PathBuf>,
+    /// How the server is reached: only stdio is, by this version.
+    #[arg(
+        long = "type",
+        visible_alias = "server-type",
+        value_name = "TYPE",
+        default_value = "stdio"
+    )]
+    server_type: String,
+    /// The configuration file.
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The title of the document of all servers.
+    #[arg(long, short)]
+    name: Option<String>,
+    /// Its description.
+    #[arg(long, short)]
+    description: Option<String>,
+    /// Its version.
+    #[arg(long, short)]
+    version: Option<String>,
+    /// The certificate for https, in PEM form.
+    #[arg(long, short = 't', value_name = "FILE")]
+    ssl_certfile: Option<PathBuf>,
+    /// The key of that certificate.
+    #[arg(long, short = 'K', value_name = "FILE")]
+    ssl_keyfile: Option<PathBuf>,
+    /// What stands before every path as clients see it, behind a proxy.
+    #[arg(long, value_name = "PATH")]
+    root_path: Option<String>,
+    /// What stands before the names of servers.
+    #[arg(long, value_name = "PATH")]
+    path_prefix: Option<String>,
+    /// Headers for a server that is reached over HTTP, as JSON.
+    #[arg(long, short = 'H', value_name = "JSON")]
+    header: Option<String>,
+    /// Take a change of the configuration file over without a restart.
+    #[arg(long)]
+    hot_reload: bool,
+    /// How much to log: DEBUG, INFO, WARNING, ERROR or CRITICAL.
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// Print this help.
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+    /// The server to run, with its arguments, after `--`.
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// Serves until a signal. Exit codes: 1 nothing was named to serve, 2 typed wrongly or not possible.
+pub fn run(arguments: McpoArgs) -> ExitCode {
+    match options(arguments) {
+        Ok(options) => serve::run(&options),
+        Err((why, code)) => {
+            tell(&why);
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// The options of `serve` that say the same, or why there are none and the exit code.
+fn options(arguments: McpoArgs) -> Result<Options, (String, u8)> {
+    if arguments.config.is_none() && arguments.command.is_empty() {
+        return Err(("Usage: mcpo --host 0.0.0.0 --port 8000 -- your_mcp_command".to_owned(), 1));
+    }
+    let kind = arguments.server_type.to_ascii_lowercase();
+    if kind != "stdio" {
+        let why = format!(
+            "error: --type {kind}: servers over HTTP are not reached by this version; add the server to the client itself"
+        );
+        return Err((why, 2));
+    }
+    let mut variables = Vec::new();
+    if let Some(file) = &arguments.env_path {
+        match std::fs::read_to_string(file) {
+            // Like mcpo's, it sets what is not set.
+            Ok(text) => variables.extend(
+                dotenv(&text).into_iter().filter(|(name, _)| std::env::var_os(name).is_none()),
+            ),
+            Err(error) => tell(&format!("warning: --env-path: {}: {error}", file.display())),
+        }
+    }
+    for pair in &arguments.env {
+        let pair = pair.split_once('=').filter(|(name, _)| !name.is_empty());
+        let (name, value) =
+            pair.ok_or_else(|| ("error: --env is written NAME=VALUE".to_owned(), 2))?;
+        variables.push((name.to_owned(), value.to_owned()));
+    }
+    let usual = RootInfo::default();
+    let root = RootInfo {
+        title: arguments.name.unwrap_or(usual.title),
+        description: arguments.description.unwrap_or(usual.description),
+        version: arguments.version.unwrap_or(usual.version),
+    };
+    // With a file, mcpo takes its servers from there alone.
+    let command = if arguments.config.is_some() { Vec::new() } else { arguments.command };
+    let listen = address(&arguments.host, arguments.port)?;
+    let log_level = arguments.log_level.or_else(|| std::env::var("LOG_LEVEL").ok());
+    Ok(Options {
+        config: arguments.config,
+        listen: Some(listen.to_string()),
+        log_level,
+        api_key: arguments.api_key,
+        strict_auth: arguments.strict_auth,
+        hot_reload: arguments.hot_reload,
+        cors_allow_origins: arguments.cors_allow_origins,
+        insecure: true,
+        mcpo: Some(McpoOptions {
+            command,
+            variables,
+            root,
+            path_prefix: arguments.path_prefix,
+            root_path: arguments.root_path,
+        }),
+        ..Options::default()
+    })
+}
+
+/// The address of a host, which may be a name.
+fn address(host: &str, port: u16) -> Result<SocketAddr, (String, u8)> {
+    if let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return Ok((address, port).into());
+    }
+    let found = (host, port).to_socket_addrs().ok().and_then(|mut all| all.next());
+    found.ok_or_else(|| (format!("error: --host: there is no address of {host:?}"), 2))
+}
+
+/// The variables in a file of lines `NAME=VALUE`, as dotenv reads them: comments, `export`, and quotes around values.
+fn dotenv(text: &str) -> Vec<(String, String)> {
+    let variable = |line: &str| {
+        let line = line.trim();
+        let line = line.strip_prefix("export ").unwrap_or(line).trim_start();
+        let (name, value) = line.split_once('=').filter(|_| !line.starts_with('#'))?;
+        let value = value.trim();
+        let value = match value.chars().next() {
+            Some(quote @ ('"' | '\'')) => value[1..].split(quote).next().unwrap_or_default(),
+            _ => value.split(" #").next().unwrap_or_default().trim_end(),
+        };
+        let name = name.trim();
+        (!name.is_empty()).then(|| (name.to_owned(), value.to_owned()))
+    };
+    text.lines().filter_map(variable).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    struct Typed {
+        #[command(flatten)]
+        arguments: McpoArgs,
+    }
+
+    fn typed(words: &str) -> Result<Options, (String, u8)> {
+        let words = std::iter::once("mcpo").chain(words.split(' ').filter(|it| !it.is_empty()));
+        options(Typed::try_parse_from(words).unwrap().arguments)
+    }
+
+    #[test]
+    fn the_words_of_mcpo_are_options_of_serve() {
+        let plain = typed("-- uvx time --zone UTC").unwrap();
+        assert_eq!(plain.listen.as_deref(), Some("0.0.0.0:8000"));
+        let mcpo = plain.mcpo.unwrap();
+        assert_eq!(mcpo.command, ["uvx", "time", "--zone", "UTC"]);
+        assert_eq!(mcpo.root, RootInfo::default());
+        let all = typed(
+            "-h 127.0.0.1 -p 9 -k K --strict-auth -e A=1 -e B=x=y -n N -d D -v 2 --root-path /r --path-prefix p \
+             --hot-reload --log-level DEBUG -c file.json -- ignored",
+        );
+        let all = all.unwrap();
+        assert_eq!(all.listen.as_deref(), Some("127.0.0.1:9"));
+        assert!(all.strict_auth && all.hot_reload && all.insecure);
+        assert_eq!(all.config.as_deref(), Some(Path::new("file.json")));
+        let mcpo = all.mcpo.unwrap();
+        assert_eq!(mcpo.command, [""; 0]);
+        let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(mcpo.variables, [variable("A", "1"), variable("B", "x=y")]);
+        assert_eq!((mcpo.root.title.as_str(), mcpo.root.version.as_str()), ("N", "2"));
+    }
+
+    #[test]
+    fn what_cannot_be_served_is_told_with_mcpos_exit_codes() {
+        for (words, code, says) in [
+            ("", 1, "Usage: mcpo --host"),
+            ("--type sse -- http://x", 2, "not reached by this version"),
+            ("--type streamable-http -- http://x", 2, "--type streamable-http"),
+            ("-e A -- x", 2, "NAME=VALUE"),
+            ("-h no.such.host.invalid -- x", 2, "there is no address"),
+        ] {
+            let (why, found) = typed(words).unwrap_err();
+            assert!(found == code && why.contains(says), "{words}: {found} {why}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_variables_is_read_as_dotenv_does() {
+        let text = "# a comment\nexport A=1 # one\nB='x # y'\n C = \"z\" \n\nno line\nD=";
+        let found: Vec<_> = dotenv(text);
+        let found: Vec<_> =
+            found.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(found, [("A", "1"), ("B", "x # y"), ("C", "z"), ("D", "")]);
+    }
+}
