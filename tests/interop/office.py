@@ -30,7 +30,7 @@ from people import API_KEY, JWT_SECRET, REPOSITORY, Person, link_in, shipped_ser
 from replicas import Client, Replica, free_port  # noqa: E402
 
 CACHE = pathlib.Path(os.environ.get("PONTOON_TEST_CACHE") or pathlib.Path.home() / ".cache" / "pontoon-test")
-INSTALLS = ["office-excel", "office-powerpoint", "py-mcp1", "py-mcp2"]
+INSTALLS = ["office-excel", "office-powerpoint"]
 SDKS = {"mcp1": "py-mcp1", "mcp2": "py-mcp2"}
 REST = "rest"
 TURN_SECONDS = 90
@@ -242,8 +242,9 @@ def main() -> None:
     parser.add_argument("--by", choices=["mcp", REST], default="mcp")
     parser.add_argument("--only", default="", help="a part of a check's name")
     options = parser.parse_args()
-    subprocess.run([REPOSITORY / "scripts" / "setup-tests.sh", *INSTALLS], check=True)
     ways = [REST] if options.by == REST else list(SDKS)
+    installs = [*INSTALLS, *(SDKS[way] for way in ways if way in SDKS)]
+    subprocess.run([REPOSITORY / "scripts" / "setup-tests.sh", *installs], check=True)
     with tempfile.TemporaryDirectory(prefix="pontoon-office-") as directory:
         office = Office(options.pontoon, pathlib.Path(directory), is_signed=options.by == "mcp")
         try:

@@ -70,8 +70,8 @@ VALUES = {
     "free_object": ([{}, {"a": None, "b": [1, None]}], [[], "x", 1]),
     "typed_object": ([{"a": 1}], [{"a": "x"}, 1]),
     "nested_object": (
-        [{"name": "n"}, {"name": "n", "inside": {"deep_value": 1}}, {"name": "n", "inside": None}, {"name": "n", "more": 1}],
-        [{}, {"name": 1}, {"name": "n", "inside": {"deep_value": "x"}}, [], "x", '{"name": "n"}'],
+        [{"name": "n"}, {"name": "n", "inside": {"deep_value": 1}}, {"name": "n", "more": 1}],
+        [{}, {"name": 1}, {"name": "n", "inside": None}, {"name": "n", "inside": {"deep_value": "x"}}, [], "x", '{"name": "n"}'],
     ),
     "open_object": ([{"a": "x"}, {"a": "x", "b": 1}], [{"a": 1}]),
     "closed_object": ([{"a": "x"}], [{"a": "x", "b": 1}]),

@@ -66,7 +66,7 @@ def answers(url: str, requests: list[Asked], folder: pathlib.Path) -> dict[str, 
         text = text.replace(url, "http://BRIDGE").replace(str(folder), "FOLDER")
         text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID", text)
         text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?", "TIME", text)
-        text = re.sub(r"\b[0-9a-f]{40,}\b", "ID", text)
+        text = re.sub(r"(?<=/files/)[0-9a-f]{40,}", "ID", text)
         return re.sub(r"\b\d{1,2}:\d\d:\d\d( ?[AP]M)?", "TIME", text)
 
     found = {}

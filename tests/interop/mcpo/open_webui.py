@@ -32,8 +32,8 @@ ALL_TYPES = {"string", "number", "integer", "boolean", "object", "array", "null"
 
 
 def operation_of(tool: str) -> str:
-    """How mcpo calls a tool, and so Open WebUI."""
-    return re.sub(r"\W", "_", f"tool_{tool}_post")
+    """How mcpo calls a tool, and so Open WebUI; services of models take no other letters than these."""
+    return re.sub(r"\W", "_", f"tool_{tool}_post", flags=re.ASCII)
 
 
 def tools_of(server: dict, folder: pathlib.Path) -> list[dict]:
@@ -74,18 +74,22 @@ def ask(process: subprocess.Popen, method: str, params: dict, id: int) -> dict:
 class Schema:
     """A schema and the document that its references are in, read for what it allows."""
 
-    def __init__(self, schema: object, root: dict, depth: int = 0) -> None:
-        self.root, self.depth = root, depth
+    def __init__(self, schema: object, root: dict, depth: int = 0, within: tuple = ()) -> None:
+        self.root, self.depth, self.within = root, depth, within
+        # Inside of itself a document repeats a schema as often as it likes.
+        self.is_again = False
         self.schema = schema if isinstance(schema, dict) else {}
         self.refuses_all = schema is False
         if "$ref" in self.schema:
+            self.is_again = self.schema["$ref"] in within
+            self.within = (*within, self.schema["$ref"])
             found = root
             for part in self.schema["$ref"].removeprefix("#/").split("/"):
                 found = found.get(part, {})
             self.schema = {**found, **{key: value for key, value in self.schema.items() if key != "$ref"}}
 
     def inner(self, schema: object) -> "Schema":
-        return Schema(schema, self.root, self.depth + 1)
+        return Schema(schema, self.root, self.depth + 1, self.within)
 
     def alternatives(self) -> list["Schema"]:
         return [self.inner(it) for key in ("anyOf", "oneOf") for it in self.schema.get(key, [])]
@@ -146,7 +150,7 @@ def losses(of: Schema, shown: Schema, at: str) -> list[str]:
         found.append(f"{at} may be one of {sorted(values)}, but is shown with {sorted(seen) if seen is not None else 'any'}")
     if (said := of.schema.get("description")) and said.strip() not in shown.schema.get("description", ""):
         found.append(f"{at} has lost its description")
-    if of.depth > 5:
+    if of.depth > 5 or of.is_again:
         return found
     there = shown.properties()
     for name, inner in of.properties().items():
