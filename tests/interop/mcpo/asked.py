@@ -259,6 +259,46 @@ def open_to_all() -> list[Asked]:
     return [*documents(), *calls_of_cases(), *odd_bodies(), *paths(), *calls_of_others(), *last()]
 
 
+def of_a_single_server(at: str) -> list[Asked]:
+    """A server that a command line names has its tools at the root, and nothing else is there."""
+    asked = [Asked("GET", f"{at}/openapi.json"), post(f"{at}/plain", {"it": "a"}), post(f"{at}/plain", {}), Asked("GET", f"{at}/plain")]
+    return [*asked, post(f"{at}/other", {}), post(f"{at}/plain/", {"it": "a"})]
+
+
+def elsewhere() -> list[Asked]:
+    """Under the paths that `--path-prefix /tools --root-path /rp` make, and beside them."""
+    asked = []
+    for at in ["", "/tools", "/rp", "/rp/tools", "/tools/rp"]:
+        asked += [Asked("GET", f"{at}/openapi.json"), Asked("GET", f"{at}/plain/openapi.json"), post(f"{at}/plain/plain", {"it": "a"})]
+    return asked
+
+
+PAGE, OTHER_PAGE = "https://chat.example.org", "https://other.example.org"
+
+
+def by_pages() -> list[Asked]:
+    """What the scripts of web pages ask, and browsers for them before."""
+    plain = [
+        Asked("GET", "/openapi.json"),
+        Asked("GET", "/plain/openapi.json"),
+        post("/plain/plain", {"it": "a"}),
+        post("/plain/plain", {}),
+        post("/plain/other", {}),
+        Asked("GET", "/plain/plain"),
+        Asked("GET", "/nobody/openapi.json"),
+    ]
+    asked = []
+    for page in [PAGE, OTHER_PAGE, "null"]:
+        asked += [it._replace(headers=it.headers | {"Origin": page}, note=f"from {page}") for it in plain]
+        asked += [it._replace(headers=it.headers | {"Origin": page, "Cookie": "a=b"}, note=f"from {page} with a cookie") for it in plain[1:3]]
+        for path in ["/plain/plain", "/plain/openapi.json", "/openapi.json", "/nobody/openapi.json"]:
+            for method, headers in [("POST", "content-type, authorization"), ("GET", None), ("DELETE", "x-anything")]:
+                wants = {"Origin": page, "Access-Control-Request-Method": method}
+                wants |= {"Access-Control-Request-Headers": headers} if headers else {}
+                asked.append(Asked("OPTIONS", path, None, wants, f"{method} from {page}"))
+    return [*asked, Asked("OPTIONS", "/plain/plain"), Asked("OPTIONS", "/plain/plain", None, {"Origin": PAGE}, f"from {PAGE}")]
+
+
 # "Ada:" and the key, or another one, as Basic has it.
 AUTHORIZATIONS = {
     "no key": None,

@@ -77,17 +77,35 @@ def crashing() -> dict:
     return {name: cases(name) for name in cases_server.CRASHES}
 
 
-@contextlib.contextmanager
-def mcpo(folder: pathlib.Path, servers: dict, *options: str):
-    """The address of mcpo before these servers."""
-    folder.mkdir(parents=True)
+def with_config(folder: pathlib.Path, servers: dict) -> list:
+    """The options that name a configuration with these servers, which is written to the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
     config = folder / "servers.json"
     config.write_text(json.dumps({"mcpServers": servers}, indent=2))
+    return ["--config", config]
+
+
+def mcpo(folder: pathlib.Path, *options):
+    """The address of mcpo with these options, among which are those of its servers."""
+    return by_command_line([CACHE / "mcpo/bin/mcpo"], folder, *options)
+
+
+def pontoon_mcpo(program: pathlib.Path, folder: pathlib.Path, *options):
+    """The same of `pontoon mcpo`."""
+    return by_command_line([program, "mcpo"], folder, *options)
+
+
+@contextlib.contextmanager
+def by_command_line(program: list, folder: pathlib.Path, *options):
+    folder.mkdir(parents=True, exist_ok=True)
     port, log = free_port(), []
-    command = [CACHE / "mcpo/bin/mcpo", "--config", config, "--host", "127.0.0.1", "--port", str(port), *options]
+    options = ["--host", "127.0.0.1", "--port", port, *options]
+    kept = {"MCPO_STATE_DIR": str(folder / "state"), "MCPO_JOBS_DIR": str(folder / "jobs")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MCPO_")}
     process = subprocess.Popen(
-        [str(word) for word in command],
+        [str(word) for word in [*program, *options]],
         cwd=folder,
+        env=inherited | kept,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -99,21 +117,21 @@ def mcpo(folder: pathlib.Path, servers: dict, *options: str):
     url = f"http://127.0.0.1:{port}"
     PIDS[url] = process.pid
     try:
-        # It listens when all its servers are there.
+        # mcpo listens when all its servers are there.
         deadline = time.monotonic() + START_SECONDS
         while not is_listening(port):
             if process.poll() is not None or time.monotonic() > deadline:
-                sys.exit(f"mcpo did not start:\n{''.join(log[-30:])}")
+                sys.exit(f"{program[0]} did not start:\n{''.join(log[-30:])}")
             time.sleep(0.05)
         yield url
     except Exception:
-        print("last lines of mcpo's log:\n" + "".join(log[-40:]), file=sys.stderr)
+        print(f"last lines of the log of {program[0]}:\n" + "".join(log[-40:]), file=sys.stderr)
         raise
     finally:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(STOP_SECONDS)
-        # It can hang or leave servers behind, and everything in its session is ours.
+        # mcpo can hang or leave servers behind, and everything in its session is ours.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

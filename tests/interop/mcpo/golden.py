@@ -37,7 +37,9 @@ from bridges import Client  # noqa: E402
 
 IMPROVEMENTS = HERE / "improvements.jsonc"
 HEADERS = ["content-type", "allow", "www-authenticate", "location", "retry-after"]
-# CORS is not compared yet: `access-control-*` and requests with the method OPTIONS belong here then.
+# Only compared where pages ask.
+FOR_PAGES = ["allow-origin", "allow-credentials", "allow-methods", "allow-headers", "max-age", "expose-headers"]
+HEADERS_FOR_PAGES = ["vary", *(f"access-control-{name}" for name in FOR_PAGES)]
 KEYED = {"MCPO_API_KEY": asked.KEY}
 STRICT = KEYED | {"MCPO_STRICT_AUTH": "true"}
 
@@ -46,11 +48,12 @@ Answer = dict[str, object]
 
 
 def answer_of(client: Client, request: Asked, plain) -> Answer:
+    names = HEADERS + (HEADERS_FOR_PAGES if request.method == "OPTIONS" or "Origin" in request.headers else [])
     with client.send(request.method, request.path, request.body, bridges.IDENTITY | request.headers) as response:
         data = response.read()
-        headers = {name: plain(response.headers[name]) for name in HEADERS if name in response.headers}
-        if "allow" in headers:
-            headers["allow"] = ", ".join(sorted(headers["allow"].split(", ")))
+        headers = {name: plain(response.headers[name]) for name in names if name in response.headers}
+        for name in headers.keys() & {"allow", "vary", "access-control-allow-methods", "access-control-allow-headers"}:
+            headers[name] = ", ".join(sorted(set(re.split(r",\s*", headers[name]))))
         status, kind = response.status, response.headers.get_content_type()
     if kind == "application/json" and data:
         # What is no JSON shows itself as a text.
@@ -108,30 +111,53 @@ class Run:
         self.complaints: list[str] = []
         self.compared = 0
 
-    @contextlib.contextmanager
-    def beside_mcpo(self, name: str, servers, options: list[str], settings: dict):
-        """The bridge that is compared with mcpo, which is Pontoon, or another mcpo."""
-        folder = self.folder / f"{name}-beside"
-        if self.program:
-            with bridges.pontoon(self.program, folder, servers("pontoon", folder), settings) as replica:
-                yield f"http://{replica.listen}", folder
-        else:
-            with bridges.mcpo(folder, servers("mcpo", folder), *options) as url:
-                yield url, folder
-
     def side_by_side(self, name: str, servers, requests: list[Asked], options: list[str], settings: dict, prefix: str = "") -> None:
-        folder = self.folder / name
-        with bridges.mcpo(folder, servers("mcpo", folder), *options) as url:
+        """`pontoon serve` with these settings, beside mcpo with these options."""
+        folder, beside = self.folder / name, self.folder / f"{name}-beside"
+        with bridges.mcpo(folder, *bridges.with_config(folder, servers("mcpo", folder)), *options) as url:
             of_mcpo = answers(url, requests, folder)
-        with self.beside_mcpo(name, servers, options, settings) as (url, beside):
-            ours = answers(url, requests, beside)
-            if self.program:
+        if self.program:
+            with bridges.pontoon(self.program, beside, servers("pontoon", beside), settings) as replica:
+                url = f"http://{replica.listen}"
+                ours = answers(url, requests, beside)
                 self.is_the_same_under_mcpo(url, requests, ours, beside, prefix)
-            if self.program and name == "open":
-                self.goes_on(url, beside)
+                if name == "open":
+                    self.goes_on(url, beside)
+            self.is_the_same_by_command_line(name, servers, requests, options, ours, prefix)
+        else:
+            with bridges.mcpo(beside, *bridges.with_config(beside, servers("mcpo", beside)), *options) as url:
+                ours = answers(url, requests, beside)
+        self.compare(of_mcpo, ours, prefix)
+
+    def by_command_line(self, name: str, requests: list[Asked], options: list, prefix: str) -> None:
+        """`pontoon mcpo` and mcpo with the same command line."""
+        of_both = []
+        for kind, start in [("mcpo", bridges.mcpo), ("beside", self.start_beside)]:
+            folder = self.folder / f"{name}-{kind}"
+            with start(folder, *options) as url:
+                of_both.append(answers(url, requests, folder))
+        self.compare(*of_both, prefix)
+
+    def start_beside(self, folder: pathlib.Path, *options):
+        return bridges.pontoon_mcpo(self.program, folder, *options) if self.program else bridges.mcpo(folder, *options)
+
+    def compare(self, of_mcpo: dict[str, Answer], ours: dict[str, Answer], prefix: str) -> None:
         self.found |= compared(of_mcpo, ours, prefix)
         self.answers |= {f"{prefix}{name}": (of_mcpo[name], ours[name]) for name in ours}
-        self.compared += len(requests)
+        self.compared += len(ours)
+
+    def is_the_same_by_command_line(
+        self, name: str, servers, requests: list[Asked], options: list[str], ours: dict[str, Answer], prefix: str
+    ) -> None:
+        """`pontoon mcpo` answers as `pontoon serve` does that has the same servers and keys."""
+        folder = self.folder / f"{name}-by-command-line"
+        with bridges.pontoon_mcpo(self.program, folder, *bridges.with_config(folder, servers("pontoon", folder)), *options) as url:
+            there = answers(url, requests, folder)
+        for request, answer in ours.items():
+            for pointer, sides in differences.differences(answer, there[request]).items():
+                sides = {"serve": sides.get("mcpo"), "mcpo": sides.get("pontoon")}
+                self.complaints.append(f"{prefix}{request} is otherwise by `pontoon mcpo`: {pointer} {differences.line(sides)}")
+        self.compared += len(ours)
 
     def is_the_same_under_mcpo(
         self, url: str, requests: list[Asked], ours: dict[str, Answer], folder: pathlib.Path, prefix: str
@@ -160,7 +186,7 @@ class Run:
         """mcpo still cannot load these servers, and Pontoon shows and calls their tools."""
         requests = [Asked("GET", f"/{name}/openapi.json") for name in cases_server.CRASHES]
         folder = self.folder / "crashes"
-        with bridges.mcpo(folder, bridges.crashing() | {"cases": bridges.cases()}) as url:
+        with bridges.mcpo(folder, *bridges.with_config(folder, bridges.crashing() | {"cases": bridges.cases()})) as url:
             for name, answer in answers(url, requests, folder).items():
                 if answer["body"]["paths"]:
                     self.complaints.append(f"{name}: mcpo loads it now, so it belongs to SCHEMAS")
@@ -214,6 +240,18 @@ def main() -> None:
         keyed = ["--api-key", asked.KEY]
         run.side_by_side("key", only_cases, asked.behind_a_key(), keyed, KEYED, "with a key: ")
         run.side_by_side("strict", only_cases, asked.behind_a_key(), [*keyed, "--strict-auth"], STRICT, "with a strict key: ")
+        server = bridges.cases("plain")
+        command = ["--", server["command"], *server["args"]]
+        named = ["--name", "Tools of ours", "--description", "What we have.", "--version", "3.2.1"]
+        run.by_command_line("single", asked.of_a_single_server(""), [*named, *command], "a single server: ")
+        rooted = [*asked.of_a_single_server(""), *asked.of_a_single_server("/rp")]
+        run.by_command_line("rooted", rooted, ["--root-path", "/rp", *command], "a single server with a root path: ")
+        plain = bridges.with_config(run.folder / "plain", {"plain": server})
+        paths = ["--path-prefix", "tools", "--root-path", "/rp"]
+        run.by_command_line("elsewhere", asked.elsewhere(), [*plain, *named, *paths], "elsewhere: ")
+        run.by_command_line("pages", asked.by_pages(), plain, "all pages: ")
+        run.by_command_line("page", asked.by_pages(), [*plain, "--cors-allow-origins", asked.PAGE], "one page: ")
+        run.by_command_line("keyed-page", asked.by_pages(), [*plain, *keyed, "--strict-auth"], "all pages with a strict key: ")
         run.crashes()
     improvements = differences.Improvements.read(IMPROVEMENTS if options.pontoon else HERE / "none")
     if options.show is not None:

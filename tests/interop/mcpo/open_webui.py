@@ -266,7 +266,7 @@ def main() -> None:
             with bridges.pontoon(options.pontoon, folder / "bridge", servers) as replica:
                 look(f"http://{replica.listen}", ["", "/mcpo"], servers, tools, report)
         else:
-            with bridges.mcpo(folder / "bridge", servers) as url:
+            with bridges.mcpo(folder / "bridge", *bridges.with_config(folder / "bridge", servers)) as url:
                 look(url, [""], servers, tools, report)
     print(f"{report.passed} passed, {report.failed} failed")
     sys.exit(1 if report.failed else 0)

@@ -92,7 +92,7 @@ def main() -> None:
         servers = {"cheap": {"command": str(options.server), "mode": "shared"}}
         quiet = {"MCPO_LOG_LEVEL": "WARNING"}
         with (
-            bridges.mcpo(folder / "mcpo", servers, "--log-level", "ERROR") as mcpo,
+            bridges.mcpo(folder / "mcpo", *bridges.with_config(folder / "mcpo", servers), "--log-level", "ERROR") as mcpo,
             bridges.pontoon(options.pontoon, folder / "pontoon", servers, quiet) as replica,
         ):
             urls = {"mcpo": mcpo, "pontoon": f"http://{replica.listen}"}
