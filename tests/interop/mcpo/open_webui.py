@@ -205,10 +205,39 @@ def calls_of_cases() -> list[list]:
 def calls_lost(told: dict) -> list[str]:
     """Arguments come back as they were, numbers as numbers of any form."""
     return [
-        f"{operation} was called with {json.dumps(arguments)} and answered {json.dumps(result)[:300]}"
-        for operation, arguments, result in told.get("calls", [])
-        if result != arguments
+        f"{call['operation']} was called with {json.dumps(call['arguments'])} and answered {json.dumps(call['answer'])[:300]}"
+        for call in told.get("calls", [])
+        if call["answer"] != call["arguments"]
     ]
+
+
+# What a model reads of an answer, or a part of it, and how many files people see.
+READ = {
+    "cases": [
+        ("says_text", {}, "plain words", 0),
+        ("says_number", {}, "42", 0),
+        ("says_two", {}, '"one",', 0),
+        ("shows_image", {}, "Image file read successfully.", 1),
+        ("shows_image_and_text", {}, '"a dot"', 1),
+        ("links", {}, "https://example.org/a.txt", 0),
+        ("embeds_text", {}, "inside", 0),
+        ("embeds_bytes", {}, "Image file read successfully.", 1),
+        ("only_structured", {}, '"sum": 3', 0),
+        ("fails", {}, "boom", 0),
+        ("refuses_params", {}, "refuses_params it is", 0),
+    ],
+    "excel": [("create_workbook", {"path": "売上.xlsx"}, "/files/", 0), ("list_workbooks", {}, "売上.xlsx", 0)],
+}
+
+
+def reading_lost(server: str, told: dict) -> list[str]:
+    read = {call["operation"]: call for call in told.get("calls", [])}
+    found = []
+    for tool, _, part, files in READ[server]:
+        call = read.get(operation_of(tool), {"text": "nothing, for it was not called", "files": []})
+        if part not in str(call["text"]) or len(call["files"]) != files:
+            found.append(f"a model reads of {tool}: {call['text']!r}, with {len(call['files'])} files")
+    return found
 
 
 class Report:
@@ -240,10 +269,16 @@ def told_by_open_webui(asked_of: dict) -> dict[str, dict]:
 def look(url: str, prefixes: list[str], servers: dict, tools: dict[str, list[dict]], report: Report) -> None:
     calls = {"cases": calls_of_cases()} | {name: [[operation_of(name), arguments]] for name, arguments in CALLS_OF_CRASHES.items()}
     for prefix in prefixes:
-        asked_of = {name: {"url": f"{url}{prefix}/{name}", "headers": bridges.IDENTITY, "calls": calls.get(name, [])} for name in servers}
+        # Each address is another chat's, so that neither finds what the other made. Who asks is believed with the key.
+        headers = bridges.IDENTITY | {"X-OpenWebUI-Chat-Id": f"chat-at{prefix}", "Authorization": f"Bearer {asked.KEY}"}
+        reads = {name: [[operation_of(tool), arguments] for tool, arguments, *_ in READ.get(name, [])] for name in servers}
+        asked_of = {name: {"url": f"{url}{prefix}/{name}", "headers": headers, "calls": calls.get(name, []) + reads[name]} for name in servers}
         for name, told in told_by_open_webui(asked_of).items():
             count = sum(len(tool["inputSchema"].get("properties", {})) for tool in tools[name])
             report.check(f"{prefix}/{name}: {len(tools[name])} tools with {count} parameters", lost_of(tools[name], told))
+            if name in READ:
+                report.check(f"{prefix}/{name}: what a model reads of {len(READ[name])} answers", reading_lost(name, told))
+                told["calls"] = told.get("calls", [])[: len(calls.get(name, []))]
             if name in calls:
                 report.check(f"{prefix}/{name}: {len(told.get('calls', []))} calls", calls_lost(told))
 
@@ -263,10 +298,10 @@ def main() -> None:
         apart.mkdir()
         tools = {name: tools_of(server, apart) for name, server in servers.items()}
         if options.pontoon:
-            with bridges.pontoon(options.pontoon, folder / "bridge", servers) as replica:
+            with bridges.pontoon(options.pontoon, folder / "bridge", servers, {"MCPO_API_KEY": asked.KEY}) as replica:
                 look(f"http://{replica.listen}", ["", "/mcpo"], servers, tools, report)
         else:
-            with bridges.mcpo(folder / "bridge", *bridges.with_config(folder / "bridge", servers)) as url:
+            with bridges.mcpo(folder / "bridge", *bridges.with_config(folder / "bridge", servers), "--api-key", asked.KEY) as url:
                 look(url, [""], servers, tools, report)
     print(f"{report.passed} passed, {report.failed} failed")
     sys.exit(1 if report.failed else 0)

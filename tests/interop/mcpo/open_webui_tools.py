@@ -1,9 +1,10 @@
 """Open WebUI's own code that loads and calls OpenAPI servers, for `open_webui.py`: it reads
-`{name: {"url": …, "headers": …, "calls": [[operation, arguments], …]}}` and writes `{name: {"tools": …, "calls": …} or {"error": …}}`.
+`{name: {"url": …, "headers": …, "calls": [[operation, arguments], …]}}` and writes `{name: {"tools": …, "calls": …} or {"error": …}}`, each
+call with its answer, the text that a model reads of it, and the files that people see.
 
 Run by the Python of the install `open-webui-client`. The code is that of the wheel in the install `open-webui`: of `utils/tools.py` the
-functions that fetch documents, make tools of them and call those, and of `utils/middleware.py` the one that calls what a model named. All
-the rest of Open WebUI is left out; its settings are those that it has by itself.
+functions that fetch documents, make tools of them and call those, and of `utils/middleware.py` those that call what a model named
+and make a text of the answer. All the rest of Open WebUI is left out; its settings are those that it has by itself.
 """
 
 import ast
@@ -87,10 +88,14 @@ tools = load(
 )
 middleware = load(
     "utils/middleware.py",
-    ["execute_tool_call"],
+    ["execute_tool_call", "process_tool_result", "extract_base64_images", "BASE64_IMAGE_DATA_URI_RE"],
     {
+        "Any": typing.Any,
+        "HTMLResponse": type("HTMLResponse", (), {}),
         "JSONCodec": CODEC,
         "ast": ast,
+        "json": json,
+        "re": re,
         "get_updated_tool_function": as_it_is,
         "is_saved_chat_id": lambda chat: True,
         "log": logging.getLogger("open_webui"),
@@ -113,7 +118,7 @@ def connection(name: str, server: dict) -> dict:
     }
 
 
-async def call(data: dict, headers: dict, spec: dict, arguments: dict) -> object:
+async def call(data: dict, headers: dict, spec: dict, arguments: dict) -> dict:
     async def function(**params):
         # As `get_tools` makes it, with the headers that the caller has.
         headers.setdefault("Content-Type", "application/json")
@@ -124,8 +129,12 @@ async def call(data: dict, headers: dict, spec: dict, arguments: dict) -> object
     wanted = {"id": "1", "function": {"name": spec["name"], "arguments": json.dumps(arguments)}}
     known = {spec["name"]: {"callable": function, "spec": spec, "type": "external"}}
     _, result, *_ = await middleware["execute_tool_call"]({}, {"tools": known}, None, wanted)
-    # With the headers of the answer, of which a result only uses those that embed a page.
-    return result[0] if isinstance(result, tuple) else result
+    # The headers of the answer come along, for a result that is a page.
+    answer = result[0] if isinstance(result, tuple) else result
+    # It takes parts out of the answer.
+    kept = copy.deepcopy(answer)
+    text, files, _ = await middleware["process_tool_result"](None, spec["name"], result, "external")
+    return {"operation": spec["name"], "arguments": arguments, "answer": kept, "text": text, "files": files}
 
 
 async def look_at(name: str, server: dict) -> dict:
@@ -139,7 +148,7 @@ async def look_at(name: str, server: dict) -> dict:
     specs = [tools["clean_openai_tool_schema"](spec) for spec in data["specs"]]
     by_name = {spec["name"]: spec for spec in reversed(specs)}
     calls = [
-        [operation, arguments, await call(data, dict(server["headers"]), by_name[operation], arguments)]
+        await call(data, dict(server["headers"]), by_name[operation], arguments)
         for operation, arguments in server["calls"]
         if operation in by_name
     ]
