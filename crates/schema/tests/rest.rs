@@ -9,7 +9,7 @@ use std::path::Path;
 
 use generator::{Dice, arguments, arguments_schema, break_it, cases};
 use pontoon_schema::{Misfit, RequestBody};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Bodies that are answered in another way on purpose, by the reason, with our answer.
 const DIFFERENT: [(&str, &[(&str, &str)]); 3] = [
@@ -182,5 +182,123 @@ fn has_all(answer: &Value, arguments: &Value) -> bool {
                 && answer.iter().zip(arguments).all(|(one, two)| has_all(one, two))
         }
         _ => plain(answer) == plain(arguments),
+    }
+}
+
+/// Schemas that are there to take long, or to make a reader fall over.
+#[test]
+fn any_schema_at_all_has_a_form_soon() {
+    let reference = |name: &str| json!({"$ref": format!("#/$defs/{name}")});
+    let many: Map<String, Value> = (0..10_000).map(|n| (format!("p{n}"), reference("d"))).collect();
+    let large = json!({"type": "string", "description": "x".repeat(2000)});
+    let ladder: Map<String, Value> = (0..60)
+        .map(|n| {
+            let next = reference(&format!("d{}", n + 1));
+            (format!("d{n}"), json!({"properties": {"a": next, "b": next}, "anyOf": [next, next], "allOf": [next]}))
+        })
+        .collect();
+    let tree = json!({"type": "object", "properties": {"l": {"$ref": "#"}, "r": {"$ref": "#"}, "all": {"type": "array", "items": {"$ref": "#"}}}});
+    let unions: Vec<_> = (0..12)
+        .map(|_| json!({"anyOf": [{"minLength": 1}, {"maxLength": 2}, {"pattern": "a"}]}))
+        .collect();
+    let wide: Vec<_> = (0..5000).map(|n| json!({"type": "string", "maxLength": n})).collect();
+    let required: Vec<_> = (0..20_000).map(|n| n.to_string()).collect();
+    let mut schemas = vec![
+        json!({"properties": many, "$defs": {"d": large}}),
+        json!({"properties": {"a": reference("d0")}, "$defs": ladder, "anyOf": [reference("d0")]}),
+        tree,
+        json!({"properties": {"a": {"allOf": unions}}}),
+        json!({"properties": {"a": {"anyOf": wide}}}),
+        json!({"required": required}),
+        json!({"properties": {"a": {"$ref": "#/properties/a"}, "b": {"$ref": "#/properties/c"}, "c": {"$ref": "#/properties/b"}}}),
+        json!({"$ref": "#"}),
+        json!({"allOf": [{"$ref": "#"}, {"$ref": "#"}], "anyOf": [{"$ref": "#"}]}),
+        json!({"type": "array", "items": {"type": "string"}}),
+    ];
+    for layer in ["properties", "items", "anyOf", "allOf", "not", "additionalProperties"] {
+        let mut deep = json!({"type": "integer"});
+        for _ in 0..100 {
+            deep = match layer {
+                "properties" => json!({"type": "object", "properties": {"a": deep}}),
+                "anyOf" | "allOf" => json!({layer: [deep, {"description": "d"}]}),
+                _ => json!({layer: deep}),
+            };
+        }
+        schemas.push(json!({"type": "object", "properties": {"a": deep}}));
+    }
+    for schema in schemas {
+        let body = check_form(&schema.to_string());
+        assert!(body.schema().len() < 2 << 20, "{}", body.schema().len());
+        drop(body.arguments(&json!({"a": {"a": {"a": [{}, "1", null]}}}).to_string()));
+    }
+    let words = [
+        "null",
+        "true",
+        "false",
+        "[]",
+        "[[]]",
+        "7",
+        "\"object\"",
+        "",
+        "{",
+        "{}",
+        "[\"type\",\"object\"]",
+    ];
+    for word in words {
+        let body = check_form(word);
+        assert_eq!(body.arguments("{}").unwrap(), "{}", "{word}");
+    }
+    for keyword in [
+        "type",
+        "properties",
+        "required",
+        "items",
+        "anyOf",
+        "allOf",
+        "enum",
+        "const",
+        "$ref",
+        "additionalProperties",
+        "default",
+        "title",
+        "if",
+        "$defs",
+        "prefixItems",
+        "nullable",
+        "format",
+    ] {
+        for word in words.iter().filter(|word| word.len() > 1) {
+            let schema = format!(
+                r#"{{"type":"object","properties":{{"a":{{"{keyword}":{word}}}}},"{keyword}":{word}}}"#
+            );
+            check_form(&schema);
+        }
+    }
+    let huge = json!({"properties": {"a": {"description": "x".repeat(5 << 20)}}}).to_string();
+    assert!(check_form(&huge).is_needed());
+}
+
+/// Bodies that are there to take long.
+#[test]
+fn any_body_is_answered_soon() {
+    let item = json!({"anyOf": [
+        {"type": "object", "properties": {"a": {"$ref": "#/$defs/i"}}, "required": ["a"]},
+        {"type": "object", "properties": {"a": {"$ref": "#/$defs/i"}, "b": {"type": "integer"}}},
+        {"type": "array", "items": {"$ref": "#/$defs/i"}},
+        {"type": "integer"},
+    ]});
+    let schema = json!({"properties": {"it": {"$ref": "#/$defs/i"}}, "required": ["it"], "$defs": {"i": item}});
+    let body = check_form(&schema.to_string());
+    let mut nested = json!("x");
+    for _ in 0..100 {
+        nested = json!({"a": [nested]});
+    }
+    let many: Vec<_> = (0..50_000).map(|_| json!("x")).collect();
+    for it in [nested, json!(many), json!({"a": many})] {
+        let text = json!({"it": it}).to_string();
+        if let Err(misfits) = body.arguments(&text) {
+            let size: usize = misfits.iter().map(|it| it.input.len()).sum();
+            assert!(misfits.len() <= 100 && size < 1 << 20, "{} {size}", misfits.len());
+        }
     }
 }

@@ -12,7 +12,7 @@ use super::terminal::{begin, fail, learnt_with, source, tell, with_spawner};
 use super::user_folders::UserFolders;
 use crate::app::App;
 use crate::back::child::launcher::secrets_of;
-use crate::config::{Config, ConfigSource, Mode, Options, Secret, proxy_secrets};
+use crate::config::{Config, ConfigSource, Mode, Options, Secret, SessionKey, proxy_secrets};
 use crate::errors::chain;
 use crate::observe::log::{self, LogPlace, LogSettings};
 use crate::observe::metrics::Metrics;
@@ -99,6 +99,9 @@ fn greet(config: &Config, app: &App) {
     for server in &config.servers {
         let mode = match server.mode {
             Mode::Stateless => "a process for each request",
+            Mode::Stateful { .. } if server.session_key == SessionKey::Together => {
+                "one process for all who do not say who they are"
+            }
             Mode::Stateful { .. } => "a process for each session",
             Mode::Shared { .. } if server.app.is_some() => "reached when it is there",
             Mode::Shared { .. } => "one process for everybody",
@@ -131,7 +134,19 @@ fn greet(config: &Config, app: &App) {
         tell(&format!(
             "  Open WebUI    Settings, External Tools, MCP: http://{address}/mcp/{name}{bearer}"
         ));
-        tell(&format!("  shell         pontoon tools {name}"));
+        let rest = &config.settings.rest;
+        let path = match &rest.single {
+            Some(_) => rest.root_path.clone(),
+            None => format!("{}/mcpo/{name}", rest.root_path),
+        };
+        tell(&format!(
+            "  as OpenAPI    http://{address}{path}/openapi.json, to try it out http://{address}{path}/docs"
+        ));
+        if rest.single.is_none()
+            && matches!(config.source, ConfigSource::File(_) | ConfigSource::Demo { .. })
+        {
+            tell(&format!("  shell         pontoon tools {name}"));
+        }
         if !header.is_empty() && made_key.is_none() {
             tell(
                 "  KEY is one person's own with MCPO_API_KEYS=me=KEY, and a front end's with MCPO_API_KEY=KEY",

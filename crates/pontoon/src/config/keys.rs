@@ -195,6 +195,17 @@ key_table! {
     /// Text added after all others.
     // How the bridge that had it first spells it.
     "post_instruction" | "post_instraction", "\"\"" => draft.server.post_instruction = said(node, reader);
+    /// What is offered over REST and OpenAPI besides the tools: `"prompts"`, `"resources"` or both. They are operations at
+    /// `/mcpo/NAME/prompts`, `.../prompts/PROMPT`, `.../resources` and `.../resources/read`.
+    "rest", "[]" => {
+        for item in reader.items(node, "a list of texts").unwrap_or_default() {
+            match reader.word(&item, &[("prompts", true), ("resources", false)]) {
+                Some(true) => draft.server.rest.prompts = true,
+                Some(false) => draft.server.rest.resources = true,
+                None => {}
+            }
+        }
+    };
     /// What is done when the server violates the protocol, or the schema of a tool is not valid: `"repair"` puts it right,
     /// `"warn"` only counts and logs it, `"off"` does nothing. An object says it for single codes, such as
     /// `{"H25": "off", "S004": "warn", "default": "repair"}`.

@@ -111,3 +111,12 @@ pub enum MessageFraming {
     /// `Content-Length` frames from the start.
     ContentLength,
 }
+
+/// What of a server is offered over REST besides its tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RestExtras {
+    /// Its prompts.
+    pub prompts: bool,
+    /// Its resources.
+    pub resources: bool,
+}

@@ -56,7 +56,7 @@ pub use environment::Environment;
 pub use healing::Healing;
 pub use identity::{IdentityHeaders, note_on_people};
 pub use isolation::Isolation;
-pub use lifetime::{FileLinks, MessageFraming, Mode, SessionKey, Warm, WorkspaceScope};
+pub use lifetime::{FileLinks, MessageFraming, Mode, RestExtras, SessionKey, Warm, WorkspaceScope};
 pub use mcpo::McpoOptions;
 pub use name::{BadServerName, ServerName, is_reserved};
 pub use network::{certificates, proxy_secrets};

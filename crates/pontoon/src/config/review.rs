@@ -91,6 +91,7 @@ fn open_to_strangers<'s>(
 /// Where it was said on which addresses to listen.
 fn said_where(options: &Options) -> (RemarkPlace, &'static str) {
     match options.listen {
+        Some(_) if options.mcpo.is_some() => (RemarkPlace::CommandLine, "--host"),
         Some(_) => (RemarkPlace::CommandLine, "--listen"),
         None => (RemarkPlace::Environment, "MCPO_LISTEN"),
     }

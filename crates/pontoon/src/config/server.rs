@@ -16,7 +16,9 @@ use super::app_options::AppOptions;
 use super::environment::Environment;
 use super::healing::Healing;
 use super::isolation::Isolation;
-use super::lifetime::{FileLinks, MessageFraming, Mode, SessionKey, Warm, WorkspaceScope};
+use super::lifetime::{
+    FileLinks, MessageFraming, Mode, RestExtras, SessionKey, Warm, WorkspaceScope,
+};
 use super::name::ServerName;
 use super::network::{DEFAULT_VARIABLES, USUAL_VARIABLES, is_of_the_network};
 use super::program::{ProgramError, Search, is_program};
@@ -67,6 +69,8 @@ pub struct Server {
     pub usage_guide: Option<String>,
     /// Said to clients last.
     pub post_instruction: Option<String>,
+    /// What is offered over REST besides its tools.
+    pub rest: RestExtras,
     /// Tools that clients neither see nor call.
     pub disabled_tools: Vec<String>,
     /// What is done about its violations of the protocol.
@@ -128,6 +132,7 @@ impl Server {
             instructions: None,
             usage_guide: None,
             post_instruction: None,
+            rest: RestExtras::default(),
             disabled_tools: Vec::new(),
             heal: Healing::default(),
             profile: Profile::common(),

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use pontoon_schema::RequestBody;
+use pontoon_schema::{Misfit, RequestBody};
 use pontoon_wire::{Rewrite, Slot, json, method, string_value};
 
 use super::answered_here::no_such_tool;
@@ -86,13 +86,5 @@ fn meant<'t>(body: &RequestBody, given: &'t str) -> Result<Cow<'t, str>, CallErr
     }
     // A body that is null is none.
     let given = if given == "null" { "" } else { given };
-    body.arguments(given).map_err(|misfits| {
-        let mut all = String::from("[");
-        for (at, misfit) in misfits.iter().enumerate() {
-            all.push_str(if at == 0 { "" } else { "," });
-            misfit.write(&mut all);
-        }
-        all.push(']');
-        CallError::Misfits(all)
-    })
+    body.arguments(given).map_err(|misfits| CallError::Misfits(Misfit::list(&misfits)))
 }

@@ -1,11 +1,14 @@
 //! What a schema says, apart from how it is written: the way between any schema and the form that documents have.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::node::{Member, Node, member, position};
 
 /// So many ways to describe one property are kept.
 const MAX_WAYS: usize = 20;
+
+/// So few names are looked for one by one.
+const FEW: usize = 8;
 
 /// The type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -225,7 +228,8 @@ impl<'t> Meaning<'t> {
         let values = match (self.values.take(), other.values) {
             (Some(mut one), Some(two)) => {
                 let before = one.clone();
-                one.retain(|it| two.contains(it));
+                let two: HashSet<_> = two.iter().map(Node::written).collect();
+                one.retain(|it| two.contains(&it.written()));
                 if one.is_empty() {
                     self.values = Some(before);
                     return (self, false);
@@ -274,16 +278,19 @@ impl<'t> Meaning<'t> {
 
 impl<'t> Object<'t> {
     pub(super) fn and(mut self, other: Self) -> Self {
-        let mut known = self.places();
-        for (name, meaning) in other.properties {
-            match known.get(&name) {
-                None => {
-                    known.insert(name.clone(), self.properties.len());
-                    self.properties.push((name, meaning));
-                }
+        let places: Vec<_> = match other.properties.len() < FEW {
+            true => other.properties.iter().map(|(name, _)| self.place(name)).collect(),
+            false => {
+                let known = self.places();
+                other.properties.iter().map(|(name, _)| known.get(name).copied()).collect()
+            }
+        };
+        for ((name, meaning), place) in other.properties.into_iter().zip(places) {
+            match place {
+                None => self.properties.push((name, meaning)),
                 Some(at) => {
-                    let before = std::mem::take(&mut self.properties[*at].1);
-                    self.properties[*at].1 = before.and(meaning).0;
+                    let before = std::mem::take(&mut self.properties[at].1);
+                    self.properties[at].1 = before.and(meaning).0;
                 }
             }
         }
@@ -315,6 +322,10 @@ impl<'t> Object<'t> {
     /// Whether it takes no other properties.
     pub(super) fn is_closed(&self) -> bool {
         self.others == Others::None && self.patterns.is_empty()
+    }
+
+    fn place(&self, name: &str) -> Option<usize> {
+        self.properties.iter().position(|(it, _)| it == name)
     }
 
     pub(super) fn places(&self) -> HashMap<String, usize> {

@@ -51,6 +51,17 @@ impl Misfit {
         }
     }
 
+    /// These as the `detail` of a response, a JSON list.
+    pub fn list(misfits: &[Self]) -> String {
+        let mut out = String::from("[");
+        for (at, misfit) in misfits.iter().enumerate() {
+            out.push_str(if at == 0 { "" } else { "," });
+            misfit.write(&mut out);
+        }
+        out.push(']');
+        out
+    }
+
     /// Writes it as the entry of `detail` that it is.
     ///
     /// ```

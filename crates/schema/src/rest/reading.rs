@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::document::is_any_value;
 use super::meaning::{Kind, List, Meaning, NOTES, Object, Others};
 use crate::definitions::{Definitions, reference};
-use crate::node::{Member, Node, member};
+use crate::node::{Member, Node, member, take};
 use crate::walk::look;
 
 /// How often a reference may lead to what it stands in, and how many references inside each other are followed.
@@ -124,7 +124,7 @@ impl<'n, 't> Reading<'n, 't> {
             }
         };
         match self.bytes_left.checked_sub(length) {
-            None => return cut(target),
+            None => return Meaning { notes: Vec::new(), ..cut(target) },
             Some(left) => self.bytes_left = left,
         }
         self.followed.push(to.to_owned());
@@ -191,7 +191,17 @@ impl<'n, 't> Reading<'n, 't> {
         }
         let counts = |at: usize, name: &Cow<'_, str>| last.get(name) == Some(&at);
         let all = all.iter().enumerate().filter(|(at, it)| counts(*at, &it.name()));
-        all.map(|(_, it)| (it.name().into_owned(), self.read(&it.value))).collect()
+        let mut read = Vec::new();
+        for (_, it) in all {
+            let mut meaning = self.read(&it.value);
+            let members = it.value.as_members().unwrap_or_default();
+            if member(members, "title").is_none() {
+                // What it refers to has the title of something else.
+                take(&mut meaning.notes, "title");
+            }
+            read.push((it.name().into_owned(), meaning));
+        }
+        read
     }
 
     fn list(&mut self, members: &'n [Member<'t>]) -> Option<Box<List<'t>>> {

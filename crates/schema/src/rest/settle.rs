@@ -3,8 +3,8 @@
 //! What that form cannot say is left to the server, so that it takes more values than the schema, never fewer; what it
 //! shows without being sure of it takes any value.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 use super::document;
 use super::meaning::{Kind, Meaning, Object, Others, add_facet};
@@ -46,6 +46,7 @@ impl Settling {
         let Some(ways) = self.ways(meaning) else { return Meaning::never() };
         let mut settled: Vec<Meaning<'t>> = Vec::new();
         let mut places = HashMap::new();
+        let mut is_joined = false;
         for mut way in ways.into_iter().flat_map(with_kinds) {
             if way.is_anything() {
                 settled.clear();
@@ -54,6 +55,19 @@ impl Settling {
             }
             self.settle_parts(&mut way, level);
             take(&mut way.notes, "default");
+            if way.kind == Some(Kind::Null) {
+                way.notes.clear();
+            }
+            let same = settled
+                .iter_mut()
+                .find(|it| it.kind == way.kind && is_list_of_values(it))
+                .filter(|_| is_list_of_values(&way));
+            if let Some(same) = same {
+                same.is_open |= way.is_open;
+                same.values.get_or_insert_default().extend(way.values.unwrap_or_default());
+                is_joined = true;
+                continue;
+            }
             match places.entry(document::schema(&way).written()) {
                 Entry::Vacant(place) => {
                     place.insert(settled.len());
@@ -61,9 +75,13 @@ impl Settling {
                 }
                 // They look the same, and mean different things.
                 Entry::Occupied(place) => {
-                    settled[*place.get()].is_open |= settled[*place.get()] != way
+                    settled[*place.get()].is_open |= settled[*place.get()] != way;
                 }
             }
+        }
+        for values in settled.iter_mut().filter_map(|it| it.values.as_mut()).filter(|_| is_joined) {
+            let mut seen = HashSet::new();
+            values.retain(|it| seen.insert(it.written()));
         }
         let mut settled = together(settled, notes);
         settled.is_open |= is_open;
@@ -320,12 +338,22 @@ fn of_kind(mut way: Meaning<'_>, kind: Kind) -> Meaning<'_> {
     way
 }
 
+/// Whether it says nothing besides its values.
+fn is_list_of_values(way: &Meaning<'_>) -> bool {
+    way.values.is_some()
+        && way.notes.is_empty()
+        && way.facets.is_empty()
+        && way.object.is_none()
+        && way.list.is_none()
+}
+
 /// Alternatives as one schema, with the notes of all. What there is besides null is described once, outside.
 fn together<'t>(mut ways: Vec<Meaning<'t>>, notes: Vec<Member<'t>>) -> Meaning<'t> {
     let is_null = |it: &Meaning<'_>| it.kind == Some(Kind::Null);
     if ways.iter().filter(|it| !is_null(it)).count() <= 1 {
         let mut outer = Meaning { notes, ..Meaning::default() };
         for way in &mut ways {
+            take(&mut way.notes, "title");
             outer.add_notes(std::mem::take(&mut way.notes));
         }
         if ways.len() > 1 {

@@ -4,11 +4,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use pontoon_schema::RequestBody;
 use pontoon_wire::{Era, json, quoted, string_value};
 
+use super::besides;
 use super::operation::{ERRORS, Operation};
 use super::titles::operation_id;
-use crate::config::{RestSettings, Server};
+use crate::config::{RestExtras, RestSettings, Server};
 use crate::session::answers;
 use crate::session::catalog::{Catalog, Facts};
 
@@ -32,22 +34,23 @@ pub(super) fn of_server(
     let instructions = facts.and_then(|facts| answers::instructions(facts, server));
     let description = instructions.unwrap_or_else(|| quoted(&format!("{title} MCP Server")));
     let mut document = Document::new(rest, wants_key);
-    facts.into_iter().for_each(|facts| document.add(facts, ""));
+    facts.into_iter().for_each(|facts| document.add(facts, server.rest, ""));
     document.finish(&title, &description, &version, base)
 }
 
 /// The document of all servers. One that is not known now is left out, and named.
 pub(super) fn of_all(
-    servers: &[(Arc<str>, Option<Arc<Catalog>>)],
+    servers: &[(Arc<Server>, Option<Arc<Catalog>>)],
     rest: &RestSettings,
     wants_key: bool,
 ) -> String {
     let mut document = Document::new(rest, wants_key);
     let mut missing = Vec::new();
-    for (name, catalog) in servers {
+    for (server, catalog) in servers {
+        let name = server.name.as_str();
         match catalog.as_ref().and_then(|catalog| catalog.facts(Era::Legacy)) {
-            Some(facts) => document.add(facts, name),
-            None => missing.push(&**name),
+            Some(facts) => document.add(facts, server.rest, name),
+            None => missing.push(name),
         }
     }
     let mut description = "The tools of all servers.".to_owned();
@@ -89,12 +92,20 @@ impl Document {
     }
 
     /// Adds the tools of a server, below its name where the document is of several.
-    fn add(&mut self, facts: &Facts, group: &str) {
+    fn add(&mut self, facts: &Facts, offered: RestExtras, group: &str) {
         for (name, tool) in facts.tools() {
             let operation = Operation::of(&name, tool, group, |name| self.new_id(name));
             let body = facts.body_of(operation.name);
             self.paths.push(operation.path(body, self.wants_key));
             self.schemas.extend(operation.schemas(body));
+        }
+        for (name, tool) in besides::listed(facts, offered) {
+            let operation = Operation::of(&name, &tool, group, |name| self.new_id(name));
+            let schema = json::find(tool.as_bytes(), "inputSchema").unwrap_or(b"{}");
+            let schema = String::from_utf8_lossy(schema);
+            let body = RequestBody::of(&schema, &format!("{name}_form_model"));
+            self.paths.push(operation.path(Some(&body), self.wants_key));
+            self.schemas.extend(operation.schemas(Some(&body)));
         }
     }
 

@@ -1,6 +1,7 @@
 //! What went wrong, in mcpo's words: `{"detail": ...}` and a status.
 
 use bytes::Bytes;
+use pontoon_schema::Misfit;
 use pontoon_wire::error::code;
 use pontoon_wire::{json, quoted, string_value};
 use serde_json::value::RawValue;
@@ -51,6 +52,11 @@ pub(super) fn of_error(error: &[u8]) -> HttpResponse {
     let data = json::find(error, "data").filter(|data| *data != b"null");
     let data = data.and_then(|data| std::str::from_utf8(data).ok());
     with_message(status, &message, data)
+}
+
+/// A body that does not fit.
+pub(super) fn of_misfits(misfits: &[Misfit]) -> HttpResponse {
+    with_detail(422, &Misfit::list(misfits))
 }
 
 /// A tool that says that it failed.

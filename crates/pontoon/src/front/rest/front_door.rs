@@ -15,6 +15,7 @@ use super::super::site::HttpSite;
 use super::super::who::auth::{Area, Denied};
 use super::place::Named;
 use super::{PATIENCE, document, json_document, pages};
+use crate::config::Server;
 use crate::session::catalog::Catalog;
 
 /// Answers a request to a path of all servers; `None` if it is no such path.
@@ -62,9 +63,9 @@ pub async fn answer<B>(
             let each = entries.iter().map(async |entry| {
                 let client = caller.bare_client(entry, Revision::NEWEST_LEGACY);
                 let known = site.sessions.offered(entry, &client, PATIENCE).await.ok();
-                (Arc::from(entry.back.server.name.as_str()), known)
+                (Arc::clone(&entry.back.server), known)
             });
-            let servers: Vec<(Arc<str>, Option<Arc<Catalog>>)> = join_all(each).await;
+            let servers: Vec<(Arc<Server>, Option<Arc<Catalog>>)> = join_all(each).await;
             json_document(document::of_all(&servers, &site.rest, site.entrance.auth.is_on()))
         }
         Named::Docs | Named::Asset(_) => pages::docs("Pontoon", &named, has_slash),

@@ -6,6 +6,7 @@
 
 mod asking;
 mod bad_json;
+mod besides;
 mod document;
 mod failure;
 mod front_door;

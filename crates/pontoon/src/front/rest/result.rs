@@ -30,6 +30,18 @@ pub(super) fn body(result: &[u8], ours: usize) -> String {
     }
 }
 
+/// The body for the contents of a resource: the value of the only part, or a list.
+pub(super) fn contents(contents: &[u8]) -> String {
+    let parts = json::elements(contents, 0..contents.len()).map(|part| &contents[part]);
+    let values: Vec<_> = parts
+        .map(|part| resource(part).unwrap_or_else(|| String::from_utf8_lossy(part).into_owned()))
+        .collect();
+    match values.as_slice() {
+        [one] => one.clone(),
+        all => format!("[{}]", all.join(",")),
+    }
+}
+
 /// The texts of a result, for people.
 pub(super) fn texts(result: &[u8]) -> String {
     let content = json::find(result, "content").unwrap_or(b"[]");
@@ -48,24 +60,29 @@ fn kind(block: &[u8]) -> Option<std::borrow::Cow<'_, str>> {
 /// The value of a block, a JSON text.
 fn value(block: &[u8]) -> String {
     let whole = || String::from_utf8_lossy(block).into_owned();
-    let member =
-        |of: &[u8], name| json::find(of, name).and_then(string_value).map(|it| it.into_owned());
     let value = match kind(block).as_deref() {
         Some("text") => member(block, "text").map(|text| parsed(&text)),
         Some("image" | "audio") => member(block, "data")
             .map(|data| data_address(member(block, "mimeType").as_deref(), &data)),
-        Some("resource") => json::find(block, "resource").and_then(|resource| {
-            let mime = member(resource, "mimeType");
-            match (member(resource, "text"), member(resource, "blob")) {
-                (Some(text), _) if mime.as_deref().is_some_and(is_json) => Some(parsed(&text)),
-                (Some(text), _) => Some(quoted(&text)),
-                (None, Some(blob)) => Some(data_address(mime.as_deref(), &blob)),
-                (None, None) => None,
-            }
-        }),
+        Some("resource") => json::find(block, "resource").and_then(resource),
         _ => None,
     };
     value.unwrap_or_else(whole)
+}
+
+/// The contents of a resource: a text is itself, or its value if it is JSON.
+fn resource(resource: &[u8]) -> Option<String> {
+    let mime = member(resource, "mimeType");
+    match (member(resource, "text"), member(resource, "blob")) {
+        (Some(text), _) if mime.as_deref().is_some_and(is_json) => Some(parsed(&text)),
+        (Some(text), _) => Some(quoted(&text)),
+        (None, Some(blob)) => Some(data_address(mime.as_deref(), &blob)),
+        (None, None) => None,
+    }
+}
+
+fn member(of: &[u8], name: &str) -> Option<String> {
+    json::find(of, name).and_then(string_value).map(|it| it.into_owned())
 }
 
 fn is_json(mime: &str) -> bool {

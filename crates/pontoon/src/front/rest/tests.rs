@@ -6,7 +6,8 @@ use pontoon_wire::{Era, json, string_value};
 
 use crate::app::test_bridge::request::{bare, post};
 use crate::app::test_bridge::{TestBridge, TestResponse, ToolServer};
-use crate::config::{ApiKey, KeyName, Secret};
+use crate::back::pair::STATEFUL;
+use crate::config::{ApiKey, KeyName, Secret, SessionKey};
 
 const TOOLS: &[&str] = &["wait", "fail", "end", "never"];
 
@@ -349,4 +350,57 @@ async fn a_tool_that_is_switched_off_is_not_there() {
     let document = get(&bridge, "/demo/openapi.json").await.body().await;
     assert!(document.contains("/fail") && !document.contains("/wait"), "{document}");
     assert_eq!(posted(&bridge, "/demo/wait", "{}").await.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_who_do_not_say_who_they_are_share_a_process_where_that_is_wanted() {
+    let server = server();
+    let bridge = TestBridge::start(server.servers(), |settings, server| {
+        (server.mode, server.session_key) = (STATEFUL, SessionKey::Together);
+        settings.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
+    });
+    bridge.until_known().await;
+    let known: &[_] = &[("x-openwebui-user-id", "ada")];
+    for (address, headers) in
+        [("127.0.0.1:1", &[][..]), ("10.0.0.7:1", &[]), ("127.0.0.1:2", &[]), ("10.0.0.7:2", known)]
+    {
+        let request = post("/demo/wait", headers, "{\"seconds\":0}");
+        assert_eq!(bridge.connect_from(address).send(&request).await.status, 200);
+    }
+    let work: Vec<_> = server.work_heard().into_iter().map(|(number, _)| number).collect();
+    assert!(work[0] == work[1] && work[1] == work[2] && work[2] != work[3], "{work:?}");
+    tokio::time::sleep(Duration::from_secs(100_000)).await;
+    bridge.entry().back.stop_idle();
+    bridge.servers.until_living(1).await;
+    let again = post("/demo/wait", &[], "{\"seconds\":0}");
+    assert_eq!(bridge.connect().send(&again).await.status, 200, "it is there still");
+    assert_eq!(server.work_heard()[4].0, work[0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn paths_may_have_something_before_them() {
+    let server = server();
+    let bridge = TestBridge::start(server.servers(), |settings, server| {
+        settings.rest.root_path = "/rp".to_owned();
+        settings.rest.path_prefix = "/tools/".to_owned();
+        settings.rest.single = Some(server.name.clone());
+        settings.rest.has_bare_ids = true;
+    });
+    for path in
+        ["/tools/demo/wait", "/rp/tools/demo/wait", "/rp/mcpo/demo/wait", "/wait", "/rp/wait/"]
+    {
+        assert_eq!(posted(&bridge, path, "{}").await.0, 200, "{path}");
+    }
+    assert_eq!(posted(&bridge, "/demo/wait", "{}").await.0, 404);
+    for (path, says) in [
+        ("/openapi.json", "\"servers\":[{\"url\":\"/rp\"}]"),
+        ("/rp/openapi.json", "\"operationId\":\"wait\""),
+        ("/tools/demo/openapi.json", "\"servers\":[{\"url\":\"/rp/tools/demo\"}]"),
+        ("/mcpo/demo/openapi.json", "\"servers\":[{\"url\":\"/rp/mcpo/demo\"}]"),
+        ("/mcpo/openapi.json", "\"servers\":[{\"url\":\"/rp/mcpo\"}]"),
+        ("/rp/health", "\"uptime\":"),
+    ] {
+        let found = get(&bridge, path).await.body().await;
+        assert!(found.contains(says), "{path}: {found}");
+    }
 }

@@ -18,6 +18,7 @@ use super::super::site::HttpSite;
 use super::super::who::caller::Caller;
 use super::PATIENCE;
 use super::asking::{add_to_head, ask};
+use super::besides::{self, Besides};
 use super::{failure, result};
 use crate::call::Outcome;
 use crate::session::Arrival;
@@ -48,6 +49,9 @@ pub(super) async fn post(
     };
     if let Some(wrong) = failure::of_body(&given) {
         return Ok(wrong);
+    }
+    if let Some(what) = Besides::of(tool, entry.back.server.rest) {
+        return Ok(besides::post(site, entry, what, &given, caller).await);
     }
     let request = match Message::parse(call_of(tool, &given)) {
         Ok(request) => hold.ride_with(request),
