@@ -91,12 +91,12 @@ def mcpo(folder: pathlib.Path, *options):
 
 
 def pontoon_mcpo(program: pathlib.Path, folder: pathlib.Path, *options):
-    """The same of `pontoon mcpo`."""
-    return by_command_line([program, "mcpo"], folder, *options)
+    """The same of `pontoon mcpo`, which has to end as it should, too."""
+    return by_command_line([program, "mcpo"], folder, *options, ends_well=True)
 
 
 @contextlib.contextmanager
-def by_command_line(program: list, folder: pathlib.Path, *options):
+def by_command_line(program: list, folder: pathlib.Path, *options, ends_well: bool = False):
     folder.mkdir(parents=True, exist_ok=True)
     port, log = free_port(), []
     options = ["--host", "127.0.0.1", "--port", port, *options]
@@ -134,7 +134,9 @@ def by_command_line(program: list, folder: pathlib.Path, *options):
         # mcpo can hang or leave servers behind, and everything in its session is ours.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        status = process.wait()
+    if ends_well and status != 0:
+        sys.exit(f"{program[0]} ended with status {status} after SIGTERM:\n{''.join(log[-30:])}")
 
 
 def is_listening(port: int) -> bool:

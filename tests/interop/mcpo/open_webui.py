@@ -175,7 +175,9 @@ def lost_of(tools: list[dict], told: dict) -> list[str]:
     for tool in tools:
         same = specs.get(operation_of(tool["name"]), [])
         # A name that would be another tool's may be made its own.
-        spec = same.pop(0) if same else next((it[0] for name, it in specs.items() if it and name.startswith(operation_of(tool["name"])[:-5])), None)
+        begin = operation_of(tool["name"]).removesuffix("_post")
+        others = [it[0] for name, it in specs.items() if it and name.startswith(begin)]
+        spec = same.pop(0) if same else next(iter(others), None)
         if spec is None:
             found.append(f"{tool['name']} is not shown")
             continue
@@ -272,7 +274,9 @@ def look(url: str, prefixes: list[str], servers: dict, tools: dict[str, list[dic
         # Each address is another chat's, so that neither finds what the other made. Who asks is believed with the key.
         headers = bridges.IDENTITY | {"X-OpenWebUI-Chat-Id": f"chat-at{prefix}", "Authorization": f"Bearer {asked.KEY}"}
         reads = {name: [[operation_of(tool), arguments] for tool, arguments, *_ in READ.get(name, [])] for name in servers}
-        asked_of = {name: {"url": f"{url}{prefix}/{name}", "headers": headers, "calls": calls.get(name, []) + reads[name]} for name in servers}
+        asked_of = {
+            name: {"url": f"{url}{prefix}/{name}", "headers": headers, "calls": calls.get(name, []) + reads[name]} for name in servers
+        }
         for name, told in told_by_open_webui(asked_of).items():
             count = sum(len(tool["inputSchema"].get("properties", {})) for tool in tools[name])
             report.check(f"{prefix}/{name}: {len(tools[name])} tools with {count} parameters", lost_of(tools[name], told))
