@@ -60,7 +60,10 @@ pub(super) fn complete(catalog: &Catalog, entry: &Entry, call: &mut Call) -> Res
     let given = std::str::from_utf8(given).expect("a message is UTF-8");
     let body = catalog.facts(era).and_then(|facts| facts.body_of(&tool));
     let arguments = match body {
-        Some(body) => meant(body, given)?,
+        Some(body) => {
+            let refused = |misfits: Vec<_>| CallError::Misfits(Misfit::list(&misfits));
+            body.arguments(given).map_err(refused)?
+        }
         // The client's own process may have told it of more tools than all are told of.
         None if entry.back.lists_changed(&call.client, catalog.child_era(era)) => {
             Cow::Borrowed(if given == "null" { "{}" } else { given })
@@ -76,15 +79,4 @@ pub(super) fn complete(catalog: &Catalog, entry: &Entry, call: &mut Call) -> Res
         }
     }
     Ok(())
-}
-
-/// The arguments that a body means.
-fn meant<'t>(body: &RequestBody, given: &'t str) -> Result<Cow<'t, str>, CallError> {
-    if !body.is_needed() {
-        let has_members = given.starts_with('{');
-        return Ok(Cow::Borrowed(if has_members { given } else { "{}" }));
-    }
-    // A body that is null is none.
-    let given = if given == "null" { "" } else { given };
-    body.arguments(given).map_err(|misfits| CallError::Misfits(Misfit::list(&misfits)))
 }

@@ -3,6 +3,9 @@
 use std::borrow::Cow;
 
 use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::broken_json;
 
 /// One thing that is wrong with a body: an entry of `detail` in the answer with status 422.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,15 +43,30 @@ impl Misfit {
         }
     }
 
-    /// The body is no JSON: where, and why.
-    pub(crate) fn broken_json((at, why): (usize, &str)) -> Self {
-        Self {
+    /// What is wrong with a text that should be JSON: where it is not, and why. `None` if it is.
+    ///
+    /// ```
+    /// use pontoon_schema::Misfit;
+    /// assert_eq!(Misfit::of_text("[1, 2]"), None);
+    /// let broken = Misfit::of_text("[1,").unwrap();
+    /// assert_eq!(broken.ctx.unwrap(), r#"{"error":"Expecting value"}"#);
+    /// ```
+    pub fn of_text(text: &str) -> Option<Self> {
+        if Self::is_json(text) {
+            return None;
+        }
+        let (at, why) = broken_json::problem(text).unwrap_or((0, "Expecting value"));
+        Some(Self {
             kind: Cow::Borrowed("json_invalid"),
             loc: vec![Place::Name("body".to_owned()), Place::Index(at)],
             msg: Cow::Borrowed("JSON decode error"),
             input: "{}".to_owned(),
             ctx: Some(format!("{{\"error\":{}}}", Value::from(why))),
-        }
+        })
+    }
+
+    pub(super) fn is_json(text: &str) -> bool {
+        serde_json::from_str::<&RawValue>(text).is_ok()
     }
 
     /// These as the `detail` of a response, a JSON list.

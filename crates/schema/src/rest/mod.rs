@@ -17,8 +17,6 @@ mod title;
 
 use std::borrow::Cow;
 
-use serde_json::value::RawValue;
-
 pub use misfit::{Misfit, Place};
 
 use self::field::Model;
@@ -104,7 +102,7 @@ impl RequestBody {
         if body.trim_ascii().is_empty() && needs_nothing {
             return Ok(Cow::Borrowed("{}"));
         }
-        let is_json = serde_json::from_str::<&RawValue>(body).is_ok();
+        let is_json = Misfit::is_json(body);
         if !is_json && !self.is_needed {
             return Ok(Cow::Borrowed("{}"));
         }
@@ -114,7 +112,7 @@ impl RequestBody {
         let Some(node) = Node::parse(body) else {
             return Err(vec![match body.is_empty() {
                 true => Misfit::missing_body(),
-                false => Misfit::broken_json(broken_json::problem(body)),
+                false => Misfit::of_text(body).unwrap_or_else(Misfit::missing_body),
             }]);
         };
         match node {

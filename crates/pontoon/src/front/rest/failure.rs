@@ -4,10 +4,8 @@ use bytes::Bytes;
 use pontoon_schema::Misfit;
 use pontoon_wire::error::code;
 use pontoon_wire::{json, quoted, string_value};
-use serde_json::value::RawValue;
 
 use super::super::response::{HttpResponse, json as json_response};
-use super::bad_json::{self, BadJson};
 use super::result;
 use crate::call::CallError;
 
@@ -79,16 +77,7 @@ pub(super) fn of_body(body: &[u8]) -> Option<HttpResponse> {
     let Ok(text) = std::str::from_utf8(body) else {
         return Some(plain(400, "There was an error parsing the body"));
     };
-    if serde_json::from_str::<&RawValue>(text).is_ok() {
-        return None;
-    }
-    let BadJson { at, why } =
-        bad_json::look(text).unwrap_or(BadJson { at: 0, why: "Expecting value" });
-    let detail = format!(
-        "[{{\"type\":\"json_invalid\",\"loc\":[\"body\",{at}],\"msg\":\"JSON decode error\",\"input\":{{}},\"ctx\":{{\"error\":{}}}}}]",
-        quoted(why)
-    );
-    Some(with_detail(422, &detail))
+    Misfit::of_text(text).map(|misfit| of_misfits(&[misfit]))
 }
 
 fn with_message(status: u16, message: &str, data: Option<&str>) -> HttpResponse {

@@ -5,7 +5,6 @@
 //! tool that is asked for, and its result in mcpo's words. What a tool takes is for `session` to say.
 
 mod asking;
-mod bad_json;
 mod besides;
 mod document;
 mod failure;
