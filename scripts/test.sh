@@ -6,7 +6,7 @@
 #   scripts/test.sh lint unit          only these parts, in this order
 #   scripts/test.sh soak --long        ten times as many calls as CI makes (and schemas, for that part)
 #
-# Parts: lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy deny
+# Parts: lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy deny mcpo
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -98,6 +98,23 @@ run_office() {
     ./scripts/setup-tests.sh office-excel office-powerpoint py-mcp1 py-mcp2
     cargo build --profile swift --locked
     python3 tests/interop/office.py --pontoon "$target/swift/pontoon"
+}
+
+# mcpo beside the bridge, Open WebUI's own code before documents of the bridge, requests that schemathesis makes of one, and the
+# Office servers as OpenAPI servers.
+run_mcpo() {
+    local written
+    ./scripts/setup-tests.sh mcpo node22 py-time everything memory office-excel office-powerpoint open-webui open-webui-client schemathesis
+    cargo build --profile swift --locked -p pontoon
+    # What the tests of crates/schema know of mcpo is what mcpo says.
+    written=$(mktemp)
+    "${PONTOON_TEST_CACHE:-$HOME/.cache/pontoon-test}/mcpo/bin/python" tests/interop/mcpo/bodies.py >"$written"
+    diff "$written" crates/schema/tests/mcpo-bodies.jsonl
+    rm "$written"
+    python3 tests/interop/mcpo/golden.py --pontoon "$target/swift/pontoon"
+    python3 tests/interop/mcpo/open_webui.py --pontoon "$target/swift/pontoon"
+    python3 tests/interop/mcpo/schemathesis_run.py --pontoon "$target/swift/pontoon"
+    python3 tests/interop/office.py --by rest --pontoon "$target/swift/pontoon"
 }
 
 # The browser server of examples/browser, with Debian's Chromium, in several chats; web pages that try to use the

@@ -2,10 +2,12 @@
 """The Office servers of `examples/office-tools`, used by two people in two chats each, through two SDKs.
 
     tests/interop/office.py --pontoon target/release/pontoon
+    tests/interop/office.py --pontoon target/release/pontoon --by rest     as OpenAPI servers, without an SDK
 
 PowerPoint keeps presentations in the memory of its process, Excel keeps workbooks in a folder. Each turn
 of a chat is a client program of its own: it opens a session, calls, and closes the session, as Open WebUI
-does. Files are downloaded as a browser would and opened with python-pptx and openpyxl.
+does. By REST a call is a request, which says whose it is by the headers of Open WebUI that are not signed. Files are
+downloaded as a browser would and opened with python-pptx and openpyxl.
 Ends with `N passed, N failed`.
 """
 
@@ -28,15 +30,17 @@ from people import API_KEY, JWT_SECRET, REPOSITORY, Person, link_in, shipped_ser
 from replicas import Client, Replica, free_port  # noqa: E402
 
 CACHE = pathlib.Path(os.environ.get("PONTOON_TEST_CACHE") or pathlib.Path.home() / ".cache" / "pontoon-test")
-INSTALLS = ["office-excel", "office-powerpoint", "py-mcp1", "py-mcp2"]
+INSTALLS = ["office-excel", "office-powerpoint"]
 SDKS = {"mcp1": "py-mcp1", "mcp2": "py-mcp2"}
+REST = "rest"
 TURN_SECONDS = 90
+RECORD_SECONDS = 10
 
 
 class Office:
     """The bridge with the shipped configuration, and people who talk to it."""
 
-    def __init__(self, program: pathlib.Path, directory: pathlib.Path) -> None:
+    def __init__(self, program: pathlib.Path, directory: pathlib.Path, is_signed: bool) -> None:
         # The shipped file names the programs as the image has them: found in PATH. Only the folders that
         # they may read are added, for in the image they are in /opt, and here they are not.
         installs = [(CACHE / name).resolve() for name in ["office-excel", "office-powerpoint"]]
@@ -48,15 +52,18 @@ class Office:
             "PATH": ":".join([*(f"{install}/bin" for install in installs), os.environ["PATH"]]),
             "MCPO_JOBS_DIR": str(directory / "jobs"),
             "MCPO_API_KEY": API_KEY,
-            "MCPO_OWUI_JWT_SECRET": JWT_SECRET,
             "MCPO_QUEUE_WAIT": "60",
         }
+        if is_signed:
+            settings["MCPO_OWUI_JWT_SECRET"] = JWT_SECRET
         self.jobs = directory / "jobs"
         self.replica = Replica(program, directory / "bridge", f"127.0.0.1:{free_port()}", servers, settings)
         self.url = f"http://{self.replica.listen}"
 
     def turn(self, sdk: str, server: str, person: "Person", *calls: tuple) -> list[dict]:
         """The results of the calls, made in one session that is closed after them."""
+        if sdk == REST:
+            return [self.post(server, person, tool, arguments) for tool, arguments in calls]
         asked = {"headers": person.headers(), "calls": calls}
         ended = subprocess.run(
             [CACHE / SDKS[sdk] / "bin" / "python", HERE / "python" / f"office_{sdk}.py", f"{self.url}/mcp/{server}"],
@@ -69,6 +76,19 @@ class Office:
         for (tool, _), result in zip(calls, results, strict=True):
             assert not result.get("isError"), f"{tool} failed: {result}"
         return results
+
+    def post(self, server: str, person: "Person", tool: str, arguments: dict) -> dict:
+        """The answer to one request, with its parts as the texts that a model reads."""
+        headers = person.plain_headers() | {"Content-Type": "application/json"}
+        with Client(self.url, timeout=TURN_SECONDS) as client:
+            with client.send("POST", f"/mcpo/{server}/{tool}", json.dumps(arguments).encode(), headers) as response:
+                body = response.read().decode()
+                assert response.status == 200, f"{tool} failed: HTTP {response.status} {body[:500]}"
+                assert response.headers.get_content_type() == "application/json", response.headers["Content-Type"]
+        answer = json.loads(body)
+        parts = answer if isinstance(answer, list) else [answer]
+        texts = [part if isinstance(part, str) else json.dumps(part, ensure_ascii=False) for part in parts]
+        return {"content": [{"type": "text", "text": text} for text in texts]}
 
     def download(self, result: dict, name: str) -> bytes:
         """The file that the answer links to, fetched with nothing but the link."""
@@ -182,7 +202,11 @@ def nothing_but_files_is_served(office: Office, sdk: str) -> None:
     ada, name = Person("ada"), "only.xlsx"
     (made,) = office.turn(sdk, "excel", ada, ("create_workbook", {"path": name}))
     job = link_in(made, name).split("/")[2]
-    assert (office.jobs / job / "metadata.json").is_file(), "the record is not where this test looks for it"
+    # The answer does not wait for its record.
+    deadline = time.monotonic() + RECORD_SECONDS
+    while not (office.jobs / job / "metadata.json").is_file():
+        assert time.monotonic() < deadline, "the record is not where this test looks for it"
+        time.sleep(0.02)
     for path in ["request.json", "response.json", "metadata.json", "server.log", "../metadata.json", ""]:
         with Client(office.url) as client, client.send("GET", f"/files/{job}/{path}") as response:
             body = response.read()
@@ -215,15 +239,18 @@ def check(office: Office, sdk: str, work) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pontoon", required=True, type=lambda path: pathlib.Path(path).resolve(strict=True))
+    parser.add_argument("--by", choices=["mcp", REST], default="mcp")
     parser.add_argument("--only", default="", help="a part of a check's name")
     options = parser.parse_args()
-    subprocess.run([REPOSITORY / "scripts" / "setup-tests.sh", *INSTALLS], check=True)
+    ways = [REST] if options.by == REST else list(SDKS)
+    installs = [*INSTALLS, *(SDKS[way] for way in ways if way in SDKS)]
+    subprocess.run([REPOSITORY / "scripts" / "setup-tests.sh", *installs], check=True)
     with tempfile.TemporaryDirectory(prefix="pontoon-office-") as directory:
-        office = Office(options.pontoon, pathlib.Path(directory))
+        office = Office(options.pontoon, pathlib.Path(directory), is_signed=options.by == "mcp")
         try:
             office.replica.wait_until_ready()
             works = [work for work in CHECKS if options.only in work.__name__]
-            passed = [check(office, sdk, work) for sdk in SDKS for work in works]
+            passed = [check(office, way, work) for way in ways for work in works]
         finally:
             complaints = office.replica.stop()
         for complaint in complaints:

@@ -32,6 +32,14 @@ class Person:
             "X-OpenWebUI-Chat-Id": self.chat,
         }
 
+    def plain_headers(self) -> dict:
+        """Who it is as Open WebUI says it that has no secret to sign with."""
+        return {
+            "Authorization": f"Bearer {API_KEY}",
+            "X-OpenWebUI-User-Id": f"id-of-{self.name}",
+            "X-OpenWebUI-Chat-Id": self.chat,
+        }
+
     def token(self) -> str:
         now = int(time.time())
         claims = {

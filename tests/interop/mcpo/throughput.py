@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""How many calls mcpo and Pontoon carry to the same server, by the same requests, in turns in one run.
+
+    tests/interop/mcpo/throughput.py --pontoon target/release/pontoon --server target/release/cheap-server [--seconds 5]
+
+The server is one process behind both, `cheap-server`, which costs next to nothing; its `echo` is posted to at `/cheap/echo`, as Open WebUI
+does, by 16 and by 64 connections of wrk (`PONTOON_WRK` may name it). Printed are the medians over the rounds of calls a second, of the time
+within which half and 99 of 100 answers came, of the resident memory of the bridge without its server after the load, and the ratios. Nothing
+is judged: the numbers are for docs/benchmarks.md.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import typing
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import bridges  # noqa: E402
+
+CLIENTS = [16, 64]
+ROUNDS = 3
+SCRIPT = """
+wrk.method = "POST"
+wrk.body = '{"text":"hello over there"}'
+wrk.headers["Content-Type"] = "application/json"
+done = function(summary, latency)
+    print(string.format("counted %d %d %d %d", summary.requests, summary.duration, latency:percentile(50), latency:percentile(99)))
+    print(string.format("failed %d", summary.errors.status + summary.errors.connect + summary.errors.read + summary.errors.timeout))
+end
+"""
+
+
+class Round(typing.NamedTuple):
+    """What one load found: calls a second, and times in microseconds."""
+
+    calls: float
+    half: float
+    most: float
+
+
+def load(wrk: str, url: str, clients: int, seconds: int, script: pathlib.Path) -> Round:
+    command = [wrk, "-t1", f"-c{clients}", f"-d{seconds}s", "--timeout", "10s", "-s", script, f"{url}/cheap/echo"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=seconds + 60).stdout
+    failed = re.search(r"^failed (\d+)$", said, re.M)
+    if not failed or failed[1] != "0":
+        sys.exit(f"calls failed:\n{said}")
+    requests, duration, half, most = map(int, re.search(r"^counted (\d+) (\d+) (\d+) (\d+)$", said, re.M).groups())
+    return Round(requests / (duration / 1e6), half, most)
+
+
+def resident_bytes(pid: int, leave_out: str) -> int:
+    """Of a process and all its children, without those that run this program. Linux only."""
+    found = 0
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if os.readlink(entry / "exe") == leave_out or not is_of(int(entry.name), pid):
+                continue
+            found += int(re.search(r"^VmRSS:\s+(\d+)", (entry / "status").read_text(), re.M)[1]) * 1024
+        except (OSError, TypeError):
+            continue
+    return found
+
+
+def is_of(pid: int, parent: int) -> bool:
+    while pid > 1:
+        if pid == parent:
+            return True
+        pid = int(re.search(r"^PPid:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)[1])
+    return False
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pontoon", required=True, type=lambda path: pathlib.Path(path).resolve(strict=True))
+    parser.add_argument("--server", required=True, type=lambda path: pathlib.Path(path).resolve(strict=True))
+    parser.add_argument("--seconds", type=int, default=5, help="of each load; there are 12 and a short one before each")
+    options = parser.parse_args()
+    wrk = os.environ.get("PONTOON_WRK") or shutil.which("wrk") or sys.exit("wrk is needed: install it, or name it in PONTOON_WRK")
+    subprocess.run([bridges.REPOSITORY / "scripts" / "setup-tests.sh", "mcpo"], check=True)
+    with tempfile.TemporaryDirectory(prefix="pontoon-throughput-") as folder:
+        folder = pathlib.Path(folder)
+        script = folder / "call.lua"
+        script.write_text(SCRIPT)
+        servers = {"cheap": {"command": str(options.server), "mode": "shared"}}
+        quiet = {"MCPO_LOG_LEVEL": "WARNING"}
+        with (
+            bridges.mcpo(folder / "mcpo", *bridges.with_config(folder / "mcpo", servers), "--log-level", "ERROR") as mcpo,
+            bridges.pontoon(options.pontoon, folder / "pontoon", servers, quiet) as replica,
+        ):
+            urls = {"mcpo": mcpo, "pontoon": f"http://{replica.listen}"}
+            rounds = {(name, clients): [] for name in urls for clients in CLIENTS}
+            for clients in CLIENTS:
+                for _ in range(ROUNDS):
+                    for name, url in urls.items():
+                        load(wrk, url, clients, 1, script)
+                        rounds[name, clients].append(load(wrk, url, clients, options.seconds, script))
+            pids = {"mcpo": bridges.PIDS[mcpo], "pontoon": replica.process.pid}
+            memory = {name: resident_bytes(pid, str(options.server)) for name, pid in pids.items()}
+    print(f"{'':<28}{'mcpo':>14}{'pontoon':>14}{'ratio':>9}")
+    for clients in CLIENTS:
+        for what, of, unit in [("calls", "calls", "/s"), ("p50", "half", " us"), ("p99", "most", " us")]:
+            medians = [statistics.median(getattr(it, of) for it in rounds[name, clients]) for name in urls]
+            show(f"{clients} clients: {what}", medians, unit)
+    show("resident memory", [memory[name] / 1e6 for name in urls], " MB")
+
+
+def show(what: str, values: list[float], unit: str) -> None:
+    mcpo, pontoon = values
+    print(f"{what:<28}{f'{mcpo:,.0f}{unit}':>14}{f'{pontoon:,.0f}{unit}':>14}{pontoon / mcpo:>9.2f}")
+
+
+if __name__ == "__main__":
+    main()
