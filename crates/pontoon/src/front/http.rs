@@ -295,7 +295,12 @@ async fn elsewhere(
         }
         _ => match Box::pin(rest::front_door(site, &request, segments, peer)).await? {
             Some(response) => Ok(response),
-            None => Err(not_there(path)),
+            None => {
+                // Where everything needs a key, nothing is told without one.
+                auth.check(request.headers(), Area::Document).map_err(Denied::plain)?;
+                tracing::debug!(path, "nothing is served there");
+                Err(Refusal::plain(404, "Not Found"))
+            }
         },
     }
 }
@@ -346,7 +351,7 @@ mod tests {
         let bridge = bridge();
         for (method, path, status, says) in [
             ("POST", "/mcp/other", 404, "there is no server \\\"other\\\"; there are: demo"),
-            ("GET", "/nothing", 404, "MCP servers are at /mcp/NAME"),
+            ("GET", "/nothing", 404, "{\"detail\":\"Not Found\"}"),
             ("GET", "/", 200, "/mcp/demo"),
             ("GET", "/mcp/demo/more", 404, "MCP servers are at /mcp/NAME"),
             ("PUT", "/mcp/demo", 405, "POST, GET and DELETE are answered here"),
