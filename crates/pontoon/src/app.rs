@@ -80,6 +80,9 @@ pub enum BridgeStartError {
     /// The jobs directory cannot be used.
     #[error("the jobs directory cannot be used (MCPO_JOBS_DIR)")]
     Jobs(#[from] StoreError),
+    /// There is no folder to work in.
+    #[error("cannot make a folder for temporary files")]
+    Scratch(#[source] io::Error),
     /// A server cannot be kept apart as its configuration asks.
     #[error(transparent)]
     Isolation(#[from] Impossible),

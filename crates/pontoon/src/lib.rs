@@ -32,6 +32,7 @@ pub mod outbox;
 pub mod permits;
 pub mod plain_file;
 pub mod private_folder;
+pub mod scratch_folder;
 
 pub mod back;
 pub mod doctor;

@@ -1,19 +1,26 @@
 //! A schema by itself, to check values with: what a tool promises to give back.
 
+use crate::fit::Want;
 use crate::node::Node;
 use crate::valid::{self, Compiled, Outcome};
 
 /// A schema that values can be checked with.
 #[derive(Debug)]
-pub struct Check(Box<Compiled>);
+pub struct Check {
+    compiled: Box<Compiled>,
+    want: Option<Want>,
+}
 
 impl Check {
     /// The check that a schema, a JSON text, is. `None` if it is not valid, or too much to be tried: one that refers
     /// to itself, or that is very large or deep.
     pub fn new(schema: &str) -> Option<Self> {
-        match valid::compile(&Node::parse(schema)?) {
-            Outcome::Compiled(compiled) => Some(Self(compiled)).filter(|it| it.0.tells()),
-            Outcome::Invalid | Outcome::Untried => None,
+        let schema = Node::parse(schema)?;
+        match valid::compile(&schema) {
+            Outcome::Compiled(compiled) if compiled.tells() => {
+                Some(Self { compiled, want: Want::of(&schema) })
+            }
+            Outcome::Compiled(_) | Outcome::Invalid | Outcome::Untried => None,
         }
     }
 
@@ -27,6 +34,22 @@ impl Check {
     /// assert!(Check::new(r#"{"type": 7}"#).is_none());
     /// ```
     pub fn takes(&self, value: &str) -> bool {
-        self.0.problem(value).is_none()
+        self.compiled.takes(value)
+    }
+
+    /// A value that it does not take, a JSON text, in the types it wants, as arguments are fitted: a number for the
+    /// text of one, and nothing for a null that may be left out. `None` if it does not take that either.
+    ///
+    /// ```
+    /// use pontoon_schema::Check;
+    /// let schema = r#"{"type": "object", "properties": {"n": {"type": "integer"}, "s": {"type": "string"}}}"#;
+    /// let check = Check::new(schema).unwrap();
+    /// assert_eq!(check.fitted(r#"{"n": "1", "s": null}"#).unwrap(), r#"{"n":1}"#);
+    /// assert_eq!(check.fitted(r#"{"n": "one"}"#), None);
+    /// ```
+    pub fn fitted(&self, value: &str) -> Option<String> {
+        let mut node = Node::parse(value)?;
+        let is_changed = self.want.as_ref()?.fit(&mut node);
+        Some(node.written()).filter(|fitted| is_changed && self.takes(fitted))
     }
 }

@@ -157,6 +157,11 @@ faults! {
         fix: "Describe the property, or do not require it."
         here: "A property of any value is put in; it stays required."
     }
+    RequiredPartly S007 "required-partly" Information {
+        "a property that `required` does not name"
+        fix: "Nothing, if the server is for other clients too. Else name every property there, and let those that may be left out be null: `\"type\": [\"string\", \"null\"]`."
+        here: "Nothing: a property that may be left out stays so, and the tool is not one for strict mode."
+    }
     TypeWord S008 "type-word" Error {
         "a type in the words of another language (`int`, `str`, `float`, `any`), or one that stands twice"
         fix: "JSON Schema has `string`, `number`, `integer`, `boolean`, `object`, `array` and `null`; for any type leave `type` out."
@@ -205,7 +210,7 @@ faults! {
     Siblings S011 "siblings" Information {
         "keywords beside a `$ref`, which drafts before 2019-09 ignore"
         fix: "`allOf` with the reference, and the rest beside it, if older readers matter."
-        here: "Nothing: they count in draft 2020-12."
+        here: "Nothing: they count in draft 2020-12. They are not enforced where `$schema` names a draft that ignores them."
     }
     Recursive S012 "recursive" Warning {
         "a schema that refers to itself"
@@ -311,6 +316,11 @@ faults! {
         "`additionalProperties` is neither a schema nor a yes or no"
         fix: "`false`, `true` or a schema."
         here: "A text is the yes or no it says; anything else is taken out."
+    }
+    AdditionalOpen S022 "additional-open" Information {
+        "an object that takes other properties than it names: it has no `\"additionalProperties\": false`"
+        fix: "`\"additionalProperties\": false` in each object that takes no others."
+        here: "Nothing: what the server takes is not refused, and the tool is not one for strict mode."
     }
     Limits S023 "limits" Warning {
         "limits that no value can keep, such as a `minimum` above the `maximum`"

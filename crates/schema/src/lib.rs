@@ -54,7 +54,7 @@ mod walk;
 
 pub use check::Check;
 pub use fault::{Fault, Severity};
-pub use lint::lint;
+pub use lint::{lint, lint_for};
 pub use notes::{Effect, Finding, MAX_FINDINGS, Repair};
 pub use plan::{Plan, Refusal};
 pub use profile::{Names, Profile};

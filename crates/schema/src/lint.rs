@@ -1,10 +1,12 @@
 //! What is valid and still not good: found and told, never changed.
 
+use std::collections::HashSet;
+
 use crate::definitions::{Definitions, reference};
 use crate::fault::Fault;
 use crate::node::{Member, Node, member};
 use crate::notes::{Finding, Notes};
-use crate::profile::Names;
+use crate::profile::{Names, Profile};
 use crate::repair::MAX_BYTES;
 use crate::shape::is_newest;
 use crate::valid::{self, Outcome};
@@ -97,6 +99,55 @@ pub fn lint(tool: &str) -> Vec<Finding> {
         notes.inside(name, |notes| look_at(&mut schema, is_arguments, notes));
     }
     notes.findings
+}
+
+/// What a client minds that wants every property required and no others taken, in a tool as for [`lint`]. Nothing, if
+/// this client minds neither.
+pub fn lint_for(tool: &str, profile: &Profile) -> Vec<Finding> {
+    let mut notes = Notes::default();
+    let faults = [Fault::RequiredPartly, Fault::AdditionalOpen];
+    if tool.len() > MAX_BYTES || !faults.iter().any(|fault| profile.is_about(*fault)) {
+        return notes.findings;
+    }
+    let Some(Node::Object(mut members)) = Node::parse(tool) else { return notes.findings };
+    let Some(mut schema) = crate::node::take(&mut members, "inputSchema") else {
+        return notes.findings;
+    };
+    form::mend_arguments(&mut schema, &mut Notes::default());
+    notes.inside("inputSchema", |notes| {
+        each_schema(&mut schema, notes, &mut |members, notes| {
+            openness(members, profile, notes);
+        });
+    });
+    notes.findings
+}
+
+/// Whether an object requires all that it names, and takes nothing else.
+fn openness(members: &[Member<'_>], profile: &Profile, notes: &mut Notes) {
+    let is_object = match member(members, "type") {
+        Some(Node::List(types)) => types.iter().any(|it| it.as_text().as_deref() == Some("object")),
+        Some(word) => word.as_text().as_deref() == Some("object"),
+        None => member(members, "properties").is_some(),
+    };
+    if !is_object {
+        return;
+    }
+    let is_closed = member(members, "additionalProperties").and_then(Node::as_bool) == Some(false);
+    if !is_closed && profile.is_about(Fault::AdditionalOpen) {
+        notes.tell(Fault::AdditionalOpen);
+    }
+    let properties = member(members, "properties").and_then(Node::as_members).unwrap_or_default();
+    let required: HashSet<_> = match member(members, "required") {
+        Some(Node::List(names)) => names.iter().filter_map(Node::as_text).collect(),
+        _ => HashSet::new(),
+    };
+    if profile.is_about(Fault::RequiredPartly) {
+        for property in properties.iter().filter(|it| !required.contains(&it.name())) {
+            notes.inside("properties", |notes| {
+                notes.inside(&property.name(), |notes| notes.tell(Fault::RequiredPartly));
+            });
+        }
+    }
 }
 
 /// The tool's own texts.
@@ -294,6 +345,26 @@ mod tests {
             &[],
         );
         check_property(r#"{"type":"string","x-mcp-header":"Region"}"#, &[]);
+    }
+
+    #[test]
+    fn what_strict_clients_mind_is_told_for_them_alone() {
+        let tool = r#"{"name":"t","description":"d","inputSchema":{"type":"object","properties":{
+            "a":{"type":"string"},
+            "b":{"type":["object","null"],"properties":{"c":{"type":"integer"}},"required":["c"]},
+            "d":{"type":"array","items":{"type":"object","properties":{},"additionalProperties":false}}},
+            "required":["a","d"],"additionalProperties":false}}"#;
+        let strict = Profile::named("openai-strict").unwrap();
+        let found = lint_for(tool, strict);
+        let found: Vec<_> = found.iter().map(|it| (it.fault.id(), it.place.as_str())).collect();
+        let b = "/inputSchema/properties/b";
+        assert_eq!(found, [("S007/required-partly", b), ("S022/additional-open", b)]);
+        assert_eq!(lint_for(tool, Profile::common()), []);
+        check(tool, &[]);
+        let good = tool.replace(r#""required":["a","d"]"#, r#""required":["a","b","d"]"#);
+        let good =
+            good.replace(r#""required":["c"]"#, r#""required":["c"],"additionalProperties":false"#);
+        assert_eq!(lint_for(&good, strict), []);
     }
 
     #[test]

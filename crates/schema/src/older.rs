@@ -1,9 +1,11 @@
 //! The words of older drafts, and of OpenAPI, in those of draft 2020-12.
 
+use crate::definitions::reference;
 use crate::fault::Fault;
-use crate::node::{Member, Node, position, set, take};
+use crate::node::{Member, Node, member, position, set, take};
 use crate::notes::Notes;
 use crate::type_words;
+use crate::walk::each_schema;
 
 /// Brings the members of a schema up to date.
 pub(crate) fn update(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
@@ -12,6 +14,34 @@ pub(crate) fn update(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
     dependencies(members, notes);
     renamed(members, notes);
     nullable(members, notes);
+}
+
+/// Takes out what stands beside references where `$schema` names a draft that ignores it: its server takes what that
+/// would refuse.
+pub(crate) fn drop_ignored(root: &mut Node<'_>) {
+    let dialect = root.as_members().and_then(|members| member(members, "$schema"));
+    if !dialect.and_then(Node::as_text).is_some_and(|it| ignores_siblings(&it)) {
+        return;
+    }
+    let mut is_root = true;
+    each_schema(root, &mut Notes::default(), &mut |members, _| {
+        // Arguments are always an object, and other references may lead to definitions.
+        let is_type = std::mem::take(&mut is_root);
+        if reference(members).is_some() {
+            members.retain(|member| {
+                let name = member.name();
+                matches!(&*name, "$ref" | "$schema" | "definitions" | "$defs")
+                    || is_type && name == "type"
+            });
+        }
+    });
+}
+
+/// Whether this is a draft before 2019-09.
+fn ignores_siblings(dialect: &str) -> bool {
+    ["draft-07", "draft-06", "draft-05", "draft-04", "draft-03"]
+        .iter()
+        .any(|draft| dialect.contains(&format!("json-schema.org/{draft}/")))
 }
 
 /// A limit that is exclusive or not.

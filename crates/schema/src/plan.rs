@@ -68,6 +68,18 @@ impl Plan {
         self.name.is_none() && self.keys.is_empty()
     }
 
+    /// The arguments by the names that the server knows, a JSON object, and no otherwise changed.
+    pub fn with_own_names<'t>(&self, arguments: &'t str) -> Cow<'t, str> {
+        let Some(mut node) = Node::parse(arguments).filter(|_| !self.keys.is_empty()) else {
+            return Cow::Borrowed(arguments);
+        };
+        let Node::Object(members) = &mut node else { return Cow::Borrowed(arguments) };
+        match fit::rename(members, &self.keys) {
+            true => Cow::Owned(node.written()),
+            false => Cow::Borrowed(arguments),
+        }
+    }
+
     /// The arguments as the server wants them, a JSON object. What is no object is given back as it is.
     ///
     /// # Errors

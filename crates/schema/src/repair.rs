@@ -11,7 +11,7 @@ use crate::plan::{Enforced, Plan};
 use crate::profile::Profile;
 use crate::valid::{self, Outcome};
 use crate::walk::look;
-use crate::{form, members, pattern, references, rename, shape};
+use crate::{form, members, older, pattern, references, rename, shape};
 
 /// A tool of more bytes is not looked at.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -97,8 +97,9 @@ fn repair_arguments(
     let schema = &mut members[at].value;
     notes.inside("inputSchema", |notes| {
         make_valid(schema, notes);
-        plan.want = Want::of(schema);
-        let valid = schema.clone();
+        let mut valid = schema.clone();
+        older::drop_ignored(&mut valid);
+        plan.want = Want::of(&valid);
         shape::shape_arguments(schema, profile, notes);
         plan.keys = rename::rename_keys(schema, &profile.keys, notes);
         references::cut(schema, notes);

@@ -300,9 +300,11 @@ fn formats(members: &mut Vec<Member<'_>>, profile: &Profile, notes: &mut Notes) 
 
 /// Keywords that the client refuses.
 fn unsupported(members: &mut Vec<Member<'_>>, profile: &Profile, notes: &mut Notes) {
+    // Where nothing may stand beside a reference, a description may not either.
+    let may_tell = reference(members).is_none() || !profile.is_about(Fault::Siblings);
     for keyword in &profile.unsupported {
         let Some(value) = take(members, keyword) else { continue };
-        if TOLD.contains(&keyword.as_str()) {
+        if may_tell && TOLD.contains(&keyword.as_str()) {
             describe(members, &format!("{keyword}: {}.", value.written()));
         }
         notes.inside(keyword, |notes| match ANNOTATIONS.contains(&keyword.as_str()) {

@@ -63,15 +63,23 @@ impl Compiled {
         self.places.is_some()
     }
 
-    /// What is wrong with a value, a JSON text, and where. Nothing, where that cannot be told.
-    pub(crate) fn problem(&self, value: &str) -> Option<(String, String)> {
+    /// A value, a JSON text, if it can be told what is wrong with it.
+    fn tried(&self, value: &str) -> Option<Value> {
         if self.places?.saturating_mul(value.len()) > MAX_STEPS {
             return None;
         }
         let value: Value = serde_json::from_str(value).ok()?;
-        if self.levels * depth(&value) > MAX_LEVELS {
-            return None;
-        }
+        Some(value).filter(|value| self.levels * depth(value) <= MAX_LEVELS)
+    }
+
+    /// Whether nothing is wrong with a value, a JSON text, as far as that can be told.
+    pub(crate) fn takes(&self, value: &str) -> bool {
+        self.tried(value).is_none_or(|value| self.validator.is_valid(&value))
+    }
+
+    /// What is wrong with a value, a JSON text, and where. Nothing, where that cannot be told.
+    pub(crate) fn problem(&self, value: &str) -> Option<(String, String)> {
+        let value = self.tried(value)?;
         let error = self.validator.validate(&value).err()?;
         Some((error.to_string(), error.instance_path().to_string()))
     }

@@ -81,6 +81,42 @@ fn a_server_that_says_nothing_but_its_name_is_told_as_that() {
 }
 
 #[test]
+fn a_server_that_hangs_at_a_list_is_not_measured_any_more() {
+    let began = Instant::now();
+    let (report, code) = rude(&["--timeout", "1s"], &["--how", "hang"]);
+    assert_eq!(code, 1, "{report:#}");
+    assert_eq!(codes(&report, &["error", "warning"]), ["D03", "D13"], "{report:#}");
+    let hung = finding(&report, "D03")["evidence"].as_str().unwrap().to_owned();
+    assert_eq!(hung, "`tools/list` had no answer within 1 s, and then `ping` none within 1 s");
+    assert!(report.to_string().contains("the rest was not tried"), "{report:#}");
+    // The start, the list and the ping, the end, and two more connections that are asked what they speak.
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+}
+
+#[test]
+fn what_a_killed_examination_left_goes_with_the_next() {
+    let surgery = Surgery::new();
+    let server = binaries().rude_server.display().to_string();
+    let folders = || {
+        let all = fs::read_dir(surgery.temporary()).unwrap().flatten();
+        all.filter(|it| it.file_name().to_string_lossy().starts_with("pontoon-scratch-")).count()
+    };
+    let mut command = surgery.command(&["--", &server, "--how", "hang", "--when", "start"]);
+    let mut examined = [(); 2].map(|()| command.stdout(Stdio::null()).spawn().unwrap());
+    wait_until("both have a folder", Duration::from_secs(10), || folders() == 2);
+    let [killed, lives] = &mut examined;
+    send_signal(killed.id(), Signal::KILL).unwrap();
+    killed.wait().unwrap();
+    assert_eq!(folders(), 2);
+    let next = surgery.command(&["--", &server]).stdout(Stdio::null()).status().unwrap();
+    assert!(next.success());
+    wait_until("one folder is left", Duration::from_secs(5), || folders() == 1);
+    send_signal(lives.id(), Signal::INT).unwrap();
+    lives.wait().unwrap();
+    surgery.expect_nothing_left();
+}
+
+#[test]
 fn words_that_make_no_sense_are_told() {
     for (arguments, part) in [
         (&["nowhere"][..], "there is no server \"nowhere\""),

@@ -76,3 +76,17 @@ fn the_dump_has_the_lists_as_they_came() {
     let odd = &pages[0]["result"]["tools"][2]["inputSchema"]["properties"]["at"]["items"];
     assert_eq!(*odd, serde_json::json!(["type", "number"]));
 }
+
+#[test]
+fn the_dump_has_what_was_healed_as_it_was() {
+    let surgery = Surgery::new();
+    let file = surgery.place.path().join("dump");
+    let name = file.display().to_string();
+    let server = binaries().rude_server.display().to_string();
+    surgery.examine(&["--dump", &name, "--", &server, "--how", "nulls"]);
+    let dump = fs::read_to_string(&file).unwrap();
+    let page: Value = serde_json::from_str(dump.lines().next().unwrap()).unwrap();
+    let result = page["result"].as_object().unwrap();
+    assert!(result["nextCursor"].is_null() && result.contains_key("_meta"), "{dump}");
+    assert!(result["tools"][0].as_object().unwrap().contains_key("outputSchema"), "{dump}");
+}

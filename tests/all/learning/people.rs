@@ -140,6 +140,38 @@ fn what_a_person_is_offered_is_asked_once() {
 }
 
 #[test]
+fn a_tool_is_judged_by_what_it_promises_the_person_who_calls() {
+    let rude = binaries().rude_server.display().to_string();
+    let script = format!(
+        "[ -n \"$TOKEN\" ] || exit 3\n\
+         [ \"$TOKEN\" = token-of-ada ] && exec {rude} --how unfit-structured\n\
+         exec {rude} --how no-structured"
+    );
+    let env = json!({"TOKEN": "${header:X-Key}"});
+    for who_first in [[ADA, BEN], [BEN, ADA]] {
+        let server = shell(&script, "stateless").with("env", env.clone()).that_may_fail();
+        let rig = behind_proxy(server).start();
+        rig.wait_for_state("shell", "waiting");
+        let promises = |person| {
+            let listed = modern(&rig, person).ask(1, "tools/list", json!({})).answer();
+            listed["result"]["tools"][0].get("outputSchema").is_some()
+        };
+        assert!(who_first.map(promises) == [true, true]);
+        // To Ada a `size` is promised to be a number, to Ben it is not.
+        let call = |person| {
+            let text = json!({"text": r#"{"text": "a", "size": "b"}"#});
+            modern(&rig, person).call(1, "echo", text).answer()["result"].clone()
+        };
+        let of_ben = call(BEN);
+        assert_eq!(of_ben["structuredContent"], json!({"text": "a", "size": "b"}), "{of_ben}");
+        assert_eq!((promises(ADA), promises(BEN)), (true, true));
+        call(ADA);
+        assert_eq!((promises(ADA), promises(BEN)), (false, true));
+        rig.stop();
+    }
+}
+
+#[test]
 fn a_person_who_was_refused_is_tried_again_later_and_with_another_value_at_once() {
     let mut guarded = Guarded::accepting(&[ADA]);
     let rig = guarded.rig("stateless");

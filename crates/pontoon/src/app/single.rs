@@ -13,6 +13,7 @@ use crate::back::child::told::Hearers;
 use crate::back::{Surroundings, open_store};
 use crate::config::{Config, FileLinks, Server};
 use crate::ids::Ids;
+use crate::scratch_folder::ScratchFolder;
 use crate::session::entry::Entry;
 
 /// The catalogue entry of one server, for a command that uses it alone, and the folder its children
@@ -23,7 +24,8 @@ pub struct Single {
     pub entry: Arc<Entry>,
     around: Surroundings,
     spawner: Spawner,
-    scratch: PathBuf,
+    /// Removed when all else of this is gone.
+    scratch: ScratchFolder,
 }
 
 impl Single {
@@ -44,8 +46,9 @@ impl Single {
             FileLinks::Append | FileLinks::Header => FileLinks::Header,
         };
         let server = Arc::new(Server { files, ..Server::clone(server) });
-        let scratch = std::env::temp_dir().join(format!("pontoon-{}", uuid::Uuid::new_v4()));
-        let store = open_store(config, &scratch)?;
+        let scratch = ScratchFolder::new().map_err(BridgeStartError::Scratch)?;
+        let store = open_store(config, scratch.path())?;
+        ScratchFolder::sweep_others(&store);
         // No client comes back with an id.
         let ids = Ids::new(uuid::Uuid::new_v4().as_bytes(), "", SystemTime::now());
         let starter = Starter::Spawner(spawner.clone());
@@ -62,7 +65,7 @@ impl Single {
 
     /// Where the files of a job are.
     pub fn files_of(&self, job: uuid::Uuid) -> PathBuf {
-        self.scratch.join(job.to_string()).join("files")
+        self.scratch.path().join(job.to_string()).join("files")
     }
 
     /// Stops the server's children, and leaves nothing behind.
@@ -74,13 +77,5 @@ impl Single {
         }
         self.spawner.stop_all(&Ladder::default()).await;
         settle(&self.around).await;
-    }
-}
-
-impl Drop for Single {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.scratch) {
-            tracing::debug!(folder = %self.scratch.display(), %error, "not removed");
-        }
     }
 }

@@ -81,8 +81,15 @@ impl Pair {
         let reply = Reply::new(Bytes::from_static(b"7"), Arc::clone(&outbox), asked);
         let (client, cancel) = (Arc::clone(client), CancellationToken::new());
         let clock = self.back.clock(&request);
-        let call =
-            Call { request, client, cancel: cancel.clone(), clock, may_repeat: false, reply };
+        let call = Call {
+            request,
+            client,
+            cancel: cancel.clone(),
+            clock,
+            may_repeat: false,
+            promise: None,
+            reply,
+        };
         let back = Arc::clone(&self.back);
         tokio::spawn(async move { back.take(call, child).await });
         MadeCall { outbox, questions, cancel }

@@ -12,6 +12,7 @@ use pontoon_schema::{Fault, Plan, Report, repair_list};
 use pontoon_wire::heal::HealMode;
 use pontoon_wire::{Message, Rewrite, Slot, json, string_value};
 
+use super::outputs::{Outputs, Promises};
 use crate::config::Server;
 use crate::observe::heals::HealLog;
 
@@ -22,6 +23,7 @@ pub(crate) struct ShownTools {
     plans: HashMap<String, Arc<Plan>>,
     /// The server's own names of tools that are switched off by the names that clients would see.
     hidden: HashSet<String>,
+    promises: Promises,
 }
 
 impl ShownTools {
@@ -43,8 +45,25 @@ impl ShownTools {
         self.hidden.contains(tool)
     }
 
+    /// What the results of its tools are promised to be.
+    pub(crate) fn promises(&self) -> &Promises {
+        &self.promises
+    }
+
+    /// Notes what the tools of the list promise, as clients see them.
+    pub(crate) fn note_promises<'t>(
+        &mut self,
+        tools: impl Iterator<Item = &'t str>,
+        outputs: &Outputs,
+    ) {
+        let mut promises = outputs.of(tools);
+        self.renamed().for_each(|(shown, own)| promises.also_called(shown, own));
+        self.promises = promises;
+    }
+
     /// Adds those of another page of the same list.
     pub(crate) fn extend(&mut self, other: Self) {
+        self.promises.extend(other.promises);
         self.hidden.extend(other.hidden);
         self.plans.extend(other.plans);
     }
@@ -116,6 +135,7 @@ pub(crate) fn in_answer(
     answer: Message,
     server: &Server,
     heals: &HealLog,
+    outputs: &Outputs,
 ) -> (Message, Option<ShownTools>) {
     let Some(result) = answer.raw(Slot::Result) else { return (answer, None) };
     let Some(tools) = json::find(result, "tools").filter(|raw| raw.first() == Some(&b'[')) else {
@@ -123,7 +143,9 @@ pub(crate) fn in_answer(
     };
     let text = std::str::from_utf8(tools).expect("a message is UTF-8");
     let listed: Vec<_> = json::elements(tools, 0..tools.len()).map(|range| &text[range]).collect();
-    let (all, shown) = show(listed.iter().copied(), server, Some(heals));
+    let (all, mut shown) = show(listed.iter().copied(), server, Some(heals));
+    shown.note_promises(all.iter().map(AsRef::as_ref), outputs);
+    let all = shown.promises.kept(all);
     let is_same = all.len() == listed.len() && all.iter().all(|it| matches!(it, Cow::Borrowed(_)));
     if is_same {
         return (answer, Some(shown));
@@ -155,7 +177,7 @@ mod tests {
     fn check(heal: HealMode, answer: &str, expected: &str, counts: &[(&'static str, u64)]) {
         let heals = HealLog::new("demo");
         let answer = Message::parse(answer.as_bytes()).unwrap();
-        let (changed, _) = in_answer(answer, &server(heal), &heals);
+        let (changed, _) = in_answer(answer, &server(heal), &heals, &Outputs::default());
         assert_eq!(std::str::from_utf8(changed.text()).unwrap(), expected);
         assert_eq!(heals.counts(), counts);
     }
@@ -218,7 +240,7 @@ mod tests {
         let text = list(&format!(r#"{{"name":"d","inputSchema":{schema}}}"#));
         let answer = Message::parse(text.as_bytes()).unwrap();
         let server = Server { profile: Profile::none(), ..server(HealMode::Repair) };
-        let (changed, _) = in_answer(answer, &server, &HealLog::new("demo"));
+        let (changed, _) = in_answer(answer, &server, &HealLog::new("demo"), &Outputs::default());
         assert_eq!(std::str::from_utf8(changed.text()).unwrap(), text);
     }
 

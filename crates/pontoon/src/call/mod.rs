@@ -12,6 +12,7 @@ use bytes::Bytes;
 use pontoon_wire::{Message, envelope, method};
 use tokio_util::sync::CancellationToken;
 
+use crate::back::outputs::Promise;
 use crate::client::Client;
 use crate::clock::Clock;
 
@@ -34,6 +35,8 @@ pub struct Call {
     pub clock: Clock,
     /// Whether it does no harm to make it twice, so that it is, if a connection was lost.
     pub may_repeat: bool,
+    /// What its tool promises to give back.
+    pub(crate) promise: Option<Arc<Promise>>,
     /// The way home.
     pub reply: Reply,
 }

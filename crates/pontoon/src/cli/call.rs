@@ -104,6 +104,7 @@ async fn make_call(
         cancel,
         clock,
         may_repeat: false,
+        promise: None,
         reply: Reply::new(id.clone(), Arc::clone(&outbox), Some(Arc::clone(&questions))),
     };
     let back = Arc::clone(&entry.back);

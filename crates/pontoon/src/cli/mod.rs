@@ -3,6 +3,7 @@
 mod announced;
 pub mod call;
 pub mod check;
+pub mod client_config;
 pub mod connect;
 pub mod demo;
 pub mod doctor;
@@ -58,6 +59,9 @@ enum Command {
     Mcpo(Box<mcpo::McpoArgs>),
     /// Read the configuration, start nothing, and tell every mistake.
     Check(CheckArgs),
+    /// Print what to write into the configuration of a client, ready to paste.
+    #[command(after_help = client_config::EXAMPLES)]
+    Config(client_config::ClientConfigArgs),
     /// List the tools of a server.
     Tools(ToolsArgs),
     /// Call a tool of a server and show its result.
@@ -224,6 +228,7 @@ pub fn main() -> ExitCode {
         Command::Check(CheckArgs { source: ConfigArgs { config }, insecure }) => {
             check::run(&Options { config, insecure, ..Options::default() })
         }
+        Command::Config(arguments) => client_config::run(&arguments),
         Command::Tools(ToolsArgs { server, source, json }) => {
             tools::run(&server, &source.options(), json)
         }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -30,6 +29,7 @@ use crate::errors::chain;
 use crate::ids::Ids;
 use crate::jobs::StoreError;
 use crate::lock::Lock;
+use crate::scratch_folder::ScratchFolder;
 
 /// How long what was started may take to leave its last words.
 const LAST: Duration = Duration::from_secs(2);
@@ -41,7 +41,8 @@ pub struct ExamRoom {
     pub patient: Patient,
     around: Surroundings,
     pub(super) launcher: Launcher,
-    scratch: PathBuf,
+    /// Removed when all else of this is gone.
+    _scratch: ScratchFolder,
     /// What it does over HTTP otherwise than it should.
     pub(super) manners: Arc<Lock<BTreeSet<HttpManner>>>,
 }
@@ -50,6 +51,9 @@ pub struct ExamRoom {
 #[derive(Debug, thiserror::Error)]
 pub enum NoRoom {
     /// There is no folder.
+    #[error("cannot make a folder for temporary files: {0}")]
+    Scratch(io::Error),
+    /// It cannot be used.
     #[error(transparent)]
     Folder(#[from] StoreError),
     /// There is no thread.
@@ -106,13 +110,14 @@ impl ExamRoom {
     ///
     /// [`NoRoom`] when there is no folder or thread for it.
     pub fn new(config: &Config, patient: Patient, starter: Starter) -> Result<Self, NoRoom> {
-        let scratch = std::env::temp_dir().join(format!("pontoon-doctor-{}", uuid::Uuid::new_v4()));
-        let store = open_store(config, &scratch)?;
+        let scratch = ScratchFolder::new().map_err(NoRoom::Scratch)?;
+        let store = open_store(config, scratch.path())?;
+        ScratchFolder::sweep_others(&store);
         let ids = Ids::new(uuid::Uuid::new_v4().as_bytes(), "", SystemTime::now());
         let mut around = Surroundings::new(config, store, ids, starter, Arc::default())?;
         around.machine.hearers = Hearers::Operator;
         let launcher = Launcher::new(Arc::clone(&patient.server), around.machine.clone());
-        Ok(Self { patient, around, launcher, scratch, manners: Arc::default() })
+        Ok(Self { patient, around, launcher, _scratch: scratch, manners: Arc::default() })
     }
 
     /// Starts the server, or connects to it. Nothing is said to it yet.
@@ -192,13 +197,5 @@ impl ExamRoom {
         drop(tokio::time::timeout(LAST, machine.endings.wait()).await);
         drop(tokio::time::timeout(LAST, machine.writer.flush()).await);
         drop(tokio::time::timeout(LAST, machine.endings.wait()).await);
-    }
-}
-
-impl Drop for ExamRoom {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.scratch) {
-            tracing::debug!(folder = %self.scratch.display(), %error, "not removed");
-        }
     }
 }

@@ -119,6 +119,7 @@ impl Drop for Visit {
 impl Visit {
     pub(super) fn new(body: VisitBody, heals: Arc<HealLog>, began: Instant) -> Self {
         let visit = Self { body, heals, began, greeting: None };
+        visit.link.keep_answers();
         answer_roots(&visit.link);
         visit
     }

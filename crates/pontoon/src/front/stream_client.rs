@@ -243,7 +243,7 @@ impl StreamClient {
         let questions = session.map(|session| Arc::clone(&session.questions));
         let mut reply = Reply::new(id, outbox, questions);
         reply.tell_passing_on(self.passing_on());
-        let call = Call { request, client, cancel, clock, may_repeat: false, reply };
+        let call = Call { request, client, cancel, clock, may_repeat: false, promise: None, reply };
         self.span().in_scope(|| self.sessions.submit_aside(entry, arrival, call));
     }
 

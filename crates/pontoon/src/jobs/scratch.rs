@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{AtFlags, FlockOperation, Gid, Mode, OFlags, Uid};
-use rustix::fs::{fchmod, fchown, flock, mkdirat, open, openat, unlinkat};
+use rustix::fs::{fchmod, fchown, flock, fstat, mkdirat, open, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use tracing::{debug, warn};
@@ -232,8 +232,19 @@ impl Drop for Scratches {
     }
 }
 
-/// Makes and locks the folder of a bridge; `None` if its name is taken.
+/// Makes and locks the folder of a bridge; `None` if its name is taken, or a bridge that sweeps came between the making
+/// and the locking.
 fn make_base(root: &Root, parent: &OwnedFd, name: &str) -> io::Result<Option<Base>> {
+    match make_and_lock(root, parent, name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let is_parent_there = fstat(parent).is_ok_and(|it| it.st_nlink > 0);
+            if is_parent_there { Ok(None) } else { Err(error) }
+        }
+        made => made,
+    }
+}
+
+fn make_and_lock(root: &Root, parent: &OwnedFd, name: &str) -> io::Result<Option<Base>> {
     match mkdirat(parent, name, Mode::RWXU) {
         Ok(()) => {}
         Err(Errno::EXIST) => return Ok(None),
@@ -244,13 +255,14 @@ fn make_base(root: &Root, parent: &OwnedFd, name: &str) -> io::Result<Option<Bas
     fchmod(&folder, root.passage())?;
     let lock = File::from(create(&folder, LOCK)?);
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        // A bridge that sweeps came between the making and the locking.
         Err(Errno::WOULDBLOCK) => return Ok(None),
         Err(error) => debug!(%error, "the folder for temporary files has no lock"),
         Ok(()) => {}
     }
     // Those who tidy up the temporary files of a system leave a locked folder alone.
-    let _locked = flock(&folder, FlockOperation::NonBlockingLockShared);
+    if let Err(Errno::WOULDBLOCK) = flock(&folder, FlockOperation::NonBlockingLockShared) {
+        return Ok(None);
+    }
     let there = FileNode::at(parent, name);
     let is_there = there.is_ok_and(|it| FileNode::of(&folder).is_ok_and(|ours| ours.is_same(&it)));
     Ok(is_there.then_some(Base { folder, _lock: lock }))
@@ -306,40 +318,40 @@ impl Parent {
 /// Removes what bridges left that were killed. Gives what could not be removed, and why.
 pub(super) fn sweep(root: &Root, now: SystemTime) -> Vec<(PathBuf, io::Error)> {
     let mut failed = Vec::new();
-    for parent in parents() {
-        let Ok(folder) = parent.open(root) else { continue };
-        let names = names_in(&folder).unwrap_or_default();
-        for name in names.iter().filter(|name| parent.is_base(name)) {
-            if !is_left(&folder, name, now) {
-                continue;
-            }
-            let path = parent.path(root).join(name);
-            warn!(folder = %path.display(), "a bridge that was killed left temporary files");
-            if let Err(error) = remove_tree(&folder, name, Instant::now() + PATIENCE) {
-                failed.push((path, error));
-            }
-        }
-    }
+    parents().iter().for_each(|parent| sweep_in(parent, root, now, &mut failed));
     failed
 }
 
-/// Whether a folder was made by a bridge of ours that is gone.
-fn is_left(parent: &OwnedFd, name: &str, now: SystemTime) -> bool {
-    let Ok(folder) = open_folder(parent, name.as_bytes()) else { return false };
-    let Ok(node) = FileNode::of(&folder) else { return false };
-    if node.owner != geteuid().as_raw() {
-        return false;
+fn sweep_in(parent: &Parent, root: &Root, now: SystemTime, failed: &mut Vec<(PathBuf, io::Error)>) {
+    let Ok(folder) = parent.open(root) else { return };
+    let names = names_in(&folder).unwrap_or_default();
+    for name in names.iter().filter(|name| parent.is_base(name)) {
+        // Held until it is gone: a bridge that is just making it takes another name.
+        let Some(_left) = left(&folder, name, now) else { continue };
+        let path = parent.path(root).join(name);
+        warn!(folder = %path.display(), "a bridge that was killed left temporary files");
+        if let Err(error) = remove_tree(&folder, name, Instant::now() + PATIENCE) {
+            failed.push((path, error));
+        }
     }
+}
+
+/// The lock of a folder that was made by a bridge of ours that is gone.
+fn left(parent: &OwnedFd, name: &str, now: SystemTime) -> Option<OwnedFd> {
+    let folder = open_folder(parent, name.as_bytes()).ok()?;
+    let node = FileNode::of(&folder).ok().filter(|node| node.owner == geteuid().as_raw())?;
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(&folder, LOCK, flags, Mode::empty()) {
         // Where nothing can be locked, every bridge counts as alive.
-        Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
+        Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok().then_some(lock),
         // One of a living bridge may have lost its lock file to a cleaner; the folder itself is locked, too.
         Err(Errno::NOENT) => {
-            now.duration_since(node.changed).is_ok_and(|age| age > MAKING)
-                && flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok()
+            let is_old = now.duration_since(node.changed).is_ok_and(|age| age > MAKING);
+            let is_free =
+                is_old && flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok();
+            is_free.then_some(folder)
         }
-        Err(_) => false,
+        Err(_) => None,
     }
 }
 
@@ -417,14 +429,41 @@ mod tests {
             leave();
             sweep(&ours.0.root, SystemTime::now());
             assert!(left.exists(), "it may just be in the making");
-            sweep(&ours.0.root, SystemTime::now() + 2 * MAKING);
-            assert!(!left.exists());
+            // Another test may be about to remove it at the same time, where everybody's temporary files are.
+            let is_gone = |sweep: &dyn Fn()| {
+                (0..1000).any(|_| {
+                    sweep();
+                    std::thread::yield_now();
+                    !left.exists()
+                })
+            };
+            assert!(is_gone(&|| drop(sweep(&ours.0.root, SystemTime::now() + 2 * MAKING))));
             leave();
             fs::write(left.join(LOCK), "").unwrap();
             let visitor = Store::visit(&jobs, StoreOptions::default()).unwrap();
-            visitor.sweep(SystemTime::now());
-            assert!(!left.exists() && used.path().is_dir() && base.path().is_dir());
+            assert!(is_gone(&|| drop(visitor.sweep(SystemTime::now()))));
+            assert!(used.path().is_dir() && base.path().is_dir());
         }
+    }
+
+    #[test]
+    fn no_folder_is_lost_while_another_bridge_sweeps() {
+        let place = place();
+        let jobs = jobs(&place, 0);
+        let sweeps = store(&jobs);
+        std::thread::scope(|scope| {
+            let making = scope.spawn(|| {
+                for _ in 0..200 {
+                    let scratch = Scratches::make(&sweeps.0.root).unwrap().add().unwrap();
+                    std::thread::yield_now();
+                    assert!(scratch.path().is_dir());
+                }
+            });
+            while !making.is_finished() {
+                let late = SystemTime::now() + 2 * MAKING;
+                sweep_in(&Parent::Jobs, &sweeps.0.root, late, &mut Vec::new());
+            }
+        });
     }
 
     #[test]

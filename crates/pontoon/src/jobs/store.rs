@@ -20,7 +20,7 @@ use super::journal::{self, EndedCall, Journal, JournalLine};
 use super::node::touch;
 use super::recover;
 use super::root::{INSTANCES, Root, SCRATCH, StoreError, StoreFault};
-use super::scratch::{Scratch, Scratches};
+use super::scratch::{self, Scratch, Scratches};
 use super::shared::{SharedStore, StoreOptions, Unusable};
 use super::sweep::{self, Swept};
 use super::usage;
@@ -65,6 +65,16 @@ impl Store {
     pub fn nowhere() -> Result<Self, StoreError> {
         let root = Arc::new(Root::nowhere()?);
         Ok(Self::with(root, None, None, StoreOptions::default()))
+    }
+
+    /// What removes temporary files of children whose bridges were killed, in this directory and elsewhere.
+    pub fn scratch_sweeper(&self) -> impl FnOnce() + Send + use<> {
+        let root = Arc::clone(&self.0.root);
+        move || {
+            for (folder, error) in scratch::sweep(&root, SystemTime::now()) {
+                tracing::debug!(folder = %folder.display(), %error, "not removed");
+            }
+        }
     }
 
     /// Lets children that run as other users pass through to their own directories from now on.

@@ -149,7 +149,14 @@ fn header_mismatch(
     }
     let tool = request.string(Slot::Name).unwrap_or_default();
     let rules = catalog.rules.get(tool.as_ref())?;
-    let mismatch = rules.check(headers, request.raw(Slot::Arguments)).err()?;
+    let arguments = request.raw(Slot::Arguments);
+    let plan = catalog.facts(Era::Modern).and_then(|facts| facts.shown.plan(&tool));
+    // The server is given an argument by either of its names.
+    let own = plan.filter(|_| rules.by_own_names).zip(arguments).map(|(plan, arguments)| {
+        plan.with_own_names(std::str::from_utf8(arguments).expect("a message is UTF-8"))
+    });
+    let arguments = own.as_ref().map(|own| own.as_bytes()).or(arguments);
+    let mismatch = rules.rules.check(headers, arguments).err()?;
     Some(ErrorObject::new(code::HEADER_MISMATCH, mismatch.to_string()))
 }
 
@@ -157,9 +164,7 @@ fn header_mismatch(
 /// resources may differ there.
 fn listed(catalog: &Catalog, entry: &Entry, call: Call) -> Option<Call> {
     let client_era = call.client.era();
-    let Some(answer) =
-        answers::list(catalog, &call.request, client_era, &entry.back.heals, &entry.back.outputs)
-    else {
+    let Some(answer) = answers::list(catalog, &call.request, client_era, &entry.back.heals) else {
         return Some(call);
     };
     let (back, child_era) = (&entry.back, catalog.child_era(client_era));
@@ -198,9 +203,40 @@ pub(super) fn no_such_tool(name: &str) -> ErrorObject {
 
 #[cfg(test)]
 mod tests {
+    use super::super::catalog::Facts;
     use super::*;
     use crate::app::test_bridge::{TestBridge, TestClient, ToolServer};
     use crate::back::pair::STATEFUL;
+
+    #[test]
+    fn headers_have_to_say_what_the_server_is_given_by_either_name_of_an_argument() {
+        let tool = r#"{"name":"pick it","inputSchema":{"type":"object","properties":{"$top":{"type":"integer","x-mcp-header":"Top"}}}}"#;
+        let mut facts = Facts::default();
+        let tool = serde_json::value::RawValue::from_string(tool.to_owned()).unwrap();
+        facts.lists.insert(method::LIST_TOOLS.to_owned(), vec![tool]);
+        let mut catalog = Catalog::of(Era::Modern, facts);
+        catalog.show(&crate::back::pair::server("demo"), None);
+        let facts = catalog.facts(Era::Modern).unwrap();
+        let shown = facts.shown.renamed().next().unwrap().0.to_owned();
+        let mismatch = |tool: &str, arguments: &str, header: Option<&str>| {
+            let request = format!(
+                r#"{{"id":1,"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}"#
+            );
+            let request = Message::parse(request.as_bytes()).unwrap();
+            let headers: Vec<_> =
+                header.iter().map(|it| ("Mcp-Param-Top", it.as_bytes())).collect();
+            header_mismatch(&catalog, &headers, &request).is_some()
+        };
+        for tool in [shown.as_str(), "pick it"] {
+            for key in ["top", "$top"] {
+                let arguments = format!("{{\"{key}\":5}}");
+                assert!(!mismatch(tool, &arguments, Some("5")), "{tool} {key}");
+                assert!(mismatch(tool, &arguments, Some("6")), "{tool} {key}");
+                assert!(mismatch(tool, &arguments, None), "{tool} {key}");
+            }
+            assert!(!mismatch(tool, "{}", None));
+        }
+    }
 
     /// A bridge that has learnt its server, and how many processes that took.
     async fn known(server: &ToolServer, bridge: &TestBridge) -> usize {

@@ -1,11 +1,12 @@
 //! What the bridge answers itself, from the catalogue, without starting a child.
 
+use std::borrow::Cow;
+
 use pontoon_wire::error::{ErrorObject, code};
 use pontoon_wire::heal::{Heal, HealMode};
 use pontoon_wire::{Era, Message, Revision, Slot, json, quoted, string_value};
 
 use super::catalog::{Catalog, Facts};
-use crate::back::outputs::Outputs;
 use crate::call::list_member;
 use crate::config::Server;
 use crate::observe::heals::HealLog;
@@ -109,7 +110,6 @@ pub(super) fn list(
     request: &Message,
     client: Era,
     heals: &HealLog,
-    outputs: &Outputs,
 ) -> Option<Result<String, ErrorObject>> {
     let method = request.method();
     let member = list_member(&method)?;
@@ -127,8 +127,8 @@ pub(super) fn list(
             return Some(Err(ErrorObject::new(code::METHOD_NOT_FOUND, text)));
         }
     };
-    let items: Vec<_> = items.iter().map(|item| outputs.kept_promise(item.get())).collect();
-    let items = items.join(",");
+    let items: Vec<_> = items.iter().map(|item| Cow::Borrowed(item.get())).collect();
+    let items = facts.shown.promises().kept(items).join(",");
     Some(Ok(match client {
         Era::Legacy => format!("{{\"{member}\":[{items}]}}"),
         Era::Modern => {
@@ -217,7 +217,7 @@ mod tests {
         let ask_in = |mode: HealMode, text: &str, era| {
             let request = Message::parse(text.as_bytes()).unwrap();
             let heals = HealLog::with_modes("demo", mode.into());
-            list(&catalog, &request, era, &heals, &Outputs::default()).unwrap()
+            list(&catalog, &request, era, &heals).unwrap()
         };
         let ask = |text: &str, era| ask_in(HealMode::Repair, text, era);
         let plain = r#"{"id":1,"method":"tools/list"}"#;

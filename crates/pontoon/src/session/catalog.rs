@@ -23,9 +23,17 @@ pub struct Catalog {
     pub legacy: Option<Facts>,
     /// What it offers in the modern era, if it speaks it.
     pub modern: Option<Facts>,
-    /// The rules for headers that repeat arguments, for each tool that has any.
+    /// The rules for headers that repeat arguments, for each tool that has any, by either of its names.
     #[serde(skip)]
-    pub rules: HashMap<String, ParamRules>,
+    pub(super) rules: HashMap<String, HeaderRules>,
+}
+
+/// The rules for headers that repeat arguments of one tool.
+#[derive(Debug, Clone)]
+pub(super) struct HeaderRules {
+    pub(super) rules: ParamRules,
+    /// Whether they speak of the arguments by the names that the server knows, and not by those that clients see.
+    pub(super) by_own_names: bool,
 }
 
 /// What a server offers in one era; all of it JSON text as the server wrote it, until it is shown.
@@ -167,20 +175,24 @@ impl Catalog {
         self.read_rules();
     }
 
-    /// Reads the header rules out of the tools.
+    /// Reads the header rules out of the tools: as their server wrote them where that can be read.
     pub(super) fn read_rules(&mut self) {
-        let facts = [&self.modern, &self.legacy];
-        // Under the names that clients see, and under those that the server knows.
-        let tools = facts.into_iter().flatten().flat_map(|facts| {
-            facts.lists.get(method::LIST_TOOLS).into_iter().chain(&facts.written)
-        });
-        for tool in tools.flatten() {
-            let text = tool.get().as_bytes();
-            let name =
-                json::find(text, "name").and_then(string_value).map(|name| name.into_owned());
-            let schema = json::find(text, "inputSchema").map(ParamRules::from_tool_schema);
-            if let (Some(name), Some(Ok(Some(rules)))) = (name, schema) {
-                self.rules.entry(name).or_insert(rules);
+        for facts in [&self.modern, &self.legacy].into_iter().flatten() {
+            let written = facts.written.iter().flatten().map(|tool| (tool, true));
+            let shown = facts.lists.get(method::LIST_TOOLS).into_iter().flatten();
+            for (tool, by_own_names) in written.chain(shown.map(|tool| (tool, false))) {
+                let text = tool.get().as_bytes();
+                let name = json::find(text, "name").and_then(string_value);
+                let schema = json::find(text, "inputSchema").map(ParamRules::from_tool_schema);
+                if let (Some(name), Some(Ok(Some(rules)))) = (name, schema) {
+                    let rules = HeaderRules { rules, by_own_names };
+                    self.rules.entry(name.into_owned()).or_insert(rules);
+                }
+            }
+            for (shown, own) in facts.shown.renamed() {
+                if let Some(rules) = self.rules.get(own).filter(|it| it.by_own_names).cloned() {
+                    self.rules.insert(shown.to_owned(), rules);
+                }
             }
         }
     }
@@ -234,7 +246,7 @@ impl Facts {
         let told = [&self.server_info, &self.instructions].into_iter().flatten();
         let items = self.lists.values().chain(&self.written).flatten();
         let texts = told.chain(items).map(|text| text.get().len());
-        texts.sum::<usize>() + self.capabilities.get().len()
+        texts.sum::<usize>() + self.capabilities.get().len() + self.shown.promises().size()
     }
 }
 

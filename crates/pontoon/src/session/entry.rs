@@ -78,8 +78,7 @@ impl Entry {
         let kept = file.as_deref().and_then(kept::read).map(|mut catalog| {
             let status = file.as_deref().and_then(|file| std::fs::metadata(file).ok());
             learnt = status.and_then(|status| status.modified().ok());
-            catalog.show(&back.server, None);
-            note_outputs(&back, &catalog);
+            show(&back, &mut catalog, false);
             CatalogState::Ready(Arc::new(catalog))
         });
         let unknown = || match back.app() {
@@ -177,8 +176,7 @@ impl Entry {
     pub(super) fn set_half(&self, era: Era, facts: &Facts) {
         // Before anything is locked: it may take its time.
         let mut catalog = Catalog::of(era, facts.clone());
-        catalog.show(&self.back.server, None);
-        note_outputs(&self.back, &catalog);
+        show(&self.back, &mut catalog, false);
         self.half.send_modify(|half| {
             if let Some(half) = half.take() {
                 catalog.legacy = catalog.legacy.take().or_else(|| half.legacy.clone());
@@ -207,11 +205,11 @@ impl Entry {
     }
 }
 
-/// Notes which tools promise structured content.
-pub(super) fn note_outputs(back: &Back, catalog: &Catalog) {
-    for facts in [&catalog.legacy, &catalog.modern].into_iter().flatten() {
+/// Makes the tools of a catalogue what clients see. What is wrong with them is noted where that was not done before.
+pub(super) fn show(back: &Back, catalog: &mut Catalog, is_new: bool) {
+    catalog.show(&back.server, is_new.then_some(&*back.heals));
+    for facts in [&mut catalog.legacy, &mut catalog.modern].into_iter().flatten() {
         let tools = facts.lists.get(method::LIST_TOOLS).into_iter().flatten();
-        back.outputs.learn(tools.map(|tool| tool.get()));
-        facts.shown.renamed().for_each(|(shown, own)| back.outputs.also_called(shown, own));
+        facts.shown.note_promises(tools.map(|tool| tool.get()), &back.outputs);
     }
 }

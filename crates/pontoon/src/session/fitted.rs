@@ -36,6 +36,7 @@ pub(super) fn fit(catalog: &Catalog, entry: &Entry, call: &mut Call) -> Result<F
     if shown.is_some_and(|shown| shown.is_hidden(&tool)) {
         return Err(CallError::Told(answered_here::no_such_tool(&tool), 404));
     }
+    call.promise = shown.and_then(|shown| shown.promises().of(&tool)).cloned();
     let Some(plan) = shown.and_then(|shown| shown.plan(&tool)) else { return Ok(Fitted::Same) };
     let arguments = call.request.raw(Slot::Arguments).filter(|it| *it != b"null").unwrap_or(b"{}");
     let arguments = std::str::from_utf8(arguments).expect("a message is UTF-8");

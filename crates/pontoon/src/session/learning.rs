@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use pontoon_wire::{Era, method};
 
 use super::catalog::{Catalog, Facts};
-use super::entry::{CatalogState, Entry, Wanted, note_outputs};
+use super::entry::{CatalogState, Entry, Wanted, show};
 use super::kept;
 use super::learn::{Findings, Learnt, PROBE, learn};
 use super::relearn::Relearning;
@@ -155,8 +155,7 @@ impl Entry {
         {
             tracing::warn!(file = %file.display(), error = &error as &dyn std::error::Error, "catalogue not kept");
         }
-        catalog.show(&self.back.server, Some(&self.back.heals));
-        note_outputs(&self.back, &catalog);
+        show(&self.back, &mut catalog, true);
         self.state.send_replace(CatalogState::Ready(Arc::new(catalog)));
         self.half.send_replace(None);
         self.back.settle_ahead();

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use pontoon_wire::{Era, Slot, json, method};
 
 use super::catalog::{Catalog, Facts};
-use super::entry::{CatalogState, Entry, note_outputs};
+use super::entry::{CatalogState, Entry, show};
 use super::kept;
 use super::lists::{LearnError, Trust, learn_lists};
 use crate::back::remote::connection::AppConnection;
@@ -95,8 +95,7 @@ impl Entry {
         tracing::info!(server = %self.back.server.name, ?era, tools, "application ready");
         let mut catalog = Catalog::of(era, facts);
         let learnt = self.file.is_some().then(|| catalog.clone());
-        catalog.show(&self.back.server, Some(&self.back.heals));
-        note_outputs(&self.back, &catalog);
+        show(&self.back, &mut catalog, true);
         let known = self.known_to(Era::Legacy).or_else(|| self.known_to(Era::Modern));
         let is_new = known.is_none_or(|known| !known.offers_the_same(&catalog));
         if let (Some(file), Some(learnt), true) = (&self.file, &learnt, is_new)

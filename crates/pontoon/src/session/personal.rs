@@ -12,7 +12,7 @@ use pontoon_wire::Era;
 use tokio::sync::watch;
 
 use super::catalog::Catalog;
-use super::entry::{CatalogState, Entry, note_outputs};
+use super::entry::{CatalogState, Entry, show};
 use super::learn::{learn, learn_era};
 use super::learning::{LONGEST_PAUSE, MAX_AGE, UNHEARD};
 use super::lists::LearnError;
@@ -316,8 +316,7 @@ async fn learn_for(
 }
 
 fn finished(entry: &Entry, mut catalog: Catalog) -> Catalog {
-    catalog.show(&entry.back.server, Some(&entry.back.heals));
-    note_outputs(&entry.back, &catalog);
+    show(&entry.back, &mut catalog, true);
     catalog
 }
 

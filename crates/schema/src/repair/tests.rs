@@ -548,3 +548,26 @@ fn anything(dice: &mut Dice, depth: u64) -> Value {
         }
     }
 }
+
+#[test]
+fn what_an_older_draft_ignores_beside_a_reference_is_not_enforced() {
+    let tool = |dialect: &str| {
+        format!(
+            r##"{{"name":"t","inputSchema":{{{dialect}"type":"object","definitions":{{"Word":{{"type":"string"}}}},
+                "properties":{{"a":{{"$ref":"#/definitions/Word","minLength":3,"type":"integer"}}}},
+                "anyOf":[{{"required":["a"]}},{{"required":["b"]}}]}}}}"##
+        )
+    };
+    for draft in ["draft-07", "draft-06", "draft-04"] {
+        let tool = tool(&format!(r#""$schema":"http://json-schema.org/{draft}/schema#","#));
+        let plan = repair(&tool, Profile::common()).plan;
+        assert_eq!(plan.arguments(r#"{"a":"x"}"#).unwrap(), r#"{"a":"x"}"#, "{draft}");
+        assert!(plan.arguments("{}").is_err(), "{draft}: the rest is enforced");
+        assert!(plan.arguments(r#"{"a":[]}"#).is_err(), "{draft}: so is the reference");
+    }
+    for newer in ["", r#""$schema":"https://json-schema.org/draft/2019-09/schema","#] {
+        let tool = tool(newer);
+        let plan = repair(&tool, Profile::common()).plan;
+        assert!(plan.arguments(r#"{"a":"x"}"#).is_err(), "{newer}");
+    }
+}

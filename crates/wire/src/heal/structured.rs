@@ -1,4 +1,4 @@
-//! Results of tools that promise structured content and give it as text (H18). Whether it fits the schema is for the
+//! Results of tools that promise structured content and give it as text, or other than promised (H18). Whether it fits the schema is for the
 //! caller to say.
 
 use crate::json::{elements, find};
@@ -14,6 +14,15 @@ pub fn is_missing(answer: &Message) -> bool {
         && !goes_on
         && answer.raw(Slot::StructuredContent).is_none_or(|raw| raw == b"null")
         && answer.raw(Slot::IsError) != Some(b"true")
+}
+
+/// The structured content of the result of a tool that did its work.
+pub fn given(answer: &Message) -> Option<&str> {
+    let raw = answer.raw(Slot::StructuredContent).filter(|raw| *raw != b"null")?;
+    let goes_on = answer.string(Slot::ResultType).is_some_and(|kind| kind != "complete");
+    let has_failed = answer.raw(Slot::IsError) == Some(b"true");
+    let text = std::str::from_utf8(raw).expect("a message is UTF-8");
+    Some(text).filter(|_| !goes_on && !has_failed)
 }
 
 /// Whether the structured content is something else than an object, such as a list.

@@ -34,6 +34,10 @@ pub(crate) fn send_call(rude: &Rude, id: &Value, text: &str, token: &Value) {
         }
         result["content"][0]["annotations"] = Value::Null;
     }
+    if rude.is(How::UnfitStructured) {
+        result["structuredContent"] = serde_json::from_str(text).unwrap_or_default();
+        result["content"][0]["text"] = json!("done");
+    }
     if rude.is(How::LooseContent) {
         result = json!({ "content": { "text": said } });
     }

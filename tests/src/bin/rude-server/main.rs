@@ -149,6 +149,8 @@ behaviours! {
     LooseContent = "loose-content",
     /// Promises structured content in the list and gives none.
     NoStructured = "no-structured",
+    /// Promises structured content in the list, and gives the arguments' text read as JSON, whatever it is.
+    UnfitStructured = "unfit-structured",
     /// Adds a member of its own to every message.
     ExtraMember = "extra-member",
     /// Says `id` twice in the answer to a call; the second is right.
@@ -363,6 +365,11 @@ fn list(rude: &Rude, params: &Value) -> Value {
         let items = json!({ "type": "array", "items": ["type", "number"] });
         tools.push(json!({ "name": "place", "inputSchema": { "type": "object", "properties": { "at": items } } }));
         tools.push(json!({ "name": "bare" }));
+    }
+    if rude.is(How::UnfitStructured) {
+        let properties = json!({ "text": { "type": "string" }, "size": { "type": "integer" } });
+        tools[0]["outputSchema"] =
+            json!({ "type": "object", "properties": properties, "required": ["text"] });
     }
     if rude.is(How::NoStructured) {
         let properties = json!({ "text": { "type": "string" } });

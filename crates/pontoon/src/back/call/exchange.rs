@@ -15,6 +15,7 @@ use crate::back::Back;
 use crate::back::conversation::incoming::refusal;
 use crate::back::conversation::link::{PendingRequest, Purpose};
 use crate::back::keep::lease::Lease;
+use crate::back::outputs::Promise;
 use crate::back::shown_tools;
 use crate::call::{CallError, Receipt, Reply};
 use crate::client::Client;
@@ -33,6 +34,8 @@ pub(crate) struct Exchange<'b> {
     pub(crate) clock: Clock,
     /// The record of a tool call.
     pub(crate) record: Option<CallRecord<'b>>,
+    /// What its tool promises to give back.
+    pub(crate) promise: Option<Arc<Promise>>,
 }
 
 /// What is told of a call that fails: one that was sent before, and may have been made then, was not refused.
@@ -121,7 +124,7 @@ impl Exchange<'_> {
         let answer = match self.request.method().as_ref() {
             method::LIST_TOOLS => {
                 let answer = self.listed(answer);
-                self.show_tools(self.back.outputs.in_answer(answer))
+                self.show_tools(answer)
             }
             // An error has a status of its own where no model reads the answer.
             method::CALL_TOOL if reply.wants_status() && answer.has(Slot::Error) => answer,
@@ -136,7 +139,8 @@ impl Exchange<'_> {
 
     /// The tools of a server's own list, as clients see them.
     fn show_tools(&self, answer: Message) -> Message {
-        let (answer, shown) = shown_tools::in_answer(answer, &self.back.server, &self.back.heals);
+        let (answer, shown) =
+            shown_tools::in_answer(answer, &self.back.server, &self.back.heals, &self.back.outputs);
         if let (Some(shown), Lease::Kept(_)) = (shown, &self.lease) {
             self.lease.link.note_own_tools(shown, self.request.raw(Slot::Cursor).is_none());
             self.back.note_own_tools();

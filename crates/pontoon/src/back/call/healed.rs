@@ -1,11 +1,12 @@
 //! Answers that have the form of the protocol and still mislead a client, put right as they go home: failures of tools told
-//! as errors (H25), structured content told as text (H18), lists that a server has promised and does not know (H24).
+//! as errors (H25), structured content told as text or other than promised (H18), lists that a server has promised and does not know (H24).
 
 use pontoon_schema::Fault;
 use pontoon_wire::heal::{Heal, HealMode, failures, structured};
 use pontoon_wire::{Era, Message, Rewrite, Slot};
 
 use super::exchange::Exchange;
+use crate::back::outputs::Promise;
 use crate::call::list_member;
 
 impl Exchange<'_> {
@@ -14,23 +15,34 @@ impl Exchange<'_> {
         if answer.has(Slot::Error) {
             return self.without_failure(answer);
         }
-        if self.client.era() == Era::Legacy && structured::is_no_object(&answer) {
-            return self.without_odd_structure(answer);
+        let answer = match &self.promise {
+            Some(promise) => self.with_promise_kept(promise, answer),
+            None => answer,
+        };
+        match self.client.era() == Era::Legacy && structured::is_no_object(&answer) {
+            true => self.without_odd_structure(answer),
+            false => answer,
         }
-        if self.back.outputs.is_empty() || !structured::is_missing(&answer) {
+    }
+
+    /// The result of a tool that promises structured content with what it promised. Where it has nothing that fits, the
+    /// tool is shown without its promise from now on, and the answer stays what it is.
+    fn with_promise_kept(&self, promise: &Promise, answer: Message) -> Message {
+        let given = structured::given(&answer);
+        let is_broken = match given {
+            Some(given) => promise.is_broken_by(given),
+            None => structured::is_missing(&answer),
+        };
+        if !is_broken || !self.back.heals.found(Heal::H18) {
             return answer;
         }
-        let tool = self.request.string(Slot::Name).unwrap_or_default();
-        if !self.back.outputs.promises(&tool) || !self.back.heals.found(Heal::H18) {
-            return answer;
-        }
-        let fitting = structured::candidates(&answer)
-            .into_iter()
-            .find(|text| self.back.outputs.fits(&tool, text))
-            .and_then(|text| structured::with_structured(&answer, &text));
-        fitting.unwrap_or_else(|| {
-            self.back.outputs.withdraw(&tool);
-            answer
+        let texts = structured::candidates(&answer);
+        let fitting = texts.into_iter().find(|text| promise.fits(text));
+        let fitting = fitting.or_else(|| given.and_then(|given| promise.fitted(given)));
+        let kept = fitting.and_then(|text| structured::with_structured(&answer, &text));
+        kept.unwrap_or_else(|| {
+            promise.withdraw();
+            answer.clone()
         })
     }
 
@@ -71,5 +83,45 @@ impl Exchange<'_> {
         };
         let result = format!("\"result\":{{{kind}\"{member}\":[]}}");
         Rewrite::new(answer).remove(&[Slot::Error]).insert_at_top(&result).into_message()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pontoon_wire::{Revision, method};
+
+    use super::*;
+    use crate::back::child::in_memory::InMemoryServers;
+    use crate::back::pair::{Pair, client};
+
+    /// A modern server that refuses every call.
+    fn refusing() -> InMemoryServers {
+        InMemoryServers::new(|mut end| async move {
+            while let Some(line) = end.next_line().await {
+                let message = Message::parse(line.as_bytes()).unwrap();
+                let id = String::from_utf8_lossy(message.raw(Slot::Id).unwrap_or(b"null"));
+                let error = "{\"code\":-32602,\"message\":\"this does not belong here\"}";
+                end.say(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}")).await;
+            }
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_of_what_a_call_brings_that_is_made_again_stays_an_error() {
+        let pair = Pair::new(refusing(), |_| {});
+        let ada = client(Revision::NEWEST_MODERN, "ada", "{}");
+        let answer = async |more: &str| {
+            let params = format!("{{\"name\":\"x\",\"arguments\":{{}}{more}}}");
+            pair.call(&ada, Era::Modern, method::CALL_TOOL, &params).answer().await
+        };
+        let first = answer("").await;
+        assert!(first.contains("\"isError\":true"), "the model reads it: {first}");
+        for again in
+            [",\"requestState\":\"s1\"", ",\"inputResponses\":{\"a\":{\"action\":\"accept\"}}"]
+        {
+            let refused = answer(again).await;
+            assert!(refused.contains("\"error\":{\"code\":-32602"), "{again}: {refused}");
+        }
+        assert_eq!(pair.back.heals.counts(), [("H25", 1)]);
     }
 }

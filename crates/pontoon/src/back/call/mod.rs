@@ -33,6 +33,7 @@ use super::Back;
 use super::keep::demand::{Demand, Use};
 use super::keep::lease::Lease;
 use super::keep::suspended::Suspended;
+use super::outputs::Promise;
 use crate::call::{Call, CallError, Reply};
 use crate::client::Client;
 use crate::clock::{Clock, Stage, now};
@@ -49,7 +50,7 @@ impl Back {
             return Box::pin(self.take_subscription(call)).await;
         }
         let Some((call, suspended)) = self.find_suspended(call, child_era) else { return };
-        let Call { request, client, cancel, clock, may_repeat, reply } = call;
+        let Call { request, client, cancel, clock, may_repeat, promise, reply } = call;
         let mut record = None;
         if request.method() == method::CALL_TOOL && self.has_records() {
             match self.open_record(&request, &client, reply.id()) {
@@ -66,14 +67,15 @@ impl Back {
             },
         };
         let begun = self.exchange(lease, request, client, clock, record, reply).await;
-        let Some((exchange, reply)) = begun else { return };
+        let Some((mut exchange, reply)) = begun else { return };
+        exchange.promise.clone_from(&promise);
         // A kept child or a spare may have died while it waited. If it never read the request,
         // another may try, once: a new one.
         let may_retry = exchange.lease.may_be_stale();
         let (client, request) = (Arc::clone(&exchange.client), exchange.request.clone());
         let retry = Retry { if_unsent: may_retry, if_lost: may_repeat };
         if let Some(unsent) = exchange.run(cancel, reply, retry).await {
-            Box::pin(self.take_again(unsent, request, client, child_era)).await;
+            Box::pin(self.take_again(unsent, request, client, promise, child_era)).await;
         }
     }
 
@@ -88,13 +90,15 @@ impl Back {
         unsent: Unsent<'_>,
         request: Message,
         client: Arc<Client>,
+        promise: Option<Arc<Promise>>,
         child_era: Era,
     ) {
         let (cancel, clock, record, reply) = unsent;
         match self.lease_unless(&cancel, &clock, Use::Again, &client, child_era).await {
             Some(Ok(lease)) => {
                 let begun = self.exchange(lease, request, client, clock, record, reply).await;
-                if let Some((exchange, reply)) = begun {
+                if let Some((mut exchange, reply)) = begun {
+                    exchange.promise = promise;
                     exchange.run(cancel, reply, Retry::NEVER).await;
                 }
             }
@@ -131,7 +135,10 @@ impl Back {
         match begun.unwrap_or_else(|| Err(clock.timed_out(self.server.name.as_str()))) {
             Ok(()) => {
                 reply.set_job(record.as_ref().and_then(|record| record.job_id()));
-                Some((Exchange { back: self, lease, request, client, clock, record }, reply))
+                Some((
+                    Exchange { back: self, lease, request, client, clock, record, promise: None },
+                    reply,
+                ))
             }
             Err(error) => {
                 finish(record, &CallEnd::Failed(&error.to_string()));

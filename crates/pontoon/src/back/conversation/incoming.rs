@@ -41,9 +41,11 @@ impl SharedLink {
             let id = message.raw(Slot::RequestId);
             state.held.retain(|question| question.raw(Slot::Id) != id);
         }
+        let written = state.keeps_answers.then(|| message.clone());
         let Some(event) = state.peer.handle(message) else { return };
         match event {
             PeerEvent::Answer(awaited, answer) => {
+                state.last_answer = written;
                 if !self.is_of_one_client() && awaited.purpose == Purpose::Call {
                     state.note_answer();
                 }

@@ -254,6 +254,16 @@ impl Link {
         self.shared.lock().noise.clone()
     }
 
+    /// Keeps the last answer as the server wrote it, for one who wants to know what was healed.
+    pub(crate) fn keep_answers(&self) {
+        self.shared.lock().keeps_answers = true;
+    }
+
+    /// The last answer as the server wrote it, if that is kept.
+    pub(crate) fn last_answer(&self) -> Option<Message> {
+        self.shared.lock().last_answer.clone()
+    }
+
     /// What may have cost answers in this conversation, as the end of a sentence; empty if nothing may have.
     pub(crate) fn explanation(&self) -> String {
         let explanation = self.shared.lock().healed.explanation();

@@ -89,6 +89,9 @@ pub(crate) struct LinkState {
     pub(crate) healed: Heals,
     /// How a WebSocket ended.
     pub(crate) end: Option<SocketEnd>,
+    /// Whether the last answer is kept as the server wrote it.
+    pub(crate) keeps_answers: bool,
+    pub(crate) last_answer: Option<Message>,
     /// Where messages are noted, if they are.
     messages_noted: Option<Arc<MessageRing>>,
 }
@@ -186,6 +189,8 @@ impl SharedLink {
             writes_frames: false,
             healed: Heals::default(),
             end: None,
+            keeps_answers: false,
+            last_answer: None,
             messages_noted: None,
         };
         let (wake, gone) = (Notify::new(), CancellationToken::new());

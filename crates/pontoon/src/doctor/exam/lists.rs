@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use pontoon_schema::Fault;
-use pontoon_wire::{Message, Slot, json, method};
+use pontoon_wire::{Era, Message, Slot, json, method};
 use serde_json::value::RawValue;
 
 use crate::call::list_member;
 use crate::doctor::aspect::Aspect;
 use crate::doctor::examination::{DumpedPage, Examination};
+use crate::doctor::options::ExamOptions;
 use crate::doctor::sign::Sign;
 use crate::doctor::symptom::Symptom;
 use crate::doctor::visit::{Said, Visit};
@@ -25,14 +26,17 @@ struct ReadList {
     pages: Vec<DumpedPage>,
     /// What is wrong with its pages.
     fault: Option<String>,
+    /// Whether a page was not answered at all.
+    is_silent: bool,
 }
 
-/// Reads all lists, and gives the tools as they came.
+/// Reads all lists, and gives the tools as they came. `None` if it hung at one: then it answers nothing any more.
 pub(super) async fn look(
     visit: &Visit,
-    patience: Duration,
+    options: &ExamOptions,
     report: &mut Examination,
-) -> Vec<String> {
+) -> Option<Vec<String>> {
+    let patience = options.patience;
     let names_tools = visit.has_capability("tools");
     let first = read(visit, method::LIST_TOOLS, patience).await;
     let tools = match first {
@@ -40,10 +44,14 @@ pub(super) async fn look(
         Err(said) if names_tools => {
             let evidence = format!("tools/list: {}", said.words());
             report.found(Symptom::of_sign(Sign::ListFails, Some(evidence)));
-            return Vec::new();
+            let has_hung = hangs(visit, options, &said, method::LIST_TOOLS, report).await;
+            return (!has_hung).then(Vec::new);
         }
-        Err(_) => {
+        Err(said) => {
             report.found(Symptom::of_sign(Sign::NoTools, None));
+            if hangs(visit, options, &said, method::LIST_TOOLS, report).await {
+                return None;
+            }
             ReadList::default()
         }
     };
@@ -67,8 +75,43 @@ pub(super) async fn look(
         report.well(Aspect::Lists, text);
         note_order(visit, &tools.items, patience, report).await;
     }
-    others(visit, patience, report).await;
-    tools.items
+    let is_silent = tools.is_silent;
+    if is_silent && hangs(visit, options, &Said::Silence, method::LIST_TOOLS, report).await {
+        return None;
+    }
+    let is_well = others(visit, options, report).await;
+    is_well.then_some(tools.items)
+}
+
+/// Whether it answers nothing any more after this answer to a list: one ping has to be answered.
+async fn hangs(
+    visit: &Visit,
+    options: &ExamOptions,
+    said: &Said,
+    list: &str,
+    report: &mut Examination,
+) -> bool {
+    let (small, probe) = (options.small(), alive(visit));
+    if !matches!(said, Said::Silence)
+        || !matches!(visit.ask(probe, "{}", small).await, Said::Silence)
+    {
+        return false;
+    }
+    let evidence = format!(
+        "`{list}` had no answer within {} s, and then `{probe}` none within {} s",
+        options.patience.as_secs_f32(),
+        small.as_secs_f32()
+    );
+    report.found(Symptom::of_sign(Sign::Hangs, Some(evidence)));
+    true
+}
+
+/// What every server of its era answers at once.
+fn alive(visit: &Visit) -> &'static str {
+    match visit.era {
+        Era::Legacy => method::PING,
+        Era::Modern => method::DISCOVER,
+    }
 }
 
 async fn read(visit: &Visit, list: &'static str, patience: Duration) -> Result<ReadList, Said> {
@@ -81,12 +124,20 @@ async fn read(visit: &Visit, list: &'static str, patience: Duration) -> Result<R
             Said::Result(page) => page,
             said if read.pages.is_empty() => return Err(said),
             said => {
+                read.is_silent = matches!(said, Said::Silence);
                 read.fault = Some(format!("page {}: {}", read.pages.len() + 1, said.words()));
                 return Ok(read);
             }
         };
         let before = read.items.len();
         take(&page, list, &mut read);
+        // As it was written: what was put right on the way is to be seen there.
+        let written =
+            visit.link.last_answer().filter(|it| it.has(Slot::Result)).unwrap_or(page.clone());
+        let result = String::from_utf8_lossy(written.raw(Slot::Result).unwrap_or(b"{}"));
+        if let Ok(result) = RawValue::from_string(result.into_owned()) {
+            read.pages.push(DumpedPage { method: list, result });
+        }
         if before > 0 && read.items[before..].iter().all(|it| read.items[..before].contains(it)) {
             read.items.truncate(before);
             read.fault = Some(format!("page {} repeats the one before", read.pages.len()));
@@ -113,9 +164,6 @@ fn take(page: &Message, list: &'static str, read: &mut ReadList) {
     let array = json::find(result, list_member(list).unwrap_or_default()).unwrap_or(b"[]");
     for range in json::elements(array, 0..array.len()) {
         read.items.push(String::from_utf8_lossy(&array[range]).into_owned());
-    }
-    if let Ok(result) = RawValue::from_string(String::from_utf8_lossy(result).into_owned()) {
-        read.pages.push(DumpedPage { method: list, result });
     }
 }
 
@@ -149,8 +197,8 @@ async fn note_order(visit: &Visit, tools: &[String], patience: Duration, report:
     report.found(Symptom::of_fault(Fault::Order, Some(evidence)));
 }
 
-/// The lists beside the tools.
-async fn others(visit: &Visit, patience: Duration, report: &mut Examination) {
+/// The lists beside the tools. False if it hung at one.
+async fn others(visit: &Visit, options: &ExamOptions, report: &mut Examination) -> bool {
     for (list, capability, word) in [
         (method::LIST_PROMPTS, "prompts", "prompt"),
         (method::LIST_RESOURCES, "resources", "resource"),
@@ -159,7 +207,12 @@ async fn others(visit: &Visit, patience: Duration, report: &mut Examination) {
         if !visit.has_capability(capability) {
             continue;
         }
-        match read(visit, list, patience).await {
+        let read = read(visit, list, options.patience).await;
+        let silence = match &read {
+            Ok(read) => read.is_silent,
+            Err(said) => matches!(said, Said::Silence),
+        };
+        match read {
             Ok(read) => {
                 let count = read.items.len();
                 report.dump.extend(read.pages);
@@ -176,5 +229,9 @@ async fn others(visit: &Visit, patience: Duration, report: &mut Examination) {
                 report.found(Symptom::of_sign(Sign::ListFails, Some(evidence)));
             }
         }
+        if silence && hangs(visit, options, &Said::Silence, list, report).await {
+            return false;
+        }
     }
+    true
 }

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use pontoon_schema::Severity;
 use pontoon_wire::heal::Heal;
-use pontoon_wire::{Message, Slot, method};
+use pontoon_wire::{Message, Slot};
 use serde_json::Value;
 
 use self::eras::ModernLook;
@@ -32,7 +32,7 @@ use super::recommend::{self, Evidence};
 use super::room::{ExamRoom, NoVisit};
 use super::sign::Sign;
 use super::symptom::Symptom;
-use super::visit::{Said, Visit};
+use super::visit::Visit;
 use super::words::{milliseconds, short};
 use crate::back::conversation::handshake::HandshakeError;
 
@@ -218,15 +218,11 @@ async fn probe(
     tell("sending notifications");
     notifications::look(visit, small, report).await;
     tell("reading its lists");
-    let tools = lists::look(visit, options.patience, report).await;
-    if tools.is_empty()
-        && report.symptoms.iter().any(|it| it.code == Sign::ListFails.code())
-        && matches!(visit.ask(method::PING, "{}", small).await, Said::Silence)
-    {
+    let Some(tools) = lists::look(visit, options, report).await else {
         note_heals(visit, report);
-        let text = "the rest was not tried: since then it answers nothing, not even `ping`";
+        let text = "the rest was not tried: it answers nothing any more";
         return report.skip(Aspect::Requests, text);
-    }
+    };
     tell("looking at its tools");
     schemas::look(&tools, &options.profiles(), report);
     clients::look(&tools, &options.profiles(), report);

@@ -6,7 +6,7 @@ use crate::doctor::aspect::Aspect;
 use crate::doctor::examination::Examination;
 use crate::doctor::symptom::{Symptom, ToolPlace};
 use crate::doctor::words::tool_name;
-use pontoon_schema::{Fault, Profile, Severity, lint, repair};
+use pontoon_schema::{Fault, Profile, Severity, lint, lint_for, repair};
 
 /// All that is wrong with a tool for this client: what makes it invalid, what the client minds, what is not good.
 pub(super) fn faults_of(tool: &str, profile: &Profile) -> Vec<(Fault, String)> {
@@ -14,7 +14,8 @@ pub(super) fn faults_of(tool: &str, profile: &Profile) -> Vec<(Fault, String)> {
     // What was put right already, in the words of this client, is no fault for it.
     let is_well = *report.tool == *tool;
     let repaired = report.findings.into_iter().filter(|it| !(is_well && it.repair.is_some()));
-    let all = repaired.chain(lint(tool)).map(|finding| (finding.fault, finding.place));
+    let told = lint(tool).into_iter().chain(lint_for(tool, profile));
+    let all = repaired.chain(told).map(|finding| (finding.fault, finding.place));
     let mut faults: Vec<(Fault, String)> = Vec::new();
     for (fault, place) in all {
         // Clients that compile what tools promise refuse any schema there that is not valid.

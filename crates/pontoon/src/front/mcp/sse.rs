@@ -118,7 +118,15 @@ pub async fn message(
         };
         session.touch();
         let (cancel, clock) = (CancellationToken::new(), entry.back.clock(&message));
-        let call = Call { request: message, client, cancel, clock, may_repeat: false, reply };
+        let call = Call {
+            request: message,
+            client,
+            cancel,
+            clock,
+            may_repeat: false,
+            promise: None,
+            reply,
+        };
         site.sessions.submit(&entry, Arrival::InSession(session), call).await;
     };
     tasks.spawn(answering.in_current_span());

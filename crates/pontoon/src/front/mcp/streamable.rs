@@ -192,7 +192,18 @@ fn call(
     let questions = session.map(|session| Arc::clone(&session.questions));
     let reply = Reply::new(stream.request_id.clone(), Arc::clone(&stream.outbox), questions);
     let (cancel, clock) = (CancellationToken::new(), entry.back.clock(&request));
-    (Call { request, client, cancel: cancel.clone(), clock, may_repeat: false, reply }, cancel)
+    (
+        Call {
+            request,
+            client,
+            cancel: cancel.clone(),
+            clock,
+            may_repeat: false,
+            promise: None,
+            reply,
+        },
+        cancel,
+    )
 }
 
 /// The response to a request: JSON if its outcome comes first, else the events of its stream.
