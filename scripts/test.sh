@@ -119,7 +119,7 @@ run_mcpo() {
 }
 
 # The browser server of examples/browser, with Debian's Chromium, in several chats; web pages that try to use the
-# application of examples/live-app; and web pages that try to be the application of a bridge.
+# application of examples/live-app; web pages that try to be the application of a bridge; and the pages of the bridge.
 run_browser() {
     ./scripts/setup-tests.sh node22 playwright
     install_program chromium chromium PONTOON_CHROMIUM
@@ -127,6 +127,7 @@ run_browser() {
     python3 tests/interop/browser.py --pontoon "$target/swift/pontoon"
     python3 tests/interop/live_page.py --live-app "$target/swift/live-app"
     python3 tests/interop/listen_page.py --pontoon "$target/swift/pontoon"
+    python3 tests/interop/docs_page.py --pontoon "$target/swift/pontoon"
 }
 
 # Functions of a program as tools of the real Claude Code CLI, four versions of it, whose model is a script
