@@ -53,9 +53,9 @@ async function links(page) {
     return { title: await page.title(), links: found };
 }
 
-// The operations that the page shows.
-async function listed(page) {
-    await page.locator(".opblock").first().waitFor();
+// The operations that the page shows, once there are so many.
+async function listed(page, { count }) {
+    await page.locator(".opblock").nth(count - 1).waitFor();
     const paths = await page.locator(".opblock-summary-path").allTextContents();
     // Swagger UI lets long paths break, at characters that are not seen.
     return { title: await page.title(), operations: paths.map((path) => path.replaceAll("\u200b", "")) };

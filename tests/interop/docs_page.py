@@ -80,13 +80,18 @@ def pages(url: str, keyed: str) -> list[tuple[str, dict, dict]]:
         "mcpo/openapi.json": ["/mcpo/openapi.json", 200, ""],
     }
     both = [f"/{server}{tool}" for server in SERVERS["mcpServers"] for tool in TOOLS]
+
+    def shows(name: str, path: str, title: str, tools: list[str]) -> tuple[str, dict, dict]:
+        case = {"do": "listed", "url": url + path, "count": len(tools)}
+        return name, case, {"title": f"{title} - tools", "operations": tools}
+
     refused = ["Failed to load resource: the server responded with a status of 401 (Unauthorized)"]
     return [
         ("the links of the first page lead somewhere", {"do": "links", "url": url + "/"}, {"title": "Pontoon", "links": links}),
-        ("the page of a server shows its tools", {"do": "listed", "url": url + "/mcpo/demo/docs"}, {"title": "demo - tools", "operations": TOOLS}),
-        ("so it does with a slash at its end", {"do": "listed", "url": url + "/mcpo/demo/docs/"}, {"title": "demo - tools", "operations": TOOLS}),
-        ("so it does at mcpo's own address", {"do": "listed", "url": url + "/demo/docs"}, {"title": "demo - tools", "operations": TOOLS}),
-        ("the page of all servers shows all tools", {"do": "listed", "url": url + "/mcpo/docs"}, {"title": "Pontoon - tools", "operations": both}),
+        shows("the page of a server shows its tools", "/mcpo/demo/docs", "demo", TOOLS),
+        shows("so it does with a slash at its end", "/mcpo/demo/docs/", "demo", TOOLS),
+        shows("so it does at mcpo's own address", "/demo/docs", "demo", TOOLS),
+        shows("the page of all servers shows all tools", "/mcpo/docs", "Pontoon", both),
         ("a tool is tried out by a click", {"do": "execute", "url": url + "/mcpo/demo/docs", "times": 2, **ada}, {"answers": [hello, hello]}),
         ("also at mcpo's own address, with a slash", {"do": "execute", "url": url + "/demo/docs/", **ada}, {"answers": [hello]}),
         ("also on the page of all servers", {"do": "execute", "url": url + "/mcpo/docs", **ada, "path": "/other/greet"}, {"answers": [hello]}),
