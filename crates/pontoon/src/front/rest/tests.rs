@@ -376,6 +376,8 @@ async fn all_who_do_not_say_who_they_are_share_a_process_where_that_is_wanted() 
     let again = post("/demo/wait", &[], "{\"seconds\":0}");
     assert_eq!(bridge.connect().send(&again).await.status, 200, "it is there still");
     assert_eq!(server.work_heard()[4].0, work[0]);
+    assert_eq!(posted(&bridge, "/demo/end", "{}").await.0, 500);
+    assert_eq!(posted(&bridge, "/demo/wait", "{}").await.0, 200, "nothing of theirs was lost");
 }
 
 #[tokio::test(start_paused = true)]
