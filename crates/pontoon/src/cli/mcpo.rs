@@ -152,6 +152,8 @@ fn options(arguments: McpoArgs) -> Result<Options, (String, u8)> {
         strict_auth: arguments.strict_auth,
         hot_reload: arguments.hot_reload,
         cors_allow_origins: arguments.cors_allow_origins,
+        tls_cert: arguments.ssl_certfile,
+        tls_key: arguments.ssl_keyfile,
         insecure: true,
         mcpo: Some(McpoOptions {
             command,

@@ -53,7 +53,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve MCP over HTTP: clients at /mcp/NAME, one process per request or per session.
-    Serve(Options),
+    Serve(Box<Options>),
     /// Serve tools over REST and OpenAPI with the command line of mcpo.
     #[command(after_help = mcpo::EXAMPLES, disable_help_flag = true, disable_version_flag = true)]
     Mcpo(Box<mcpo::McpoArgs>),
