@@ -73,6 +73,7 @@ fn everything_goes_over_tls_and_knows_its_address() {
         format!("listening on https://{bound}"),
         format!("https://{bound}/mcp/fixture  ("),
         format!("claude mcp add --transport http fixture https://{bound}/mcp/fixture"),
+        format!("https://{bound}/mcpo/fixture/openapi.json"),
     ] {
         wait_until(&said, SOON, || rig.stderr().contains(&said));
     }
@@ -100,6 +101,17 @@ fn everything_goes_over_tls_and_knows_its_address() {
     while socket.read().is_ok() {}
     drop(socket);
     rig.stop();
+}
+
+/// `pontoon mcpo` has the same under its own names.
+#[test]
+fn the_command_line_of_mcpo_has_a_certificate_too() {
+    let (identity, _) = Identity::new();
+    let folder = identity.folder.path();
+    let certificate = identity.files.0.to_str().unwrap();
+    let (code, said) =
+        pontoon(folder, &[], &["mcpo", "--port=0", "--ssl-certfile", certificate, "--", "cat"]);
+    assert!(code == 1 && said.contains("--ssl-certfile: the key is missing"), "{code} {said}");
 }
 
 #[test]

@@ -154,6 +154,8 @@ fn options(arguments: McpoArgs) -> Result<Options, (String, u8)> {
         tls_cert: arguments.ssl_certfile,
         tls_key: arguments.ssl_keyfile,
         cors_allow_origins: arguments.cors_allow_origins,
+        tls_cert: arguments.ssl_certfile,
+        tls_key: arguments.ssl_keyfile,
         insecure: true,
         mcpo: Some(McpoOptions {
             command,

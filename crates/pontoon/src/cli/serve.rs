@@ -142,7 +142,7 @@ fn greet(config: &Config, app: &App) {
             None => format!("{}/mcpo/{name}", rest.root_path),
         };
         tell(&format!(
-            "  as OpenAPI    http://{address}{path}/openapi.json, to try it out http://{address}{path}/docs"
+            "  as OpenAPI    {scheme}://{address}{path}/openapi.json, to try it out {scheme}://{address}{path}/docs"
         ));
         if rest.single.is_none()
             && matches!(config.source, ConfigSource::File(_) | ConfigSource::Demo { .. })

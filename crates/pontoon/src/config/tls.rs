@@ -13,9 +13,14 @@ use super::settings::BridgeSettings;
 use super::values::absolute;
 use crate::pem_files::certified_key;
 
-/// How each of the two is named.
-const CERTIFICATE: [&str; 2] = ["--tls-cert", "MCPO_TLS_CERT"];
-const KEY: [&str; 2] = ["--tls-key", "MCPO_TLS_KEY"];
+/// How the certificate and the key are named, as an option and as a variable.
+type TlsNames = [[&'static str; 2]; 2];
+
+const NAMES: TlsNames = [["--tls-cert", "MCPO_TLS_CERT"], ["--tls-key", "MCPO_TLS_KEY"]];
+
+/// The same on the command line of mcpo.
+const NAMES_OF_MCPO: TlsNames =
+    [["--ssl-certfile", "MCPO_TLS_CERT"], ["--ssl-keyfile", "MCPO_TLS_KEY"]];
 
 impl BridgeSettings {
     /// The files of the certificate and of its key, if connections are to be TLS.
@@ -62,18 +67,21 @@ pub(super) fn review_tls(options: &Options, settings: &BridgeSettings, remarks: 
         };
         remarks.add(Weight::Mistake, place, key, message);
     };
+    let names = if options.mcpo.is_some() { NAMES_OF_MCPO } else { NAMES };
+    let [certificate_names, key_names] = names;
     let by_option = [options.tls_cert.is_some(), options.tls_key.is_some()];
     let (certificate, key) = match (&settings.tls_cert, &settings.tls_key) {
         (None, None) => return,
         (Some(certificate), Some(key)) => (certificate, key),
         (Some(_), None) => {
-            let message = format!("the key is missing: set {} or {}, too", KEY[1], KEY[0]);
-            return tell(CERTIFICATE, by_option[0], message);
+            let [option, variable] = key_names;
+            let message = format!("the key is missing: set {variable} or {option}, too");
+            return tell(certificate_names, by_option[0], message);
         }
         (None, Some(_)) => {
-            let [option, variable] = CERTIFICATE;
+            let [option, variable] = certificate_names;
             let message = format!("the certificate is missing: set {variable} or {option}, too");
-            return tell(KEY, by_option[1], message);
+            return tell(key_names, by_option[1], message);
         }
     };
     // A bridge that runs goes on with the pair it has, whatever becomes of the files, and tells of them by itself.
@@ -86,12 +94,12 @@ pub(super) fn review_tls(options: &Options, settings: &BridgeSettings, remarks: 
         true => {
             let advice =
                 "name a file with the chain of certificates in PEM form, that of Pontoon first";
-            tell(CERTIFICATE, by_option[0], format!("{told}; {advice}"));
+            tell(certificate_names, by_option[0], format!("{told}; {advice}"));
         }
         false => {
             let advice =
                 "name a file with the key of that certificate in PEM form (PKCS#8, PKCS#1 or SEC1)";
-            tell(KEY, by_option[1], format!("{told}; {advice}"));
+            tell(key_names, by_option[1], format!("{told}; {advice}"));
         }
     }
 }
@@ -99,6 +107,7 @@ pub(super) fn review_tls(options: &Options, settings: &BridgeSettings, remarks: 
 #[cfg(test)]
 mod tests {
     use super::super::environment::Environment;
+    use super::super::mcpo::McpoOptions;
     use super::super::variables;
     use super::*;
     use crate::pem_files::samples::{EC, RSA, write};
@@ -161,6 +170,14 @@ mod tests {
         let told =
             "Mistake: --tls-key: the certificate is missing: set MCPO_TLS_CERT or --tls-cert, too";
         check(EC, &options(None, Some("DIR/tls.key")), &[], &[told]);
+    }
+
+    #[test]
+    fn the_words_of_mcpo_are_those_of_its_command_line() {
+        let told =
+            "Mistake: --ssl-certfile: the key is missing: set MCPO_TLS_KEY or --ssl-keyfile, too";
+        let options = options(Some("DIR/tls.crt"), None);
+        check(EC, &Options { mcpo: Some(McpoOptions::default()), ..options }, &[], &[told]);
     }
 
     #[test]
