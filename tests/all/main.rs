@@ -10,6 +10,7 @@ mod children;
 mod claude;
 mod cli;
 mod connect;
+mod cors;
 #[cfg(target_os = "linux")]
 mod cost;
 mod deadline;
@@ -51,6 +52,7 @@ mod stateful;
 mod storage;
 mod stress;
 mod tidy;
+mod tls;
 mod told;
 mod transcripts;
 mod unchanged;

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, ServerConfig, SupportedProtocolVersion};
 
 /// One that signs certificates.
 #[derive(Debug)]
@@ -61,6 +61,21 @@ impl Authority {
         Signed { certificate, key }
     }
 
+    /// How a client speaks TLS that trusts it and nothing else, in these versions or in both.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be trusted.
+    pub fn client(&self, versions: &[&'static SupportedProtocolVersion]) -> Arc<ClientConfig> {
+        let versions = if versions.is_empty() { rustls::DEFAULT_VERSIONS } else { versions };
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(self.certificate.der().clone()).expect("a certificate");
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(versions)
+            .expect("versions of the provider");
+        Arc::new(builder.with_root_certificates(roots).with_no_client_auth())
+    }
+
     /// Writes its certificate into this folder.
     ///
     /// # Panics
@@ -72,6 +87,11 @@ impl Authority {
 }
 
 impl Signed {
+    /// The certificate, as it is shown.
+    pub fn der(&self) -> &[u8] {
+        self.certificate.der()
+    }
+
     /// Writes the certificate and the key into this folder.
     ///
     /// # Panics

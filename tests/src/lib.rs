@@ -31,4 +31,5 @@ pub mod proxy;
 pub mod rig;
 pub mod seed_app;
 pub mod stdio;
+pub mod tls;
 pub mod transcript;

@@ -24,6 +24,7 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use crate::client::{Endpoint, Request, Response};
+use crate::tls;
 
 pub use plan::{Binaries, Plan, Server};
 use processes::Process;
@@ -49,7 +50,10 @@ const FAREWELL: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Rig {
     bridge: Child,
+    /// Where clients call: the bridge itself, or a tunnel to it.
     address: SocketAddr,
+    /// Where the bridge listens.
+    bound: SocketAddr,
     directory: TempDir,
     tag: String,
     programs: Vec<PathBuf>,
@@ -81,22 +85,29 @@ impl Rig {
             collect(bridge.stderr.take().expect("piped just above"), &[&printed]),
             collect(bridge.stdout.take().expect("piped just above"), &[&printed, &log]),
         ];
-        let address = wait_for_address(&mut bridge, &printed, &readers);
+        let bound = wait_for_address(&mut bridge, &printed, &readers);
+        let address = plan.tls.as_ref().map_or(bound, |tls| tls::tunnel(bound, tls));
         let watcher = Watcher::start(bridge.id());
         // The system tells the programs of processes without symbolic links.
         let programs =
             plan.servers.iter().filter_map(|it| it.command.canonicalize().ok()).collect();
         let key = plan.key();
-        let rig = Self { bridge, address, directory, tag, programs, printed, log, watcher, key };
+        let rig =
+            Self { bridge, address, bound, directory, tag, programs, printed, log, watcher, key };
         for server in plan.servers.iter().filter(|server| server.comes_up) {
             rig.wait_for_state(&server.name, "ready");
         }
         rig
     }
 
-    /// Where it listens.
+    /// Where clients without TLS call it.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where it listens.
+    pub fn bound(&self) -> SocketAddr {
+        self.bound
     }
 
     /// Where one of its servers is reached.
@@ -472,7 +483,8 @@ fn wait_for_address(
 }
 
 fn listening_address(line: &str) -> Option<SocketAddr> {
-    let (_, rest) = line.split_once("listening on http://")?;
+    let (_, rest) = line.split_once("listening on http")?;
+    let (_, rest) = rest.split_once("://")?;
     let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.' && letter != ':');
     rest[..end.unwrap_or(rest.len())].parse().ok()
 }

@@ -25,12 +25,14 @@ use crate::back::{Back, Surroundings, open_store, start_limit};
 use crate::config::{Config, Server};
 use crate::front::leave::LINGER;
 use crate::front::site::HttpSite;
+use crate::front::tls::ServerTls;
 use crate::front::{admin, http, status};
 use crate::ids::Ids;
 use crate::jobs::{Store, StoreError};
 use crate::observe::log::Troubles;
 use crate::observe::metrics::Metrics;
 use crate::observe::running::StatusSocket;
+use crate::pem_files::BadPemFile;
 use crate::session::Entries;
 use crate::session::entry::Entry;
 use crate::session::turns::Turns;
@@ -86,6 +88,9 @@ pub enum BridgeStartError {
     /// A server cannot be kept apart as its configuration asks.
     #[error(transparent)]
     Isolation(#[from] Impossible),
+    /// There is no certificate to show.
+    #[error("there is no TLS without its files (MCPO_TLS_CERT, MCPO_TLS_KEY)")]
+    Tls(#[from] BadPemFile),
     /// There is no thread for the records of jobs.
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
@@ -139,6 +144,9 @@ impl App {
         metrics: Arc<Metrics>,
     ) -> Result<Self, BridgeStartError> {
         let stop = CancellationToken::new();
+        let tls = config.settings.tls();
+        let tls = tls.map(|(certificate, key)| ServerTls::load(certificate, key)).transpose()?;
+        let tls = tls.map(Arc::new);
         let store = open_store(config, &config.settings.jobs_dir)?;
         let ids = shared_ids(config, &store);
         let around = Surroundings::new(config, store, ids, starter, metrics);
@@ -156,7 +164,7 @@ impl App {
             entry.back.check_isolation()?;
         }
         Ok(Self {
-            site: Arc::new(HttpSite::new(config, entries, &around)),
+            site: Arc::new(HttpSite::new(config, entries, &around, tls)),
             around,
             listeners,
             state_dir: config.settings.state_dir.clone(),
@@ -171,6 +179,11 @@ impl App {
     /// Where the bridge listens.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+    }
+
+    /// The certificate that it shows, if its connections are TLS.
+    pub fn tls(&self) -> Option<Arc<ServerTls>> {
+        self.site.tls.clone()
     }
 
     /// Tells how it is, to those who ask at this socket, as long as the process runs.

@@ -29,6 +29,7 @@ pub mod ids;
 pub mod lock;
 pub mod mac;
 pub mod outbox;
+pub mod pem_files;
 pub mod permits;
 pub mod plain_file;
 pub mod private_folder;

@@ -276,7 +276,7 @@ def elsewhere() -> list[Asked]:
 PAGE, OTHER_PAGE = "https://chat.example.org", "https://other.example.org"
 
 
-def by_pages() -> list[Asked]:
+def by_pages(*pages: str) -> list[Asked]:
     """What the scripts of web pages ask, and browsers for them before."""
     plain = [
         Asked("GET", "/openapi.json"),
@@ -288,7 +288,7 @@ def by_pages() -> list[Asked]:
         Asked("GET", "/nobody/openapi.json"),
     ]
     asked = []
-    for page in [PAGE, OTHER_PAGE, "null"]:
+    for page in pages:
         asked += [it._replace(headers=it.headers | {"Origin": page}, note=f"from {page}") for it in plain]
         asked += [it._replace(headers=it.headers | {"Origin": page, "Cookie": "a=b"}, note=f"from {page} with a cookie") for it in plain[1:3]]
         for path in ["/plain/plain", "/plain/openapi.json", "/openapi.json", "/nobody/openapi.json"]:

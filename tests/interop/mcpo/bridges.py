@@ -21,11 +21,14 @@ CACHE = pathlib.Path(os.environ.get("PONTOON_TEST_CACHE") or pathlib.Path.home()
 sys.path[:0] = [str(REPOSITORY / "tests" / "deploy"), str(HERE)]
 
 import cases_server  # noqa: E402
+import replicas  # noqa: E402
 from replicas import Client, Replica, free_port  # noqa: E402, F401
 
 INSTALLS = ["mcpo", "node22", "py-time", "everything", "memory", "office-excel"]
 START_SECONDS = 60
 STOP_SECONDS = 20
+# Eight servers start at once, on a machine that may be busy.
+replicas.START_SECONDS = START_SECONDS
 CASES = HERE / "cases_server.py"
 # Open WebUI says with every call whose it is. A server with a folder for each chat needs that, and mcpo does not read it.
 IDENTITY = {"X-OpenWebUI-User-Id": "id-of-ada", "X-OpenWebUI-Chat-Id": "chat-of-ada"}

@@ -110,7 +110,9 @@ class Improvements:
     ['GET /a /x differs otherwise than listed: {"pontoon": 2}, not {"pontoon": 1}']
     """
 
-    def __init__(self, groups: list[dict]) -> None:
+    def __init__(self, groups: list[dict], header: str = "") -> None:
+        # What stands above the list.
+        self.header = header
         self.reasons: dict[tuple[str, str], str] = {}
         self.listed: dict[tuple[str, str], dict] = {}
         self.complaints: list[str] = []
@@ -126,7 +128,8 @@ class Improvements:
 
     @classmethod
     def read(cls, path: pathlib.Path) -> "Improvements":
-        return cls(json.loads(re.sub(r"(?m)^\s*//.*$", "", path.read_text())) if path.exists() else [])
+        text = path.read_text() if path.exists() else "[]"
+        return cls(json.loads(re.sub(r"(?m)^\s*//.*$", "", text)), text.partition("[\n")[0] if text.startswith("//") else "")
 
     def judge(self, found: dict[str, dict[str, dict]]) -> None:
         flat = {(case, pointer): sides for case, pointers in found.items() for pointer, sides in pointers.items()}
@@ -151,7 +154,7 @@ class Improvements:
             for pointer, sides in pointers.items():
                 reason = self.reasons.get((case, pointer)) or f"? {kind(pointer, sides)}"
                 groups.setdefault(reason, {}).setdefault(case, {})[pointer] = sides
-        return render({reason: cases for reason, cases in groups.items() if cases})
+        return self.header + render({reason: cases for reason, cases in groups.items() if cases})
 
 
 def kind(pointer: str, sides: dict) -> str:

@@ -63,13 +63,14 @@ def answer_of(client: Client, request: Asked, plain) -> Answer:
 
 
 def answers(url: str, requests: list[Asked], folder: pathlib.Path) -> dict[str, Answer]:
-    """What is answered, by request, without what is another each time: folders, addresses, times and ids."""
+    """What is answered, by request, without what is another each time: folders, addresses, times, sizes and ids."""
 
     def plain(text: str) -> str:
         text = text.replace(url, "http://BRIDGE").replace(str(folder), "FOLDER")
         text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID", text)
         text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?", "TIME", text)
         text = re.sub(r"(?<=/files/)[0-9a-f]{40,}", "ID", text)
+        text = re.sub(r"\(\d+(\.\d+)? k?B, until", "(SIZE, until", text)
         return re.sub(r"\b\d{1,2}:\d\d:\d\d( ?[AP]M)?", "TIME", text)
 
     found = {}
@@ -249,9 +250,9 @@ def main() -> None:
         plain = bridges.with_config(run.folder / "plain", {"plain": server})
         paths = ["--path-prefix", "tools", "--root-path", "/rp"]
         run.by_command_line("elsewhere", asked.elsewhere(), [*plain, *named, *paths], "elsewhere: ")
-        run.by_command_line("pages", asked.by_pages(), plain, "all pages: ")
-        run.by_command_line("page", asked.by_pages(), [*plain, "--cors-allow-origins", asked.PAGE], "one page: ")
-        run.by_command_line("keyed-page", asked.by_pages(), [*plain, *keyed, "--strict-auth"], "all pages with a strict key: ")
+        run.by_command_line("pages", asked.by_pages(asked.PAGE, "null"), plain, "all pages: ")
+        run.by_command_line("page", asked.by_pages(asked.PAGE, asked.OTHER_PAGE), [*plain, "--cors-allow-origins", asked.PAGE], "one page: ")
+        run.by_command_line("keyed-page", asked.by_pages(asked.PAGE), [*plain, *keyed, "--strict-auth"], "all pages with a strict key: ")
         run.crashes()
     improvements = differences.Improvements.read(IMPROVEMENTS if options.pontoon else HERE / "none")
     if options.show is not None:

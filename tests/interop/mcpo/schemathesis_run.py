@@ -3,7 +3,8 @@
 
     tests/interop/mcpo/schemathesis_run.py --pontoon target/debug/pontoon
 
-No answer may be one of 500 and above, every answer has to be as the document says, and what fits has to be accepted. The requests are the
+Every answer has to be as the document says; what fits has to be accepted, and no answer to it may be one of 500 and above. What does not fit
+may be: mcpo passes values outside of a range on, and so does the bridge, and a tool that refuses them answers with 500. The requests are the
 same in every run. Ends with `N passed, N failed`.
 """
 
@@ -20,21 +21,21 @@ import bridges  # noqa: E402
 
 # Not the statuses: mcpo's documents name 200 and 422 and leave out what else there is, and so do ours.
 CHECKS = [
-    "not_a_server_error",
     "content_type_conformance",
     "response_headers_conformance",
     "response_schema_conformance",
-    "positive_data_acceptance",
     "unsupported_method",
     "allow_header_conformance",
 ]
-EXAMPLES = 60
+FITTING = ["not_a_server_error", "positive_data_acceptance"]
+EXAMPLES = 40
 SECONDS = 150
 
 
-def run(url: str, folder: pathlib.Path) -> tuple[int, str]:
+def run(url: str, mode: str, folder: pathlib.Path) -> tuple[int, str]:
+    checks = CHECKS + (FITTING if mode == "positive" else [])
     command = [bridges.CACHE / "schemathesis/bin/schemathesis", "run", f"{url}/openapi.json", "--url", url]
-    command += ["--checks", ",".join(CHECKS), "--phases", "examples,coverage,fuzzing", "--continue-on-failure"]
+    command += ["--mode", mode, "--checks", ",".join(checks), "--phases", "examples,coverage,fuzzing", "--continue-on-failure"]
     # It asks its user, and nobody is there to be asked: a tool's own failure has the status 500, as mcpo has it.
     command += ["--exclude-path", "/ask_name"]
     command += ["--max-examples", str(EXAMPLES), "--seed", "1", "--generation-deterministic"]
@@ -57,10 +58,10 @@ def main() -> None:
         folder = pathlib.Path(folder)
         servers = {"demo": {"command": str(options.pontoon), "args": ["demo"], "mode": "shared"}}
         with bridges.pontoon(options.pontoon, folder / "bridge", servers) as replica:
-            for path in ["/mcpo/demo", "/demo"]:
-                status, said = run(f"http://{replica.listen}{path}", folder)
+            for path, mode in [("/mcpo/demo", "positive"), ("/mcpo/demo", "negative"), ("/demo", "positive")]:
+                status, said = run(f"http://{replica.listen}{path}", mode, folder)
                 print("\n".join(f"    {line}" for line in said.strip().splitlines()[-60 if status else -12 :]))
-                print(f"{'FAIL' if status else 'ok  '} {path}: requests made of its document", flush=True)
+                print(f"{'FAIL' if status else 'ok  '} {path}: {mode} requests made of its document", flush=True)
                 passed, failed = passed + (not status), failed + bool(status)
     print(f"{passed} passed, {failed} failed")
     sys.exit(1 if failed else 0)

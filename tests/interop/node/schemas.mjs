@@ -1,8 +1,8 @@
-// A client of the TypeScript SDK that lists and calls the tools of many servers, for `schemas.py`.
+// A client of the TypeScript SDK that lists and calls the tools of many servers, for `schemas.py` and `faults.py`.
 //
 //   schemas.mjs v1|v2
 //
-// It reads {"server": {"url": …, "calls": {"tool": arguments}}} and writes {"server": {"tools": […], "calls": {"tool": result}}},
+// It reads {"server": {"url" or "command": …, "calls": {"tool": arguments}}} and writes {"server": {"tools": […], "calls": {"tool": result}}},
 // or {"server": {"error": …}} where the tools could not be listed.
 
 import { text } from "node:stream/consumers";
@@ -15,20 +15,27 @@ const AT_ONCE = 8;
 const INFO = { name: "interop-schemas", version: "1.0.0" };
 
 const CONNECT = {
-  v1: async (url) => {
+  v1: async (server) => {
     const { Client } = await load("ts-v1", "@modelcontextprotocol/sdk/client/index.js");
     const { StreamableHTTPClientTransport } = await load("ts-v1", "@modelcontextprotocol/sdk/client/streamableHttp.js");
     const client = new Client(INFO);
-    await client.connect(new StreamableHTTPClientTransport(url));
+    const { StdioClientTransport } = await load("ts-v1", "@modelcontextprotocol/sdk/client/stdio.js");
+    await client.connect(transport(server, StreamableHTTPClientTransport, StdioClientTransport));
     return client;
   },
-  v2: async (url) => {
+  v2: async (server) => {
     const { Client, StreamableHTTPClientTransport } = await load("ts-v2", "@modelcontextprotocol/client");
     const client = new Client(INFO, { versionNegotiation: { mode: "auto" } });
-    await client.connect(new StreamableHTTPClientTransport(url));
+    const { StdioClientTransport } = await load("ts-v2", "@modelcontextprotocol/client/stdio");
+    await client.connect(transport(server, StreamableHTTPClientTransport, StdioClientTransport));
     return client;
   },
 };
+
+/** The way to a server at a URL, or to a command over standard input and output. */
+function transport({ url, command }, Http, Stdio) {
+  return command ? new Stdio({ command: command[0], args: command.slice(1), stderr: "ignore" }) : new Http(new URL(url));
+}
 
 const shortened = (error) => `${error.name}: ${error.message}`.slice(0, 500);
 
@@ -43,7 +50,7 @@ async function call(client, name, args) {
 }
 
 async function lookAt(server, connect) {
-  const client = await connect(new URL(server.url));
+  const client = await connect(server);
   try {
     const { tools } = await client.listTools();
     const calls = {};

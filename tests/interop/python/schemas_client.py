@@ -1,6 +1,6 @@
-"""A client of the Python SDK that lists and calls the tools of many servers, for `schemas.py`.
+"""A client of the Python SDK that lists and calls the tools of many servers, for `schemas.py` and `faults.py`.
 
-Run by the Python of `py-mcp1` or `py-mcp2`: it uses the SDK that is there. It reads {"server": {"url": …, "calls": {"tool": arguments}}}
+Run by the Python of `py-mcp1` or `py-mcp2`: it uses the SDK that is there. It reads {"server": {"url" or "command": …, "calls": {"tool": arguments}}}
 and writes {"server": {"tools": […], "calls": {"tool": result}}}, or {"server": {"error": …}} where the tools could not be listed.
 """
 
@@ -16,17 +16,24 @@ AT_ONCE = 8
 
 
 @asynccontextmanager
-async def connect(url: str):
+async def connect(server: dict):
+    """A client of a server at a URL, or of a command over standard input and output."""
+    from mcp import StdioServerParameters
+
+    command = server.get("command")
+    program = StdioServerParameters(command=command[0], args=command[1:]) if command else None
+    url = server.get("url")
     if IS_NEW:
         from mcp import Client
 
-        async with Client(url) as client:
+        async with Client(program or url) as client:
             yield client
         return
     from mcp import ClientSession
+    from mcp.client.stdio import stdio_client
     from mcp.client.streamable_http import streamable_http_client
 
-    async with streamable_http_client(url) as (reader, writer, _session_id):
+    async with stdio_client(program) if program else streamable_http_client(url) as (reader, writer, *_):
         async with ClientSession(reader, writer) as session:
             await session.initialize()
             yield session
@@ -45,7 +52,7 @@ async def call(client, tool: str, arguments: dict) -> dict:
 
 
 async def look_at(server: dict) -> dict:
-    async with connect(server["url"]) as client:
+    async with connect(server) as client:
         listed = await client.list_tools()
         tools = [tool.model_dump(mode="json", by_alias=True, exclude_unset=True) for tool in listed.tools]
         wanted = [tool["name"] for tool in tools if tool["name"] in server["calls"]]

@@ -1,7 +1,9 @@
 //! What a rig starts: the programs under test, the servers of the configuration, the environment.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use rustls::ClientConfig;
 use serde_json::{Value, json};
 
 use super::{Rig, TAG};
@@ -114,13 +116,15 @@ pub struct Plan {
     pub variables: Vec<(String, String)>,
     /// Arguments after `serve --config FILE --listen 127.0.0.1:0`.
     pub arguments: Vec<String>,
+    /// How clients speak TLS, if the bridge has a certificate: its addresses are then those of a tunnel.
+    pub tls: Option<Arc<ClientConfig>>,
 }
 
 impl Plan {
     /// A bridge with these servers and nothing else.
     pub fn new(binaries: Binaries, servers: impl IntoIterator<Item = Server>) -> Self {
         let servers = servers.into_iter().collect();
-        Self { binaries, servers, variables: Vec::new(), arguments: Vec::new() }
+        Self { binaries, servers, variables: Vec::new(), arguments: Vec::new(), tls: None }
     }
 
     /// The same with one more variable.
@@ -135,6 +139,14 @@ impl Plan {
     pub fn argument(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
         self
+    }
+
+    /// The same with this certificate and key, called by clients that go by `tls`.
+    #[must_use]
+    pub fn secured(mut self, files: &(PathBuf, PathBuf), tls: Arc<ClientConfig>) -> Self {
+        self.tls = Some(tls);
+        let text = |path: &Path| path.to_str().expect("a plain path").to_owned();
+        self.variable("MCPO_TLS_CERT", &text(&files.0)).variable("MCPO_TLS_KEY", &text(&files.1))
     }
 
     /// The first API key of the bridge, if it has any.

@@ -75,9 +75,9 @@ pub fn run(arguments: &ClientConfigArgs) -> ExitCode {
 
 /// Where the bridge is, as far as it knows.
 fn own_url(config: &Config) -> String {
-    let listen = config.settings.listen.first();
+    let (listen, scheme) = (config.settings.listen.first(), config.settings.scheme());
     match config.settings.base_url.as_str() {
-        "" => listen.map_or_else(String::new, |address| format!("http://{address}")),
+        "" => listen.map_or_else(String::new, |address| format!("{scheme}://{address}")),
         url => url.to_owned(),
     }
 }

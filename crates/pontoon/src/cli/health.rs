@@ -7,16 +7,18 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use pontoon_supervise::plain_text;
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::terminal::{fail, say};
-use crate::config::{BridgeSettings, Environment, parse_listen};
+use crate::back::remote::tls::{Tls, TlsError};
+use crate::config::{BridgeSettings, Environment, TlsFiles, parse_listen};
 use crate::plain_file::{FileKind, read_text};
 
 /// How long all of it may take.
@@ -29,12 +31,13 @@ const MAX_ANSWER: u64 = 4 << 20;
 const LONGEST_KEY: u64 = 64 << 10;
 
 /// Asks the bridge at `url`, or at the one this environment configures, and prints what it says.
-pub fn run(url: Option<&str>, as_json: bool) -> ExitCode {
+pub fn run(url: Option<&str>, authorities: Option<&Path>, as_json: bool) -> ExitCode {
     let environment = Environment::of_process();
     let variable = |name: &str| environment.get(name).filter(|value| !value.is_empty());
-    let asked = target(url, variable("MCPO_LISTEN")).and_then(|target| {
+    let is_secure = variable("MCPO_TLS_CERT").is_some();
+    let asked = target(url, variable("MCPO_LISTEN"), is_secure).and_then(|target| {
         let key = api_key(variable).map_err(HealthError::Key)?;
-        let (status, health) = ask(&target, key.as_deref(), PATIENCE)?;
+        let (status, health) = ask(&target, key.as_deref(), authorities, PATIENCE)?;
         // Whoever is known is told of the servers.
         match key.is_some() && health["servers"].is_null() {
             true => Err(HealthError::Refused(target.authority)),
@@ -69,13 +72,37 @@ enum HealthError {
     Refused(String),
     #[error("no bridge answers at {0}")]
     Unreachable(String, #[source] io::Error),
+    #[error("no TLS connection to the bridge at {url}: {}", .why.advice())]
+    Tls {
+        url: String,
+        #[source]
+        why: TlsError,
+    },
+    #[error(
+        "the bridge at {0} speaks TLS: say --url https://HOST:PORT, or set MCPO_TLS_CERT as the bridge has it"
+    )]
+    NeedsTls(String),
     #[error("what answers at {0} is no bridge: it said {1:?}")]
     Stranger(String, String),
+}
+
+/// How a bridge is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AskedBy {
+    /// HTTP.
+    Http,
+    /// HTTPS at the address of the own bridge. Its certificate is for the names by which others call, and may be changing
+    /// just now, so it proves nothing; who answers is as sure as it is with HTTP.
+    OwnHttps,
+    /// HTTPS at an address that was named, where the certificate has to be for that.
+    Https,
 }
 
 /// Who is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct HealthTarget {
+    /// By what.
+    by: AskedBy,
     /// The host and port, as they are named.
     authority: String,
     /// What is asked for.
@@ -83,7 +110,11 @@ struct HealthTarget {
 }
 
 /// Whom to ask.
-fn target(url: Option<&str>, listen: Option<&OsStr>) -> Result<HealthTarget, HealthError> {
+fn target(
+    url: Option<&str>,
+    listen: Option<&OsStr>,
+    is_secure: bool,
+) -> Result<HealthTarget, HealthError> {
     let Some(url) = url else {
         let addresses = match listen {
             None => BridgeSettings::unset().listen,
@@ -92,19 +123,24 @@ fn target(url: Option<&str>, listen: Option<&OsStr>) -> Result<HealthTarget, Hea
         };
         let address = addresses.into_iter().find(|address| address.port() != 0);
         let authority = reachable(address.ok_or(HealthError::Listen)?).to_string();
-        return Ok(HealthTarget { authority, path: "/health".to_owned() });
+        let by = if is_secure { AskedBy::OwnHttps } else { AskedBy::Http };
+        return Ok(HealthTarget { by, authority, path: "/health".to_owned() });
     };
     let wrong = || HealthError::Url(url.to_owned());
-    let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
+    let (by, port, rest) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
+        (Some(rest), _) => (AskedBy::Http, ":80", rest),
+        (_, Some(rest)) => (AskedBy::Https, ":443", rest),
+        _ => return Err(wrong()),
+    };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'@' | b'?' | b'#');
     if authority.is_empty() || !rest.bytes().all(is_plain) {
         return Err(wrong());
     }
     let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
-    let port = if has_port { "" } else { ":80" };
+    let port = if has_port { "" } else { port };
     let path = if path.len() > 1 { path } else { "/health" };
-    Ok(HealthTarget { authority: format!("{authority}{port}"), path: path.to_owned() })
+    Ok(HealthTarget { by, authority: format!("{authority}{port}"), path: path.to_owned() })
 }
 
 /// Where a bridge that listens everywhere can be reached from here.
@@ -134,11 +170,25 @@ fn api_key<'e>(variable: impl Fn(&str) -> Option<&'e OsStr>) -> io::Result<Optio
 fn ask(
     target: &HealthTarget,
     key: Option<&str>,
+    authorities: Option<&Path>,
     patience: Duration,
 ) -> Result<(u16, Value), HealthError> {
-    let url = format!("http://{}{}", target.authority, target.path);
-    let answer = exchange(target, key, patience)
-        .map_err(|why| HealthError::Unreachable(url.clone(), why))?;
+    let scheme = if target.by == AskedBy::Http { "http" } else { "https" };
+    let url = format!("{scheme}://{}{}", target.authority, target.path);
+    let unproved = |why| HealthError::Tls { url: url.clone(), why };
+    let tls = match target.by {
+        AskedBy::Http => None,
+        AskedBy::OwnHttps => Some(Tls::without_proof()),
+        AskedBy::Https => {
+            let files = TlsFiles { authorities: authorities.map(Path::to_owned), own: None };
+            Some(Tls::load(&files).map_err(unproved)?)
+        }
+    };
+    let answer = exchange(target, key, tls, patience);
+    let answer = answer.map_err(|why| match why.downcast::<TlsError>() {
+        Ok(why) => unproved(why),
+        Err(why) => HealthError::Unreachable(url.clone(), why),
+    })?;
     let read = || {
         let end = answer.windows(4).position(|it| it == b"\r\n\r\n")?;
         let head = std::str::from_utf8(&answer[..end]).ok()?;
@@ -147,11 +197,20 @@ fn ask(
         body["status"].is_string().then_some((status, body))
     };
     let begin = || String::from_utf8_lossy(&answer[..answer.len().min(60)]).into_owned();
-    read().ok_or_else(|| HealthError::Stranger(url, begin()))
+    let is_asked_for_tls = || memchr::memmem::find(&answer, b"write https://").is_some();
+    read().ok_or_else(|| match target.by == AskedBy::Http && is_asked_for_tls() {
+        true => HealthError::NeedsTls(target.authority.clone()),
+        false => HealthError::Stranger(url.clone(), begin()),
+    })
 }
 
 /// Sends the request and gives all that comes back.
-fn exchange(target: &HealthTarget, key: Option<&str>, patience: Duration) -> io::Result<Vec<u8>> {
+fn exchange(
+    target: &HealthTarget,
+    key: Option<&str>,
+    tls: Option<Tls>,
+    patience: Duration,
+) -> io::Result<Vec<u8>> {
     let key = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
     // Version 1.0, so that the answer comes in one piece and ends with the connection.
     let request = format!(
@@ -159,17 +218,29 @@ fn exchange(target: &HealthTarget, key: Option<&str>, patience: Duration) -> io:
         target.path, target.authority
     );
     let exchange = async {
-        let mut stream = TcpStream::connect(&target.authority).await?;
-        stream.write_all(request.as_bytes()).await?;
-        let mut answer = Vec::new();
-        stream.take(MAX_ANSWER).read_to_end(&mut answer).await?;
-        Ok(answer)
+        let stream = TcpStream::connect(&target.authority).await?;
+        let Some(tls) = tls else { return talk(stream, request.as_bytes()).await };
+        let host = target.authority.rsplit_once(':').map_or("", |(host, _)| host);
+        let opened = tls.open(stream, host.trim_matches(['[', ']'])).await;
+        talk(opened.map_err(io::Error::other)?, request.as_bytes()).await
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let answer = runtime.block_on(async { tokio::time::timeout(patience, exchange).await });
     // Asking for a name may take longer than anyone waits, and cannot be stopped.
     runtime.shutdown_background();
     answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// Sends the request by this connection, and gives all that comes back.
+async fn talk<S>(mut stream: S, request: &[u8]) -> io::Result<Vec<u8>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    stream.write_all(request).await?;
+    stream.flush().await?;
+    let mut answer = Vec::new();
+    stream.take(MAX_ANSWER).read_to_end(&mut answer).await?;
+    Ok(answer)
 }
 
 /// What the bridge says, for people.
@@ -208,8 +279,18 @@ mod tests {
     use super::*;
 
     fn check(url: Option<&str>, listen: Option<&str>, expected: Option<(&str, &str)>) {
-        let found = target(url, listen.map(OsStr::new)).ok();
+        check_by(AskedBy::Http, url, listen, expected);
+    }
+
+    fn check_by(
+        by: AskedBy,
+        url: Option<&str>,
+        listen: Option<&str>,
+        expected: Option<(&str, &str)>,
+    ) {
+        let found = target(url, listen.map(OsStr::new), by == AskedBy::OwnHttps).ok();
         let expected = expected.map(|(authority, path)| HealthTarget {
+            by,
             authority: authority.to_owned(),
             path: path.to_owned(),
         });
@@ -232,11 +313,25 @@ mod tests {
         check(Some("http://a:1/"), None, Some(("a:1", "/health")));
         check(Some("http://a/p/health"), Some("b:1"), Some(("a:80", "/p/health")));
         check(Some("http://[::1]"), None, Some(("[::1]:80", "/health")));
-        for wrong in
-            ["a:1", "https://a", "http://", "http://u@a", "http://a/\r\nX: y", "http://a b"]
-        {
+        for wrong in [
+            "a:1",
+            "https://",
+            "ftp://a",
+            "http://",
+            "http://u@a",
+            "http://a/\r\nX: y",
+            "http://a b",
+        ] {
             check(Some(wrong), None, None);
         }
+    }
+
+    #[test]
+    fn a_bridge_with_a_certificate_is_asked_by_https() {
+        check_by(AskedBy::OwnHttps, None, None, Some(("127.0.0.1:8080", "/health")));
+        check_by(AskedBy::OwnHttps, None, Some("[::]:9000"), Some(("[::1]:9000", "/health")));
+        check_by(AskedBy::Https, Some("https://a"), None, Some(("a:443", "/health")));
+        check_by(AskedBy::Https, Some("https://a:1/p"), None, Some(("a:1", "/p")));
     }
 
     #[test]
@@ -274,9 +369,9 @@ mod tests {
             }
             String::from_utf8(sent).unwrap()
         });
-        let target = HealthTarget { authority, path: "/health".to_owned() };
+        let target = HealthTarget { by: AskedBy::Http, authority, path: "/health".to_owned() };
         let patience = Duration::from_millis(if answer.is_empty() { 50 } else { 5000 });
-        let asked = ask(&target, Some("hunter22"), patience);
+        let asked = ask(&target, Some("hunter22"), None, patience);
         (asked.map_err(|why| crate::errors::chain(&why)), server.join().unwrap())
     }
 
@@ -294,11 +389,14 @@ mod tests {
         assert!(answer.unwrap_err().contains("is no bridge: it said \"SSH-2.0"));
         let (answer, _) = asked(b"HTTP/1.1 200 OK\r\n\r\n{}");
         assert!(answer.unwrap_err().contains("is no bridge"));
+        let (answer, _) = asked(b"HTTP/1.1 400 No\r\n\r\nwrite https:// there\n");
+        assert!(answer.unwrap_err().contains("speaks TLS: say --url https://HOST:PORT"));
         let (answer, _) = asked(b"");
         assert!(answer.unwrap_err().contains("no bridge answers at http://127.0.0.1:"));
         let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let target = HealthTarget { authority: gone.to_string(), path: "/health".to_owned() };
-        let why = ask(&target, None, Duration::from_secs(5)).unwrap_err();
+        let (by, authority) = (AskedBy::Http, gone.to_string());
+        let target = HealthTarget { by, authority, path: "/health".to_owned() };
+        let why = ask(&target, None, None, Duration::from_secs(5)).unwrap_err();
         assert!(matches!(why, HealthError::Unreachable(..)), "{why}");
     }
 

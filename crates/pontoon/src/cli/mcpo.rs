@@ -151,7 +151,11 @@ fn options(arguments: McpoArgs) -> Result<Options, (String, u8)> {
         api_key: arguments.api_key,
         strict_auth: arguments.strict_auth,
         hot_reload: arguments.hot_reload,
+        tls_cert: arguments.ssl_certfile,
+        tls_key: arguments.ssl_keyfile,
         cors_allow_origins: arguments.cors_allow_origins,
+        tls_cert: arguments.ssl_certfile,
+        tls_key: arguments.ssl_keyfile,
         insecure: true,
         mcpo: Some(McpoOptions {
             command,

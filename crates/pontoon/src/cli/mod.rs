@@ -53,7 +53,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve MCP over HTTP: clients at /mcp/NAME, one process per request or per session.
-    Serve(Options),
+    Serve(Box<Options>),
     /// Serve tools over REST and OpenAPI with the command line of mcpo.
     #[command(after_help = mcpo::EXAMPLES, disable_help_flag = true, disable_version_flag = true)]
     Mcpo(Box<mcpo::McpoArgs>),
@@ -193,9 +193,13 @@ struct CallArgs {
 
 #[derive(Debug, Args)]
 struct HealthArgs {
-    /// The bridge to ask [default: the one at MCPO_LISTEN, else http://127.0.0.1:8080].
+    /// The bridge to ask [default: the one at MCPO_LISTEN, else http://127.0.0.1:8080, or https where
+    /// MCPO_TLS_CERT is set].
     #[arg(long, value_name = "URL")]
     url: Option<String>,
+    /// Certificates of authorities, in PEM form, that may vouch for an https URL, beside those of this machine.
+    #[arg(long, value_name = "FILE", requires = "url")]
+    ca_file: Option<PathBuf>,
     /// Print everything as JSON.
     #[arg(long)]
     json: bool,
@@ -236,7 +240,9 @@ pub fn main() -> ExitCode {
             call::run(&server, &tool, &arguments, &answer, &source.options(), json)
         }
         Command::Doctor(doctor) => doctor::run(&doctor),
-        Command::Health(HealthArgs { url, json }) => health::run(url.as_deref(), json),
+        Command::Health(HealthArgs { url, ca_file, json }) => {
+            health::run(url.as_deref(), ca_file.as_deref(), json)
+        }
         Command::Gc(GcArgs { source, dry_run, json }) => gc::run(&source.options(), dry_run, json),
         Command::Status(status) => status::run(&status),
         Command::Connect(connect) => connect::run(*connect),

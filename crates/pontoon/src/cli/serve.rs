@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
 use super::announced::announced;
 use super::ending;
-use super::reload::changes;
+use super::reload::{changes, follow};
 use super::terminal::{begin, fail, learnt_with, source, tell, with_spawner};
 use super::user_folders::UserFolders;
 use crate::app::App;
@@ -47,8 +47,9 @@ pub fn run(options: &Options) -> ExitCode {
             Err(error) => return fail(&chain(&error)),
         };
         greet(&config, &app);
+        app.tls().map(|tls| tokio::spawn(follow(tls)));
         let folders = UserFolders::of(&config.environment, None).status();
-        let known = announced(&folders, "serve", addresses(&app));
+        let known = announced(&folders, "serve", addresses(config.settings.scheme(), &app));
         let _announcement = known.map(|(announcement, socket)| {
             app.tell_status(socket, log.troubles());
             announcement
@@ -64,8 +65,9 @@ pub fn run(options: &Options) -> ExitCode {
 }
 
 /// Where it listens, in words.
-fn addresses(app: &App) -> String {
-    let all: Vec<_> = app.addresses().iter().map(|address| format!("http://{address}")).collect();
+fn addresses(scheme: &str, app: &App) -> String {
+    let all: Vec<_> =
+        app.addresses().iter().map(|address| format!("{scheme}://{address}")).collect();
     all.join(" ")
 }
 
@@ -89,9 +91,9 @@ fn raise_descriptor_limit() {
 
 /// Tells where the bridge listens and how to use it.
 fn greet(config: &Config, app: &App) {
-    let addresses = app.addresses();
+    let (addresses, scheme) = (app.addresses(), config.settings.scheme());
     for address in &addresses {
-        tell(&format!("pontoon {} listening on http://{address}", env!("CARGO_PKG_VERSION")));
+        tell(&format!("pontoon {} listening on {scheme}://{address}", env!("CARGO_PKG_VERSION")));
     }
     let Some(address) = addresses.first() else { return };
     tell(&format!("configuration: {}", source(config)));
@@ -107,7 +109,7 @@ fn greet(config: &Config, app: &App) {
             Mode::Shared { .. } => "one process for everybody",
         };
         tell(&format!(
-            "  {:<16} http://{address}/mcp/{}  ({mode}{})",
+            "  {:<16} {scheme}://{address}/mcp/{}  ({mode}{})",
             server.name.as_str(),
             server.name,
             learnt_with(server),
@@ -129,10 +131,10 @@ fn greet(config: &Config, app: &App) {
             }
         };
         tell(&format!(
-            "  Claude Code   claude mcp add --transport http {name} http://{address}/mcp/{name}{header}"
+            "  Claude Code   claude mcp add --transport http {name} {scheme}://{address}/mcp/{name}{header}"
         ));
         tell(&format!(
-            "  Open WebUI    Settings, External Tools, MCP: http://{address}/mcp/{name}{bearer}"
+            "  Open WebUI    Settings, External Tools, MCP: {scheme}://{address}/mcp/{name}{bearer}"
         ));
         let rest = &config.settings.rest;
         let path = match &rest.single {
@@ -140,7 +142,7 @@ fn greet(config: &Config, app: &App) {
             None => format!("{}/mcpo/{name}", rest.root_path),
         };
         tell(&format!(
-            "  as OpenAPI    http://{address}{path}/openapi.json, to try it out http://{address}{path}/docs"
+            "  as OpenAPI    {scheme}://{address}{path}/openapi.json, to try it out {scheme}://{address}{path}/docs"
         ));
         if rest.single.is_none()
             && matches!(config.source, ConfigSource::File(_) | ConfigSource::Demo { .. })

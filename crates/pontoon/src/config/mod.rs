@@ -42,6 +42,7 @@ mod server;
 mod settings;
 mod source;
 mod template;
+mod tls;
 mod units;
 mod values;
 mod variables;

@@ -37,6 +37,13 @@ pub struct Options {
     /// may be given several times, and * is all [default: MCPO_ALLOWED_ORIGINS, else none].
     #[arg(long, value_name = "ORIGIN")]
     pub cors_allow_origins: Vec<String>,
+    /// The certificate, and those that vouch for it, in PEM form: all addresses are https then
+    /// [default: MCPO_TLS_CERT, else none].
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+    /// The key of the certificate, in PEM form [default: MCPO_TLS_KEY].
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
     /// Listen beyond this machine although nothing asks clients who they are.
     #[arg(long)]
     pub insecure: bool,
@@ -46,4 +53,7 @@ pub struct Options {
     /// Nothing will listen, so where is no matter.
     #[arg(skip)]
     pub is_silent: bool,
+    /// The bridge runs already, and reads its configuration again.
+    #[arg(skip)]
+    pub is_running: bool,
 }

@@ -42,8 +42,9 @@ pub(super) fn review_links(settings: &BridgeSettings, remarks: &mut Remarks) {
     if let Some(host) = settings.allowed_hosts.iter().find(is_public) {
         let message = format!(
             "only this machine reaches Pontoon, so a proxy serves `{host}`, and it is not named here: \
-             links to files begin with http://{host}, whatever browsers call; name the proxy, or set \
-             MCPO_BASE_URL"
+             links to files begin with {}://{host}, whatever browsers call; name the proxy, or set \
+             MCPO_BASE_URL",
+            settings.scheme()
         );
         remarks.add(Weight::Warning, RemarkPlace::Environment, "MCPO_TRUSTED_PROXIES", message);
     }

@@ -14,6 +14,7 @@ use super::reach::review_links;
 use super::remarks::{RemarkPlace, Remarks, Weight};
 use super::secret::{ApiKey, KeyName, Secret};
 use super::settings::BridgeSettings;
+use super::tls::review_tls;
 
 /// A key shorter than this can be guessed.
 const SHORTEST_KEY: usize = 8;
@@ -26,6 +27,7 @@ pub(super) fn review(options: &Options, settings: &BridgeSettings, remarks: &mut
     review_keys(options, settings, remarks);
     review_proxies(settings, remarks);
     if !options.is_silent {
+        review_tls(options, settings, remarks);
         review_origins(options, settings, remarks);
         review_links(settings, remarks);
     }

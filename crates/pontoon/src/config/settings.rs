@@ -55,7 +55,7 @@ settings! {
         api_keys: Vec<ApiKey>,
         /// The headers in which trusted peers say who calls and from where.
         identity: IdentityHeaders,
-        /// The absolute paths of the files that our own secrets were read from: no child may.
+        /// The absolute paths of the files that our own secrets were read from, or of their folders: no child may.
         secret_files: Vec<PathBuf>,
         /// Where REST is, and what its documents say.
         rest: RestSettings,
@@ -71,6 +71,13 @@ settings! {
     /// The address to listen on, or several with commas between. Beyond this machine only with an API key, or with
     /// `--insecure`; the demo makes a key for itself.
     "MCPO_LISTEN", Value("127.0.0.1:8080"), listen: Vec<SocketAddr> = values::listen;
+    /// A file with the certificate that Pontoon shows and those that vouch for it, its own first, in PEM form. With it all
+    /// addresses are `https://` and `wss://`. New files are shown to new connections within two seconds, and on SIGHUP.
+    /// `--tls-cert` does the same.
+    "MCPO_TLS_CERT", Words("none"), tls_cert: Option<PathBuf> = values::path;
+    /// The file with its key: PKCS#8, PKCS#1 or SEC1 in PEM form, not encrypted. No confined server may read it.
+    /// `--tls-key` does the same.
+    "MCPO_TLS_KEY", Words("none"), tls_key: Option<PathBuf> = values::path;
     /// More names, with commas between, by which clients may call Pontoon in the `Host` header, such as
     /// `tools.example.org`. The addresses listened on and `localhost` always may.
     "MCPO_ALLOWED_HOSTS", Words("none"), allowed_hosts: Vec<String> = values::hosts;

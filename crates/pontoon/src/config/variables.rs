@@ -49,6 +49,7 @@ pub(super) fn settings(
             remarks.add(Weight::Mistake, RemarkPlace::CommandLine, option, mistake);
         }
     }
+    settings.take_tls(options);
     settings
 }
 
@@ -169,6 +170,8 @@ mod tests {
         ("MCPO_LISTEN", "localhost:1, [::1]:2", |it| {
             it.listen == ["127.0.0.1:1", "[::1]:2"].map(|it| it.parse().unwrap())
         }),
+        ("MCPO_TLS_CERT", "a.pem", |it| it.tls_cert == Some("a.pem".into())),
+        ("MCPO_TLS_KEY", "k.pem", |it| it.tls_key == Some("k.pem".into())),
         ("MCPO_ALLOWED_HOSTS", "Tools.example.org, b:80", |it| {
             it.allowed_hosts == ["tools.example.org", "b:80"]
         }),

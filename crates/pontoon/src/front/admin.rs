@@ -109,6 +109,7 @@ fn status(site: &HttpSite) -> BridgeStatus {
         websockets: site.websockets.in_use(),
         disk: None,
         jobs_fault: None,
+        tls_fault: site.tls.as_ref().and_then(|tls| tls.fault()).map(|bad| bad.to_string()),
         living_children: site.starter.living(),
         uptime: site.started.elapsed(),
         is_spawner_gone: site.starter.is_gone(),

@@ -27,6 +27,7 @@ use super::repoll::Repoll;
 use super::response::HttpResponse;
 use super::rest::{self, RestPlace, without_root};
 use super::site::HttpSite;
+use super::tls::ServerTls;
 use super::websocket;
 use super::websocket::upgrade::{Offered, WebSocketOpening};
 use super::who::auth::{Area, Denied};
@@ -86,7 +87,32 @@ async fn serve_connection(stream: TcpStream, peer: SocketAddr, site: Arc<HttpSit
     // Answers are small and awaited: they must not wait for company.
     drop(stream.set_nodelay(true));
     limit_silence(&stream);
-    serve_stream(stream, peer, site).await;
+    match &site.tls {
+        None => serve_stream(stream, peer, site).await,
+        // A connection without TLS keeps no room for what that needs.
+        Some(tls) => Box::pin(serve_secure(stream, peer, Arc::clone(tls), site)).await,
+    }
+}
+
+/// Serves one connection that is to be TLS.
+pub(crate) async fn serve_secure<S>(
+    stream: S,
+    peer: SocketAddr,
+    tls: Arc<ServerTls>,
+    site: Arc<HttpSite>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    // A proxy in its handshake has something to send.
+    let is_proxy = site.entrance.identities.is_proxy(peer.ip());
+    let _proxied = is_proxy.then(|| site.proxied.token());
+    match tls.open(stream).await {
+        Ok(stream) => serve_stream(stream, peer, site).await,
+        Err(error) => {
+            let error = &error as &dyn std::error::Error;
+            tracing::debug!(%peer, error, "a connection to the TLS address is closed");
+        }
+    }
 }
 
 /// Serves one connection, whatever carries it.
@@ -295,7 +321,12 @@ async fn elsewhere(
         }
         _ => match Box::pin(rest::front_door(site, &request, segments, peer)).await? {
             Some(response) => Ok(response),
-            None => Err(not_there(path)),
+            None => {
+                // Where everything needs a key, nothing is told without one.
+                auth.check(request.headers(), Area::Document).map_err(Denied::plain)?;
+                tracing::debug!(path, "nothing is served there");
+                Err(Refusal::plain(404, "Not Found"))
+            }
         },
     }
 }
@@ -346,7 +377,7 @@ mod tests {
         let bridge = bridge();
         for (method, path, status, says) in [
             ("POST", "/mcp/other", 404, "there is no server \\\"other\\\"; there are: demo"),
-            ("GET", "/nothing", 404, "MCP servers are at /mcp/NAME"),
+            ("GET", "/nothing", 404, "{\"detail\":\"Not Found\"}"),
             ("GET", "/", 200, "/mcp/demo"),
             ("GET", "/mcp/demo/more", 404, "MCP servers are at /mcp/NAME"),
             ("PUT", "/mcp/demo", 405, "POST, GET and DELETE are answered here"),

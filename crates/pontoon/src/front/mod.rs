@@ -25,6 +25,7 @@ pub mod site;
 pub mod status;
 pub mod stdio;
 pub mod stream_client;
+pub mod tls;
 pub mod unwritten;
 pub mod websocket;
 pub mod who;

@@ -173,7 +173,7 @@ impl Refusal {
         };
         let mut response = json(status, &Bytes::from(text).into());
         for (name, value) in headers {
-            response.headers_mut().insert(name, value);
+            response.headers_mut().append(name, value);
         }
         response
     }

@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 use super::last_look::LastLook;
 use super::mcp::sse_stream::SseStreams;
 use super::refusal::Refusal;
+use super::tls::ServerTls;
 use super::who::entrance::Entrance;
 use crate::back::Surroundings;
 use crate::back::child::process::Starter;
@@ -32,6 +33,8 @@ pub struct HttpSite {
     pub streams: SseStreams,
     /// The open WebSockets. Some connections are left for requests.
     pub websockets: Arc<Permits>,
+    /// The certificate that is shown, if connections are TLS.
+    pub tls: Option<Arc<ServerTls>>,
     /// Who may come in, and as whom.
     pub entrance: Entrance,
     /// Where REST is, and what its documents say.
@@ -75,7 +78,12 @@ impl HttpSite {
     }
 
     /// The site of a bridge with this configuration, these servers, and what they share.
-    pub fn new(config: &Config, entries: Entries, around: &Surroundings) -> Self {
+    pub fn new(
+        config: &Config,
+        entries: Entries,
+        around: &Surroundings,
+        tls: Option<Arc<ServerTls>>,
+    ) -> Self {
         let Surroundings { machine, keep, links, .. } = around;
         let (settings, metrics) = (&config.settings, &machine.metrics);
         let admission =
@@ -86,6 +94,7 @@ impl HttpSite {
             sessions: Arc::new(sessions),
             streams: SseStreams::default(),
             websockets: Permits::new(machine.held.max_connections() / 4 * 3),
+            tls,
             entrance: Entrance::new(settings),
             rest: settings.rest.clone(),
             max_body: settings.max_body,

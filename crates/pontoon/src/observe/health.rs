@@ -87,6 +87,9 @@ fn reasons(bridge: &BridgeStatus) -> Vec<String> {
     watch(bridge.kept_calls, "permits for calls on kept processes");
     watch(bridge.kept_children, "kept processes (MCPO_STATEFUL_MAX_TOTAL_PROCESSES)");
     reasons.extend(bridge.jobs_fault.clone());
+    reasons.extend(bridge.tls_fault.as_ref().map(|why| {
+        format!("the new certificate cannot be used, and the old one is shown on (MCPO_TLS_CERT, MCPO_TLS_KEY): {why}")
+    }));
     match &bridge.disk {
         Some(disk) if disk.is_full() => reasons.push(format!(
             "the disk of the jobs directory has {} bytes left, new jobs need {} (MCPO_MIN_FREE_DISK)",
@@ -206,6 +209,7 @@ mod tests {
             websockets: 3,
             disk: Some(DiskStatus { free: 20, total: 100, min_free: 5, ..DiskStatus::default() }),
             jobs_fault: None,
+            tls_fault: None,
             living_children: 9,
             uptime: Duration::from_secs(61),
             is_spawner_gone: false,
@@ -297,6 +301,18 @@ mod tests {
         let reason = body["reason"].as_str().unwrap();
         assert!(status == 503 && reason.starts_with("the jobs directory cannot"), "{reason}");
         assert!(!reason.contains(SECRET), "{reason}");
+    }
+
+    #[test]
+    fn a_new_certificate_that_cannot_be_used_degrades_it() {
+        let bridge = BridgeStatus { tls_fault: Some("/tls.key: no".to_owned()), ..bridge() };
+        check(
+            &bridge,
+            200,
+            "degraded",
+            &["the old one is shown on (MCPO_TLS_CERT, MCPO_TLS_KEY): /tls.key: no"],
+        );
+        assert_eq!(ready(&bridge).0, 200);
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct BridgeStatus {
     pub disk: Option<DiskStatus>,
     /// Why the jobs directory cannot be used, and what to do.
     pub jobs_fault: Option<String>,
+    /// Why the certificate in its files is not the one that is shown.
+    pub tls_fault: Option<String>,
     /// Every child that lives, also those on their way out.
     pub living_children: usize,
     /// How long the bridge has run.

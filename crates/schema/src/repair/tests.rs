@@ -571,3 +571,18 @@ fn what_an_older_draft_ignores_beside_a_reference_is_not_enforced() {
         assert!(plan.arguments(r#"{"a":"x"}"#).is_err(), "{newer}");
     }
 }
+
+#[test]
+fn what_is_required_is_named_as_it_is_shown() {
+    let tool = r#"{"name":"t","inputSchema":{"type":"object","properties":{"$top":{"type":"integer"},"n":{}},"required":["n","$top"]}}"#;
+    let report = repair(tool, Profile::common());
+    let shown: Value = serde_json::from_str(&report.tool).unwrap();
+    assert_eq!(shown["inputSchema"]["required"], json!(["n", "top"]));
+}
+
+#[test]
+fn a_text_that_is_taken_as_it_is_stays_a_text() {
+    let tool = r#"{"name":"t","inputSchema":{"type":"object","properties":{"a":{"type":["string","integer"]},"b":{"type":"integer"}}}}"#;
+    let plan = repair(tool, Profile::common()).plan;
+    assert_eq!(plan.arguments(r#"{"a":"42","b":"42"}"#).unwrap(), r#"{"a":"42","b":42}"#);
+}

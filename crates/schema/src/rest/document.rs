@@ -35,13 +35,6 @@ pub(super) fn arguments<'t>(meaning: &Meaning<'t>, name: &str) -> Node<'t> {
     if meaning.object.as_deref().is_some_and(|object| object.others == Others::Unsaid) {
         take(&mut members, "additionalProperties");
     }
-    let at = position(&members, "properties").map(|at| &mut members[at].value);
-    for property in at.and_then(Node::as_members_mut).into_iter().flatten() {
-        let Some(property) = property.value.as_members_mut() else { continue };
-        if position(property, "description").is_none() {
-            property.insert(2, Member::new("description", Node::text("")));
-        }
-    }
     Node::Object(members)
 }
 
@@ -72,13 +65,16 @@ pub(super) fn schema<'t>(meaning: &Meaning<'t>) -> Node<'t> {
 }
 
 fn object<'t>(object: &Object<'t>, members: &mut Vec<Member<'t>>) {
-    let by_name = |all: &[(String, Meaning<'t>)], has_titles: bool| {
+    let by_name = |all: &[(String, Meaning<'t>)], is_told: bool| {
         let all = all.iter().map(|(name, meaning)| {
             let mut written = schema(meaning);
-            if let Some(members) = written.as_members_mut().filter(|_| has_titles)
-                && position(members, "title").is_none()
-            {
-                members.insert(1, Member::new("title", Node::text(&title(name))));
+            if let Some(members) = written.as_members_mut().filter(|_| is_told) {
+                if position(members, "title").is_none() {
+                    members.insert(1, Member::new("title", Node::text(&title(name))));
+                }
+                if position(members, "description").is_none() {
+                    members.insert(2, Member::new("description", Node::text("")));
+                }
             }
             Member::new(name, written)
         });
@@ -88,7 +84,12 @@ fn object<'t>(object: &Object<'t>, members: &mut Vec<Member<'t>>) {
         members.push(Member::new("properties", by_name(&object.properties, true)));
     }
     if !object.required.is_empty() {
-        let names = object.required.iter().map(|name| Node::text(name));
+        // In the order of the properties, as clients of mcpo have them.
+        let known = object.properties.iter().map(|(name, _)| name);
+        let names = known.filter(|name| object.required.contains(*name));
+        let others = object.required.iter();
+        let others = others.filter(|name| !object.properties.iter().any(|(it, _)| it == *name));
+        let names = names.chain(others).map(|name| Node::text(name));
         members.push(Member::new("required", Node::List(names.collect())));
     }
     if !object.patterns.is_empty() {

@@ -43,6 +43,17 @@ impl Misfit {
         }
     }
 
+    /// The arguments do not fit together, for this reason.
+    pub fn of_value(why: &str) -> Self {
+        Self {
+            kind: Cow::Borrowed("value_error"),
+            loc: vec![Place::Name("body".to_owned())],
+            msg: Cow::Owned(why.to_owned()),
+            input: "{}".to_owned(),
+            ctx: None,
+        }
+    }
+
     /// What is wrong with a text that should be JSON: where it is not, and why. `None` if it is.
     ///
     /// ```

@@ -2,7 +2,7 @@
 
 use super::{Heal, Heals};
 use crate::error::{ErrorObject, code};
-use crate::json::{elements, entries};
+use crate::json::{Entry, elements, entries};
 use crate::message::{Message, string_value};
 use crate::rewrite::Rewrite;
 use crate::scan::{Member, Word};
@@ -145,21 +145,40 @@ fn nulls(message: &Message) -> Vec<Member> {
             if &text[entry.value.clone()] == b"null"
                 && OPTIONAL.contains(&name(entry.key.clone()).as_str())
             {
-                found.push(Member {
-                    key: entry.key.start as u32,
-                    start: entry.value.start as u32,
-                    end: entry.value.end as u32,
-                });
+                found.push(member_of(&entry));
             }
         }
     };
     collect(result.clone());
+    let (mut capabilities, mut is_greeting) = (None, false);
     for entry in entries(text, result) {
-        if LISTS.contains(&name(entry.key).as_str()) {
+        let name = name(entry.key);
+        is_greeting |= matches!(name.as_str(), "protocolVersion" | "supportedVersions");
+        if LISTS.contains(&name.as_str()) {
             elements(text, entry.value).for_each(&mut collect);
+        } else if name == "capabilities" {
+            capabilities = Some(entry.value);
+        }
+    }
+    // Every capability, and every promise of one, may be absent.
+    let capabilities = capabilities.filter(|_| is_greeting);
+    for capability in capabilities.into_iter().flat_map(|all| entries(text, all)) {
+        let inside = entries(text, capability.value.clone());
+        for entry in std::iter::once(capability).chain(inside) {
+            if &text[entry.value.clone()] == b"null" {
+                found.push(member_of(&entry));
+            }
         }
     }
     found
+}
+
+fn member_of(entry: &Entry) -> Member {
+    Member {
+        key: entry.key.start as u32,
+        start: entry.value.start as u32,
+        end: entry.value.end as u32,
+    }
 }
 
 #[cfg(test)]
@@ -240,7 +259,16 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a","inputSchema":{"default":null}}],"own":null}}"#,
             &[(Heal::H16, 1)],
         );
-        let data = r#"{"jsonrpc":"2.0","id":1,"result":{"structuredContent":{"title":null}}}"#;
-        check(data, data, &[]);
+        check(
+            r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":null},"prompts":null,"x":{"y":{"z":null}}}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"x":{"y":{"z":null}}}}}"#,
+            &[(Heal::H16, 1)],
+        );
+        for data in [
+            r#"{"jsonrpc":"2.0","id":1,"result":{"structuredContent":{"title":null}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{"content":[],"capabilities":{"prompts":null}}}"#,
+        ] {
+            check(data, data, &[]);
+        }
     }
 }

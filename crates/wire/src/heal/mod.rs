@@ -93,7 +93,7 @@ heals! {
         "text that is not UTF-8, or half of a surrogate pair"
         fix: "Write UTF-8: `PYTHONUTF8=1` or `sys.stdout.reconfigure(encoding=\"utf-8\")` in Python, `Console.OutputEncoding` in .NET. Cut texts between characters, not between UTF-16 units."
         here: "Python servers are told to use UTF-8 (`PYTHONUTF8`, `PYTHONIOENCODING`); what is still unreadable becomes the replacement character."
-        minds: "Every client: the message cannot be read, so its request times out."
+        minds: "Clients on the Python SDK cannot read the message; others show another letter."
     }
     H07 {
         "stdout that is only written when a buffer is full or the server ends"
@@ -111,7 +111,7 @@ heals! {
         "an id that came back with another type"
         fix: "Keep the `id` as the JSON value that came, a number as a number and a text as a text."
         here: "It is matched by its number, and the client hears its own id."
-        minds: "Every client: the answer belongs to no request, which times out."
+        minds: "Clients that compare ids as they are written: the answer belongs to no request, which times out. SDKs take a number as a text, and the Python SDK no `1.0` for `1`."
     }
     H10 {
         "an unknown, repeated or late answer"
@@ -162,9 +162,9 @@ heals! {
         minds: "Clients on the TypeScript and Python SDKs refuse the result; others show an empty one."
     }
     H18 {
-        "a tool with an `outputSchema` whose result has no `structuredContent`"
+        "a tool with an `outputSchema` whose result has no `structuredContent`, or another than it promises"
         fix: "Give back `structuredContent` with every result that is no error, or leave out `outputSchema`."
-        here: "A text that is JSON and fits the schema is taken as `structuredContent`. If none fits, the result goes out as it is, and the tool is listed without its `outputSchema` from then on."
+        here: "A text that is JSON and fits the schema is taken as `structuredContent`; content that does not fit is given the promised types where its meaning stays. If nothing fits, the result goes out as it is, and the tool is listed without its `outputSchema` from then on."
         minds: "The TypeScript SDK fails the call with -32600, the Python SDK with a RuntimeError, although the tool did its work."
     }
     H19 {

@@ -90,6 +90,20 @@ mod tests {
     }
 
     #[test]
+    fn what_a_tool_gives_counts_if_it_did_its_work() {
+        for (result, expected) in [
+            (r#"{"structuredContent":{"n":1.50}}"#, Some(r#"{"n":1.50}"#)),
+            (r#"{"structuredContent":[1],"isError":false,"resultType":"complete"}"#, Some("[1]")),
+            (r#"{"structuredContent":null}"#, None),
+            (r#"{"structuredContent":{},"isError":true}"#, None),
+            (r#"{"structuredContent":{},"resultType":"input_required"}"#, None),
+            ("{}", None),
+        ] {
+            assert_eq!(given(&answer(result)), expected, "{result}");
+        }
+    }
+
+    #[test]
     fn a_list_as_structured_content_is_left_to_the_text() {
         for (result, expected) in [
             (r#"{"content":[1],"structuredContent":["a"]}"#, r#"{"content":[1]}"#),

@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tempfile::TempDir;
+use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use self::client::{LEGACY, TestClient};
@@ -24,8 +25,9 @@ use super::{App, Unorderly};
 use crate::back::child::in_memory::InMemoryServers;
 use crate::back::child::process::Starter;
 use crate::back::pair::{config, server};
+use crate::back::remote::tls::Tls;
 use crate::config::{BridgeSettings, Config, Server};
-use crate::front::http::serve_stream;
+use crate::front::http::{serve_secure, serve_stream};
 use crate::front::site::HttpSite;
 use crate::session::entry::Entry;
 
@@ -86,6 +88,26 @@ impl TestBridge {
         let peer: SocketAddr = peer.parse().unwrap();
         tokio::spawn(serve_stream(theirs, peer, Arc::clone(&self.site)));
         TestConnection::new(ours)
+    }
+
+    /// A new connection over TLS, spoken by a task in between.
+    pub(crate) fn connect_secure(&self) -> TestConnection {
+        let (ours, mut between) = tokio::io::duplex(IN_FLIGHT);
+        let wire = self.wire();
+        tokio::spawn(async move {
+            let mut secure = Tls::without_proof().open(wire, "localhost").await.unwrap();
+            drop(tokio::io::copy_bidirectional(&mut between, &mut secure).await);
+        });
+        TestConnection::new(ours)
+    }
+
+    /// A new connection to the address that speaks TLS, on which nothing was said.
+    pub(crate) fn wire(&self) -> DuplexStream {
+        let (ours, theirs) = tokio::io::duplex(IN_FLIGHT);
+        let peer: SocketAddr = "127.0.0.1:40000".parse().unwrap();
+        let tls = Arc::clone(self.site.tls.as_ref().unwrap());
+        tokio::spawn(serve_secure(theirs, peer, tls, Arc::clone(&self.site)));
+        ours
     }
 
     /// Waits until it has learnt what its server offers.

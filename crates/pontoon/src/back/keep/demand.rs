@@ -2,7 +2,7 @@
 
 use pontoon_wire::Era;
 
-use crate::client::Client;
+use crate::client::{Client, Key};
 use crate::clock::Clock;
 
 /// What a child is wanted for, by whom, and until when.
@@ -29,10 +29,10 @@ pub enum Use {
     Listen,
 }
 
-impl Use {
-    /// Whether it hears that the state of its conversation was lost. Client libraries open subscriptions
-    /// by themselves, and the word would be lost with them.
-    pub(crate) fn hears_of_loss(self) -> bool {
-        self != Self::Listen
+impl Demand<'_> {
+    /// Whether its client hears that the state of its conversation was lost. Client libraries open subscriptions
+    /// by themselves, and the word would be lost with them; those who all share a process have no conversation.
+    pub(crate) fn hears_of_loss(&self) -> bool {
+        self.wanted_for != Use::Listen && self.client.key != Key::Everyone
     }
 }

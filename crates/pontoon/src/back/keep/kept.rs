@@ -201,10 +201,12 @@ impl KeptChildren {
             {
                 let mut children = slot.children.lock().await;
                 self.bury(&mut children).await.into_iter().for_each(|how| slot.lose(how));
-                if wanted_for.hears_of_loss()
-                    && let Some(how) = slot.take_loss()
-                {
-                    return Err(self.state_lost(&how));
+                match slot.take_loss() {
+                    Some(how) if demand.hears_of_loss() => return Err(self.state_lost(&how)),
+                    // It was no conversation of theirs, so none of them has lost it.
+                    Some(_) if client.key == Key::Everyone => {}
+                    Some(how) => slot.lose(how),
+                    None => {}
                 }
                 forget_outdated(&mut children).await;
                 trim(&mut children, client, max_children);
@@ -258,14 +260,14 @@ impl KeptChildren {
 
     /// Starts a child that will be kept for this client, and lets its session hear what it says.
     async fn start(&self, demand: &Demand<'_>, slot: &Slot) -> Result<ReadyChild, CallError> {
-        let Demand { wanted_for, client, child_era, clock } = *demand;
+        let Demand { client, child_era, clock, .. } = *demand;
         let opening = Opening::for_client(client, child_era);
         let ahead = self.head_starts.take(client).await;
         let workspace = match ahead.as_ref().and_then(|ahead| ahead.workspace()) {
             Some(workspace) => workspace,
             None => self.launcher.workspace_for(client).await?,
         };
-        let state = self.claim_state(&workspace, wanted_for, slot).await?;
+        let state = self.claim_state(&workspace, demand, slot).await?;
         let reserved = Reserved::new(state, &self.launcher.machine.endings);
         let opened = self.head_starts.open(ahead, &opening, client, clock);
         let mut child = match Box::pin(opened).await {
@@ -282,7 +284,7 @@ impl KeptChildren {
     async fn claim_state(
         &self,
         workspace: &Workspace,
-        wanted_for: Use,
+        demand: &Demand<'_>,
         slot: &Slot,
     ) -> Result<Option<Held>, CallError> {
         let Workspace::Session(space) = workspace else { return Ok(None) };
@@ -299,7 +301,7 @@ impl KeptChildren {
                 Claim::Leaving => tokio::time::sleep(Duration::from_millis(50)).await,
                 Claim::Lost => {
                     let how = "its bridge was restarted, or another replica has it";
-                    if wanted_for.hears_of_loss() {
+                    if demand.hears_of_loss() {
                         return Err(self.state_lost(how));
                     }
                     // Noted before anything else can fail.

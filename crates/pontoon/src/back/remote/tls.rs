@@ -4,20 +4,23 @@
 //! nothing but this program, those of the web. Nothing is read before an address wants TLS.
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
-use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
-use tokio::net::TcpStream;
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore,
+    SignatureScheme,
+};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::config::TlsFiles;
+use crate::pem_files::{BadPemFile, certificates, certified_key};
 
 /// Opens TLS connections, each with the same settings.
 #[derive(Clone)]
@@ -35,13 +38,8 @@ impl std::fmt::Debug for Tls {
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file that was named cannot be used.
-    #[error("{}: {why}", file.display())]
-    File {
-        /// Which one.
-        file: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
+    #[error(transparent)]
+    File(#[from] BadPemFile),
     /// There is no authority to trust.
     #[error("no certificate of an authority could be taken over: {0}")]
     NoRoots(String),
@@ -83,7 +81,7 @@ impl TlsError {
     /// What a user can do about it.
     pub(crate) fn advice(&self) -> &'static str {
         match self {
-            Self::File { .. } => "correct the file",
+            Self::File(_) => "correct the file",
             Self::NoRoots(_) | Self::UnknownIssuer => {
                 "give the certificate of its authority with --ca-file FILE"
             }
@@ -169,12 +167,25 @@ impl Tls {
         Ok(Self { connector: TlsConnector::from(Arc::new(config)) })
     }
 
+    /// Wants no proof of who answers: for an address of our own machine, which is asked without TLS otherwise. The
+    /// certificate that is shown there is for the names by which others call.
+    pub(crate) fn without_proof() -> Self {
+        let provider = Arc::new(ring::default_provider());
+        let verifier = Arc::new(AnyCertificate(Arc::clone(&provider)));
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("the versions of the provider itself")
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
+            .with_no_client_auth();
+        Self { connector: TlsConnector::from(Arc::new(config)) }
+    }
+
     /// Shakes hands with what answers as this host.
-    pub(crate) async fn open(
-        &self,
-        stream: TcpStream,
-        host: &str,
-    ) -> Result<TlsStream<TcpStream>, TlsError> {
+    pub(crate) async fn open<S>(&self, stream: S, host: &str) -> Result<TlsStream<S>, TlsError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let name = ServerName::try_from(host.to_owned());
         let name = name.map_err(|_| TlsError::Name(host.to_owned()))?;
         self.connector.connect(name, stream).await.map_err(|error| {
@@ -183,6 +194,47 @@ impl Tls {
                 _ => TlsError::Failed(error.to_string()),
             })
         })
+    }
+}
+
+/// Takes any certificate for good, if what answers has its key.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 
@@ -213,19 +265,9 @@ fn roots(files: &TlsFiles) -> Result<RootCertStore, TlsError> {
     let Some(file) = &files.authorities else { return Ok(roots) };
     for certificate in certificates(file)? {
         let added = roots.add(certificate);
-        added.map_err(|error| bad_file(file, format!("it cannot be trusted: {error}")))?;
+        added.map_err(|error| BadPemFile::new(file, format!("it cannot be trusted: {error}")))?;
     }
     Ok(roots)
-}
-
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let certificates = CertificateDer::pem_file_iter(file)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| bad_file(file, in_words(error)))?;
-    match certificates.is_empty() {
-        true => Err(bad_file(file, "there is no certificate in PEM form in it".to_owned())),
-        false => Ok(certificates),
-    }
 }
 
 /// What we show of ourselves, if something was given.
@@ -234,32 +276,5 @@ fn own_certificate(
     provider: &CryptoProvider,
 ) -> Result<Option<CertifiedKey>, TlsError> {
     let Some((certificate, key)) = &files.own else { return Ok(None) };
-    let chain = certificates(certificate)?;
-    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| match error {
-        pem::Error::NoItemsFound => {
-            bad_file(key, "there is no key in PEM form in it, or it is encrypted".to_owned())
-        }
-        error => bad_file(key, in_words(error)),
-    })?;
-    let own = CertifiedKey::from_der(chain, secret, provider).map_err(|error| {
-        let why = match error {
-            rustls::Error::InconsistentKeys(_) => {
-                format!("it is not the key of {}", certificate.display())
-            }
-            error => format!("the key cannot be used: {error}"),
-        };
-        bad_file(key, why)
-    })?;
-    Ok(Some(own))
-}
-
-fn bad_file(file: &Path, why: String) -> TlsError {
-    TlsError::File { file: file.to_owned(), why }
-}
-
-fn in_words(error: pem::Error) -> String {
-    match error {
-        pem::Error::Io(error) => format!("it cannot be read: {error}"),
-        error => format!("it is not in PEM form: {error}"),
-    }
+    Ok(Some(certified_key(certificate, key, provider)?))
 }

@@ -226,8 +226,11 @@ fn check(name: &str, value: &Value, rule: &Value) -> Result<(), String> {
             (choices.contains(value), format!("one of `{}`", words.join("`, `")))
         }
         _ => {
-            let text = value.as_str().map_or("", str::trim);
-            ((1..=1000).contains(&text.len()), "a text of 1 to 1000 bytes".to_owned())
+            let most = bound("maxLength");
+            let is_right = value
+                .as_str()
+                .is_some_and(|text| !text.trim().is_empty() && text.chars().count() as u64 <= most);
+            (is_right, format!("a text of 1 to {most} letters, and not of spaces alone"))
         }
     };
     if is_right { Ok(()) } else { Err(format!("`{name}` must be {wanted}")) }

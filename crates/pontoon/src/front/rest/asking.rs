@@ -30,7 +30,15 @@ pub(super) async fn ask(
     let reply = Reply::new(id, Arc::clone(&outbox), None).with_status();
     let (cancel, clock) = (CancellationToken::new(), entry.back.clock(&request));
     let client = caller.bare_client(entry, Revision::NEWEST_LEGACY);
-    let call = Call { request, client, cancel: cancel.clone(), clock, may_repeat: false, reply };
+    let call = Call {
+        request,
+        client,
+        cancel: cancel.clone(),
+        clock,
+        may_repeat: false,
+        promise: None,
+        reply,
+    };
     let going_away = cancel.drop_guard();
     site.sessions.submit(entry, arrival, call).await;
     loop {

@@ -29,7 +29,7 @@ pub(super) fn of_call(why: &CallError) -> HttpResponse {
     match why {
         CallError::Misfits(misfits) => with_detail(422, misfits),
         CallError::Told(_, 404) => not_found(),
-        CallError::BadArguments(_) => with_message(422, &why.to_string(), None),
+        CallError::BadArguments(what) => of_misfits(&[Misfit::of_value(what)]),
         CallError::ServerFailed(_) | CallError::StateLost(_) | CallError::OutcomeUnknown(_) => {
             with_message(500, &why.to_string(), None)
         }

@@ -77,9 +77,14 @@ pub async fn answer<B>(
                 .iter()
                 .any(|accept| accept.to_str().is_ok_and(|accept| accept.contains("text/html")));
             let wants_key = site.entrance.auth.is_on();
+            let root = &site.rest.root_path;
+            // A proxy that tells of its path has put it there.
+            let address = origin.address();
+            let root = if address.ends_with(root.as_str()) { "" } else { root.as_str() };
+            let address = format!("{address}{root}");
             match wants_page {
-                true => pages::welcome(&names, origin.address(), wants_key),
-                false => pages::welcome_text(&names, origin.address(), wants_key),
+                true => pages::welcome(&names, &address, wants_key),
+                false => pages::welcome_text(&names, &address, wants_key),
             }
         }
     }))

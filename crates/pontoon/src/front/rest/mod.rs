@@ -112,8 +112,10 @@ fn caller(
     let visitor = site.entrance.visitor(headers, peer, area, words)?;
     site.metrics.request_from(visitor.identity.address);
     let entry = site.sessions.entries().get(place.server.as_str()).cloned();
-    let entry =
-        entry.ok_or_else(|| site.unknown_server(&place.server).asked_by(visitor.words()))?;
+    let entry = entry.ok_or_else(|| match is_rpc {
+        true => site.unknown_server(&place.server).asked_by(visitor.words()),
+        false => Refusal::plain(404, "Not Found"),
+    })?;
     let caller = site.entrance.caller(visitor, headers, peer, trace, &entry.back.server);
     Ok((entry, caller))
 }

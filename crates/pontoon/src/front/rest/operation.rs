@@ -60,9 +60,14 @@ impl<'t> Operation<'t> {
         let refused = body.map(|_| {
             ",\"422\":{\"description\":\"Validation Error\",\"content\":{\"application/json\":{\"schema\":{\"$ref\":\"#/components/schemas/HTTPValidationError\"}}}}"
         });
+        // A document of several servers keeps them apart.
+        let tags = match self.group {
+            "" => String::new(),
+            group => format!("\"tags\":[{}],", quoted(group)),
+        };
         let security = if wants_key { ",\"security\":[{\"HTTPBearer\":[]}]" } else { "" };
         format!(
-            "{}:{{\"post\":{{\"summary\":{},{}\"operationId\":{},{}\"responses\":{{\"200\":{{\"description\":\"Successful \
+            "{}:{{\"post\":{{{tags}\"summary\":{},{}\"operationId\":{},{}\"responses\":{{\"200\":{{\"description\":\"Successful \
              Response\",\"content\":{{\"application/json\":{{\"schema\":{}}}}}}}{}}}{security}}}}}",
             quoted(&format!("/{}", grouped(self.group, self.name, "/"))),
             quoted(&title(self.name)),

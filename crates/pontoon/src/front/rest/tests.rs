@@ -74,8 +74,9 @@ async fn what_is_not_there_is_told_as_mcpo_does_and_starts_nothing() {
         ("PUT", "/demo/openapi.json", 405, not_allowed),
         ("POST", "/openapi.json", 405, not_allowed),
         ("GET", "/mcpo/demo", 405, "JSON-RPC is posted here"),
-        ("POST", "/mcpo/other/wait", 404, "there is no server \\\"other\\\"; there are: demo"),
-        ("GET", "/other/openapi.json", 404, "nothing is served at"),
+        ("POST", "/mcpo/other/wait", 404, not_found),
+        ("POST", "/mcpo/other", 404, "there is no server \\\"other\\\"; there are: demo"),
+        ("GET", "/other/openapi.json", 404, not_found),
     ] {
         let request = bare(method, path, &[("content-length", "0")]);
         let response = bridge.connect().send(&request).await;
@@ -375,6 +376,8 @@ async fn all_who_do_not_say_who_they_are_share_a_process_where_that_is_wanted() 
     let again = post("/demo/wait", &[], "{\"seconds\":0}");
     assert_eq!(bridge.connect().send(&again).await.status, 200, "it is there still");
     assert_eq!(server.work_heard()[4].0, work[0]);
+    assert_eq!(posted(&bridge, "/demo/end", "{}").await.0, 500);
+    assert_eq!(posted(&bridge, "/demo/wait", "{}").await.0, 200, "nothing of theirs was lost");
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ use hyper::HeaderMap;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use pontoon_schema::RequestBody;
 use pontoon_wire::{Era, Message, Revision, json, quoted};
 
 use super::super::headers::only_text;
@@ -47,9 +48,12 @@ pub(super) async fn post(
         // What is of another type is a text, and fits no tool that takes arguments.
         false => Cow::Owned(quoted(&String::from_utf8_lossy(&body)).into_bytes()),
     };
-    if let Some(wrong) = failure::of_body(&given) {
-        return Ok(wrong);
-    }
+    let given = match failure::of_body(&given) {
+        // A tool that takes nothing takes any body.
+        Some(_) if takes_nothing(site, entry, tool, caller).await => Cow::Borrowed(&b"{}"[..]),
+        Some(wrong) => return Ok(wrong),
+        None => given,
+    };
     if let Some(what) = Besides::of(tool, entry.back.server.rest) {
         return Ok(besides::post(site, entry, what, &given, caller).await);
     }
@@ -128,8 +132,30 @@ pub(super) async fn is_there(
     tool: &str,
     caller: &Caller,
 ) -> bool {
+    body_of(site, entry, tool, caller, |body| body.is_some()).await
+}
+
+/// Whether this tool is there, and needs no arguments.
+async fn takes_nothing(
+    site: &Arc<HttpSite>,
+    entry: &Arc<Entry>,
+    tool: &str,
+    caller: &Caller,
+) -> bool {
+    let takes_nothing = |body: Option<&RequestBody>| body.is_some_and(|body| !body.is_needed());
+    body_of(site, entry, tool, caller, takes_nothing).await
+}
+
+/// What is to be known of the body that this tool takes, if it is there.
+async fn body_of(
+    site: &Arc<HttpSite>,
+    entry: &Arc<Entry>,
+    tool: &str,
+    caller: &Caller,
+    look: impl FnOnce(Option<&RequestBody>) -> bool,
+) -> bool {
     let client = caller.bare_client(entry, Revision::NEWEST_LEGACY);
     let catalog = site.sessions.offered(entry, &client, PATIENCE).await;
     let facts = catalog.as_ref().ok().and_then(|catalog| catalog.facts(Era::Legacy));
-    facts.is_some_and(|facts| facts.body_of(tool).is_some())
+    look(facts.and_then(|facts| facts.body_of(tool)))
 }

@@ -144,7 +144,7 @@ fn check(method: &Method, headers: &HeaderMap) -> Result<HeaderValue, Refusal> {
         return Err(Refusal::not_allowed(text, "GET"));
     }
     if !lists(headers, &UPGRADE, "websocket") || !lists(headers, &CONNECTION, "upgrade") {
-        let text = "MCP over WebSocket is spoken here: connect with a WebSocket client to ws://HOST/ws/NAME, sub-protocol \
+        let text = "MCP over WebSocket is spoken here: connect with a WebSocket client to ws://HOST/ws/NAME (wss://HOST/ws/NAME where this is https), sub-protocol \
                     `mcp`; over plain HTTP, MCP is at /mcp/NAME";
         return Err(upgrade_required(text));
     }

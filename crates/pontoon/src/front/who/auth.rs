@@ -213,9 +213,10 @@ impl Denied {
 
     fn with_schemes(self, refusal: Refusal) -> Refusal {
         match self.schemes {
-            Some(schemes) => {
-                refusal.with_header(WWW_AUTHENTICATE, HeaderValue::from_static(schemes))
-            }
+            // Each in a line of its own: browsers read no more of a line than its first scheme.
+            Some(schemes) => schemes.split(", ").fold(refusal, |refusal, scheme| {
+                refusal.with_header(WWW_AUTHENTICATE, HeaderValue::from_static(scheme))
+            }),
             None => refusal,
         }
     }
@@ -270,12 +271,14 @@ mod tests {
     /// What an answer says on one line: status, body, schemes.
     fn line(refusal: Refusal) -> String {
         let answer = refusal.into_response();
-        let schemes = answer.headers().get(WWW_AUTHENTICATE).cloned();
+        let schemes: Vec<_> = answer.headers().get_all(WWW_AUTHENTICATE).iter().collect();
+        let schemes: Vec<_> = schemes.iter().map(|it| it.to_str().unwrap().to_owned()).collect();
         let status = answer.status().as_u16();
         let ResponseBody::Text(pieces) = answer.into_body() else { panic!("a text is expected") };
         let body = pieces.into_iter().flatten().collect::<Vec<u8>>();
-        let schemes = schemes.map(|schemes| format!(" {}", schemes.to_str().unwrap()));
-        format!("{status} {}{}", String::from_utf8(body).unwrap(), schemes.unwrap_or_default())
+        let schemes =
+            if schemes.is_empty() { String::new() } else { format!(" {}", schemes.join(", ")) };
+        format!("{status} {}{schemes}", String::from_utf8(body).unwrap())
     }
 
     fn asked(auth: &Auth, area: Area, values: &[&str]) -> String {

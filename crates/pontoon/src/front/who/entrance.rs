@@ -49,7 +49,7 @@ impl Entrance {
             guard: if settings.any_host { guard.of_any_host() } else { guard },
             auth: Auth::new(&settings.api_keys, settings.strict_auth),
             identities: Identities::new(trusted, names, verifier),
-            origins: Origins::new(&settings.base_url),
+            origins: Origins::new(&settings.base_url, settings.scheme()),
         }
     }
 

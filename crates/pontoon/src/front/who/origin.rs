@@ -26,20 +26,22 @@ const MAX_BYTES: usize = 255;
 pub struct Origins {
     /// Whether links begin with what the configuration says, for every client.
     has_base: bool,
+    /// What clients write before our host.
+    scheme: &'static str,
     told_inside: AtomicBool,
     told_ignored: AtomicBool,
 }
 
 impl Origins {
-    /// Origins beside the base URL of the configuration, which may be empty.
-    pub fn new(base_url: &str) -> Self {
+    /// Origins beside the base URL of the configuration, which may be empty; direct clients come by `scheme`.
+    pub fn new(base_url: &str, scheme: &'static str) -> Self {
         let (told_inside, told_ignored) = Default::default();
-        Self { has_base: !base_url.is_empty(), told_inside, told_ignored }
+        Self { has_base: !base_url.is_empty(), scheme, told_inside, told_ignored }
     }
 
     /// Where the client of these headers reaches us; they came from a trusted proxy or not.
     pub fn of(&self, headers: &HeaderMap, is_trusted: bool) -> Origin {
-        let origin = origin(headers, is_trusted);
+        let origin = origin(headers, is_trusted, self.scheme);
         if self.has_base {
             return origin;
         }
@@ -61,12 +63,13 @@ impl Origins {
     }
 }
 
-fn origin(headers: &HeaderMap, is_trusted: bool) -> Origin {
+/// `ours` is what stands before our host; a proxy that comes so and says nothing is taken to be called so.
+fn origin(headers: &HeaderMap, is_trusted: bool, ours: &'static str) -> Origin {
     let called = headers.get(HOST).and_then(|host| host.to_str().ok()).and_then(host);
     if !is_trusted {
-        return called.map_or(Origin::Unknown, |host| Origin::Public(with("http", &host, "")));
+        return called.map_or(Origin::Unknown, |host| Origin::Public(with(ours, &host, "")));
     }
-    let Forwarded { scheme, host: forwarded, prefix } = Forwarded::read(headers);
+    let Forwarded { scheme, host: forwarded, prefix } = Forwarded::read(headers, ours);
     match (forwarded, called) {
         (Some(host), _) if !is_inner_name(name_of(&host)) => {
             Origin::Public(with(scheme, &host, &prefix))
@@ -90,7 +93,7 @@ struct Forwarded {
 }
 
 impl Forwarded {
-    fn read(headers: &HeaderMap) -> Self {
+    fn read(headers: &HeaderMap, usual: &'static str) -> Self {
         let last = |name: &HeaderName| last_item(headers, name, ',');
         let ours = [&FORWARDED_HOST, &FORWARDED_PROTO, &FORWARDED_PORT, &FORWARDED_PREFIX];
         // A proxy says it in one way. What stands in the other may be what a client wrote.
@@ -101,10 +104,10 @@ impl Forwarded {
                 let mut pairs = pairs.filter(|(name, _)| name.trim().eq_ignore_ascii_case(wanted));
                 pairs.next().map(|(_, value)| value.trim().trim_matches('"'))
             };
-            let scheme = scheme(part("proto"));
+            let scheme = scheme(part("proto"), usual);
             return Self { scheme, host: part("host").and_then(host), prefix: String::new() };
         }
-        let scheme = scheme(last(&FORWARDED_PROTO));
+        let scheme = scheme(last(&FORWARDED_PROTO), usual);
         let port = last(&FORWARDED_PORT).and_then(port).filter(|port| *port != usual_port(scheme));
         let host = last(&FORWARDED_HOST).and_then(host).map(|host| match port {
             Some(port) if name_of(&host) == host => format!("{host}:{port}"),
@@ -121,10 +124,11 @@ fn last_item<'h>(headers: &'h HeaderMap, name: &HeaderName, between: char) -> Op
     line.rsplit(between).next().map(str::trim)
 }
 
-fn scheme(text: Option<&str>) -> &'static str {
+fn scheme(text: Option<&str>, usual: &'static str) -> &'static str {
     match text {
         Some(text) if text.eq_ignore_ascii_case("https") => "https",
-        _ => "http",
+        Some(text) if text.eq_ignore_ascii_case("http") => "http",
+        _ => usual,
     }
 }
 
@@ -187,7 +191,7 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        let found = origin(&map, is_trusted);
+        let found = origin(&map, is_trusted, "http");
         assert_eq!((found.base(), found.address()), (base, address), "{headers:?}");
     }
 
@@ -250,7 +254,24 @@ mod tests {
         }
         let mut map = HeaderMap::new();
         map.append("host", hyper::header::HeaderValue::from_bytes(b"\xe9.example").unwrap());
-        assert_eq!(origin(&map, false).base(), "");
+        assert_eq!(origin(&map, false, "http").base(), "");
+    }
+
+    #[test]
+    fn over_tls_links_are_https_unless_a_proxy_says_otherwise() {
+        let check = |is_trusted: bool, headers: Headers<'_>, expected: &str| {
+            let mut map = HeaderMap::new();
+            for (name, value) in [&[HOST_HERE], headers].concat() {
+                map.append(name, value.parse().unwrap());
+            }
+            assert_eq!(origin(&map, is_trusted, "https").address(), expected, "{headers:?}");
+        };
+        let host = ("x-forwarded-host", "a.example");
+        check(false, &[host, ("x-forwarded-proto", "http")], "https://10.0.0.1:8080");
+        check(true, &[], "https://10.0.0.1:8080");
+        check(true, &[host], "https://a.example");
+        check(true, &[host, ("x-forwarded-proto", "http")], "http://a.example");
+        check(true, &[("forwarded", "host=a.example;proto=http")], "http://a.example");
     }
 
     const HOST_HERE: (&str, &str) = ("host", "10.0.0.1:8080");

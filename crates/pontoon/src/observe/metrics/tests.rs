@@ -154,6 +154,7 @@ fn what_is_there_is_told() {
         waiting_calls: 6,
         sessions: 5,
         websockets: 8,
+        tls_fault: None,
         jobs_fault: None,
         disk: Some(DiskStatus { jobs: 9, bytes: 10, free: 11, total: 12, min_free: 0 }),
         living_children: 4,

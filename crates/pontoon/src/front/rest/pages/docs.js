@@ -1,4 +1,5 @@
 // Shows the document beside this page. A tool is tried out at the address that the page came from.
+document.documentElement.classList.toggle("dark-mode", matchMedia("(prefers-color-scheme: dark)").matches);
 SwaggerUIBundle({
   url: new URL("openapi.json", document.baseURI).href,
   dom_id: "#swagger-ui",

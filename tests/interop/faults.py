@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Errors that `pontoon doctor` finds beside the schemas (codes D and H), reproduced in the clients that they name.
+
+    tests/interop/faults.py --pontoon target/debug/pontoon --rude target/debug/rude-server
+
+Each client uses a server with one of the faults, first straight: at least one of those that the code names cannot call its tool. Then it
+uses all of them through `pontoon serve`, where those that are healed work. Last the doctor is asked: it tells the code as an error.
+Ends with `N passed, N failed`.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import typing
+
+HERE = pathlib.Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[1]
+CACHE = pathlib.Path(os.environ.get("PONTOON_TEST_CACHE") or pathlib.Path.home() / ".cache" / "pontoon-test")
+
+# What is not answered by then is lost; healthy servers answer within a tenth of it.
+SECONDS = 5
+CALLS = {"echo": {"text": "hello"}}
+
+CLIENTS = {
+    "TypeScript SDK 1": [CACHE / "node22" / "bin" / "node", HERE / "node" / "schemas.mjs", "v1"],
+    "TypeScript SDK 2": [CACHE / "node22" / "bin" / "node", HERE / "node" / "schemas.mjs", "v2"],
+    "Python SDK 1": [CACHE / "py-mcp1" / "bin" / "python", HERE / "python" / "schemas_client.py"],
+    "Python SDK 2": [CACHE / "py-mcp2" / "bin" / "python", HERE / "python" / "schemas_client.py"],
+}
+INSTALLS = ["node22", "ts-v1", "ts-v2", "py-mcp1", "py-mcp2"]
+ALL = set(CLIENTS)
+TYPESCRIPT = {"TypeScript SDK 1", "TypeScript SDK 2"}
+PYTHON = {"Python SDK 1", "Python SDK 2"}
+
+
+class Case(typing.NamedTuple):
+    """A fault, the words that make `rude-server` have it, the clients that fail, and whether it is healed."""
+
+    code: str
+    how: str
+    fails: set[str]
+    is_healed: bool = True
+
+
+CASES = [
+    Case("H02", "pretty", ALL),
+    Case("H03", "joined", ALL),
+    Case("H05", "content-length", ALL),
+    Case("H06", "not-utf8", PYTHON),
+    Case("H09", "float-id", PYTHON),
+    Case("H11", "null-id-error", ALL, is_healed=False),
+    Case("H13", "no-jsonrpc", ALL),
+    Case("H14", "error-string", ALL, is_healed=False),
+    Case("H16", "nulls", ALL),
+    Case("H17", "raw-result", ALL),
+    Case("H30", "extra-member", TYPESCRIPT),
+    Case("D02", "die-in-handshake", ALL, is_healed=False),
+    Case("D03", "hang", ALL, is_healed=False),
+    Case("D09", "no-capabilities", {"TypeScript SDK 2"}),
+]
+
+
+def name_of(case: Case) -> str:
+    return f"{case.code.lower()}-{case.how}"
+
+
+def told_by(command: list, servers: dict[str, dict]) -> dict[str, dict]:
+    asked = {name: server | {"calls": CALLS, "seconds": SECONDS} for name, server in servers.items()}
+    environment = os.environ | {"PONTOON_TEST_CACHE": str(CACHE), "PYTHONDONTWRITEBYTECODE": "1"}
+    ended = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, env=environment, timeout=180)
+    if ended.returncode != 0:
+        sys.exit(f"{command[1]} ended with status {ended.returncode}:\n{ended.stderr[-2000:]}")
+    # Before it an SDK may have written what it minds.
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+def failure(told: dict) -> str | None:
+    """Why a client could not call the tool."""
+    if "error" in told:
+        return told["error"]
+    call = told["calls"].get("echo", {"error": "there is no tool"})
+    return call.get("error") or (None if call["text"].endswith("hello") else f"it heard {call['text']!r}")
+
+
+@contextlib.contextmanager
+def bridge(program: pathlib.Path, servers: dict[str, dict]):
+    """Where each server is, behind `pontoon serve`."""
+    with tempfile.TemporaryDirectory(prefix="pontoon-faults-") as place:
+        config = pathlib.Path(place) / "servers.json"
+        entries = {name: {"command": server["command"][0], "args": server["command"][1:]} for name, server in servers.items()}
+        config.write_text(json.dumps({"mcpServers": entries}))
+        state = {"MCPO_STATE_DIR": f"{place}/state", "MCPO_JOBS_DIR": f"{place}/jobs"}
+        command = [program, "serve", "--config", config, "--listen", "127.0.0.1:0"]
+        options = {"cwd": place, "env": os.environ | state, "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+        with subprocess.Popen(command, text=True, stderr=subprocess.STDOUT, **options) as process:
+            try:
+                address = next(found[0] for line in process.stdout if (found := re.search(r"http://127\.0\.0\.1:[1-9]\d*", line)))
+                threading.Thread(target=process.stdout.read, daemon=True).start()
+                yield {name: {"url": f"{address}/mcp/{name}"} for name in servers}
+            finally:
+                process.terminate()
+
+
+def found_by_doctor(program: pathlib.Path, server: dict) -> dict[str, str]:
+    """The codes that the doctor finds, and how bad they are."""
+    call = f"echo={json.dumps(CALLS['echo'])}"
+    command = [program, "doctor", "--json", "--timeout", "3s", "--probe-size", "0", "--call", call, "--", *server["command"]]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    report = json.loads(ended.stdout)["servers"][0]
+    found = {it["code"]: it["severity"] for it in report["findings"]}
+    return found or {"unexamined": str(report["unexamined"])}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ["--pontoon", "--rude"]:
+        parser.add_argument(name, required=True, type=lambda path: pathlib.Path(path).resolve(strict=True))
+    options = parser.parse_args()
+    subprocess.run([REPOSITORY / "scripts" / "setup-tests.sh", *INSTALLS], check=True)
+    servers = {name_of(case): {"command": [str(options.rude), "--how", case.how]} for case in CASES}
+    servers["healthy"] = {"command": [str(options.rude)]}
+    passed, failures = 0, []
+
+    def check(what: str, is_well: bool, said: object) -> None:
+        nonlocal passed
+        passed += is_well
+        if not is_well:
+            failures.append(what)
+        print(f"{'ok  ' if is_well else 'FAIL'} {what}{'' if is_well else f': {said}'}", flush=True)
+
+    healed = {name_of(case) for case in CASES if case.is_healed} | {"healthy"}
+    with bridge(options.pontoon, {name: server for name, server in servers.items() if name in healed}) as addresses:
+        for client, command in CLIENTS.items():
+            straight, through = told_by(command, servers), told_by(command, addresses)
+            check(f"{client}: a healthy server", failure(straight["healthy"]) is None, straight["healthy"])
+            for case in CASES:
+                name, why = name_of(case), failure(straight[name_of(case)])
+                loses = "loses it" if client in case.fails else "uses it"
+                check(f"{client}: {name}: {loses}", (why is not None) == (client in case.fails), why or "it works")
+                if case.is_healed:
+                    why = failure(through[name])
+                    check(f"{client}: {name} through the bridge", why is None, why)
+    for case in CASES:
+        found = found_by_doctor(options.pontoon, servers[name_of(case)])
+        is_told = found.get(case.code) == "error" or case.how == "die-in-handshake" and "unexamined" in found
+        check(f"doctor: {name_of(case)}", is_told, found)
+    print(f"{passed} passed, {len(failures)} failed")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
