@@ -30,7 +30,7 @@ try {
         });
         page.on("pageerror", (error) => complaints.push(String(error)));
         await page.goto(url);
-        const found = await seen[name](page, what);
+        const found = await seen[name](page, what).catch((error) => ({ failed: String(error).slice(0, 500) }));
         // What a page has in itself (`data:`) has no origin.
         asked.delete("null");
         console.log(JSON.stringify({ ...found, asked: [...asked], complaints }));
@@ -105,14 +105,17 @@ function operationOf(page, path) {
     return page.locator(".opblock", { has: page.locator(`[data-path="${path}"]`) });
 }
 
-// Goes by the Tab key to the first tool, opens it by Enter, goes on to its button and presses that. What has the focus on
-// the way and does not look so is named.
-async function keyboard(page, { path }) {
+// Goes by the Tab key to the first tool, opens it by Enter, goes on to its arguments, writes them, and on to its button, and
+// presses that. What has the focus on the way and does not look so is named.
+async function keyboard(page, { path, body }) {
     await page.locator(".opblock").first().waitFor();
     const unseen = [];
     const steps = [await goTo(page, "opblock-summary-control", unseen)];
     await page.keyboard.press("Enter");
     await page.locator(".opblock.is-open textarea").waitFor();
+    steps.push(await goTo(page, "body-param__text", unseen));
+    await page.keyboard.press("Control+A");
+    await page.keyboard.type(JSON.stringify(body));
     steps.push(await goTo(page, "execute", unseen));
     const answer = await press(page, path, () => page.keyboard.press("Enter"));
     return { soon: steps.every((count) => count < 12), unseen, answer };
@@ -137,12 +140,9 @@ async function goTo(page, kind, unseen) {
 }
 
 // Whether the page is as wide as its window, and a picture of it.
-async function photograph(page, { shows, picture, path }) {
+async function photograph(page, { shows, picture, path, body }) {
     await page.locator(shows).first().waitFor();
-    if (path) {
-        await operationOf(page, path).locator(".opblock-summary-control").click();
-        await press(page, path);
-    }
+    if (path) await tryOut(page, path, body);
     await page.screenshot({ path: picture, fullPage: true });
     const width = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
     return { tooWide: Math.max(0, width) };

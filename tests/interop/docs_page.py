@@ -25,6 +25,7 @@ from people import API_KEY, REPOSITORY
 # Two servers, so that there are pages of one and of all.
 SERVERS = {"mcpServers": {name: {"command": "", "args": ["demo"]} for name in ["demo", "other"]}}
 TOOLS = ["/greet", "/make_report", "/count", "/slow_echo", "/ask_name", "/roll_dice"]
+ADA = {"path": "/greet", "body": {"name": "Ada"}}
 # As the page shows it.
 REFUSED = '{\n  "detail": "Missing or invalid Authorization header"\n}'
 
@@ -62,14 +63,14 @@ def main() -> None:
         with (
             bridge(options.pontoon, directory / "open") as url,
             bridge(options.pontoon, directory / "keyed", MCPO_API_KEY=API_KEY) as keyed,
+            bridge(options.pontoon, directory / "strict", MCPO_API_KEY=API_KEY, MCPO_STRICT_AUTH="true") as strict,
         ):
-            passed = check_all(pages(url, keyed) + photographs(url, pictures))
+            passed = check_all(pages(url, keyed, strict) + photographs(url, pictures))
     print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
     sys.exit(0 if passed and all(passed) else 1)
 
 
-def pages(url: str, keyed: str) -> list[tuple[str, dict, dict]]:
-    ada = {"path": "/greet", "body": {"name": "Ada"}}
+def pages(url: str, keyed: str, strict: str) -> list[tuple[str, dict, dict]]:
     hello = [200, '"Hello, Ada!"']
     report = {"path": "/make_report", "body": {"title": "Sales", "lines": ["one", "two"], "format": "md"}}
     links = {
@@ -92,9 +93,9 @@ def pages(url: str, keyed: str) -> list[tuple[str, dict, dict]]:
         shows("so it does with a slash at its end", "/mcpo/demo/docs/", "demo", TOOLS),
         shows("so it does at mcpo's own address", "/demo/docs", "demo", TOOLS),
         shows("the page of all servers shows all tools", "/mcpo/docs", "Pontoon", both),
-        ("a tool is tried out by a click", {"do": "execute", "url": url + "/mcpo/demo/docs", "times": 2, **ada}, {"answers": [hello, hello]}),
-        ("also at mcpo's own address, with a slash", {"do": "execute", "url": url + "/demo/docs/", **ada}, {"answers": [hello]}),
-        ("also on the page of all servers", {"do": "execute", "url": url + "/mcpo/docs", **ada, "path": "/other/greet"}, {"answers": [hello]}),
+        ("a tool is tried out by a click", {"do": "execute", "url": url + "/mcpo/demo/docs", "times": 2, **ADA}, {"answers": [hello, hello]}),
+        ("also at mcpo's own address, with a slash", {"do": "execute", "url": url + "/demo/docs/", **ADA}, {"answers": [hello]}),
+        ("also on the page of all servers", {"do": "execute", "url": url + "/mcpo/docs", **ADA, "path": "/other/greet"}, {"answers": [hello]}),
         (
             "the answer of a tool that makes a file has its link",
             {"do": "execute", "url": url + "/mcpo/demo/docs", "file": True, **report},
@@ -102,13 +103,18 @@ def pages(url: str, keyed: str) -> list[tuple[str, dict, dict]]:
         ),
         (
             "where a key is needed, a tool works with it and not without",
-            {"do": "authorize", "url": keyed + "/mcpo/demo/docs", "key": API_KEY, **ada},
+            {"do": "authorize", "url": keyed + "/mcpo/demo/docs", "key": API_KEY, **ADA},
+            {"answers": [[401, REFUSED], hello], "complaints": refused},
+        ),
+        (
+            "where it is needed for pages, too, the browser asks for it, and a tool wants it once more",
+            {"do": "authorize", "url": strict + "/mcpo/demo/docs", "key": API_KEY, "password": API_KEY, **ADA},
             {"answers": [[401, REFUSED], hello], "complaints": refused},
         ),
         (
             "the keyboard reaches the first tool, opens it and tries it out, and the focus is seen all the way",
-            {"do": "keyboard", "url": url + "/mcpo/demo/docs", "path": "/greet"},
-            {"soon": True, "unseen": [], "answer": [200, '"Hello, string!"']},
+            {"do": "keyboard", "url": url + "/mcpo/demo/docs", **ADA},
+            {"soon": True, "unseen": [], "answer": hello},
         ),
     ]
 
@@ -118,7 +124,7 @@ def photographs(url: str, folder: pathlib.Path) -> list[tuple[str, dict, dict]]:
     for path, name, what in [
         ("/", "first", {"shows": "main"}),
         ("/mcpo/demo/docs", "docs", {"shows": ".opblock"}),
-        ("/mcpo/demo/docs", "tried", {"shows": ".opblock", "path": "/greet"}),
+        ("/mcpo/demo/docs", "tried", {"shows": ".opblock", **ADA}),
     ]:
         for colours in ["light", "dark"]:
             for width in [400, 1200]:
