@@ -71,7 +71,7 @@ impl<'n, 't> Definitions<'n, 't> {
 
     /// How far references lead. What is too much to be looked at is as if it were recursive.
     pub(crate) fn reach(&self) -> Reach {
-        let mut places: Vec<Place> = vec![Place::of(self.root)];
+        let mut places: Vec<ReferencePlace> = vec![ReferencePlace::of(self.root)];
         let mut numbers = HashMap::from([("#".to_owned(), 0)]);
         let (mut next, mut looks, mut is_followed) = (0, 0, true);
         while let Some(place) = places.get(next) {
@@ -83,7 +83,7 @@ impl<'n, 't> Definitions<'n, 't> {
             let references = place.references.clone();
             for (level, reference) in references {
                 let number = *numbers.entry(reference).or_insert_with_key(|reference| {
-                    let place = self.resolve(reference).map(Place::of);
+                    let place = self.resolve(reference).map(ReferencePlace::of);
                     is_followed &= place.is_some();
                     places.push(place.unwrap_or_default());
                     places.len() - 1
@@ -104,7 +104,7 @@ impl<'n, 't> Definitions<'n, 't> {
 
 /// A schema that something refers to, or the root.
 #[derive(Debug, Default)]
-struct Place {
+struct ReferencePlace {
     depth: usize,
     looks: usize,
     /// At which level, and to what it refers.
@@ -114,7 +114,7 @@ struct Place {
     leads_to: Vec<(usize, usize)>,
 }
 
-impl Place {
+impl ReferencePlace {
     fn of(node: &Node<'_>) -> Self {
         let mut place = Self::default();
         place.look(node, 1);
@@ -142,7 +142,7 @@ impl Place {
 }
 
 /// Takes away, again and again, the places that lead to none that is left. What stays goes in circles.
-fn reach(places: &[Place]) -> Reach {
+fn reach(places: &[ReferencePlace]) -> Reach {
     let mut waits: Vec<usize> = places.iter().map(|place| place.leads_to.len()).collect();
     let mut comes_from: Vec<Vec<(usize, usize)>> = vec![Vec::new(); places.len()];
     for (from, place) in places.iter().enumerate() {

@@ -11,7 +11,7 @@ use crate::keyword::{self, Form, Keyword};
 use crate::node::{Member, Node, is_number, position, take};
 use crate::notes::Notes;
 use crate::older;
-use crate::type_words::{self, Meaning};
+use crate::type_words::{self, WordMeaning};
 
 /// What becomes of a member.
 #[derive(PartialEq, Eq)]
@@ -317,14 +317,14 @@ fn schemas(keyword: Keyword, value: &mut Node<'_>, notes: &mut Notes) -> Fate {
 
 fn types(value: &mut Node<'_>, notes: &mut Notes) -> Fate {
     match type_words::meaning(value) {
-        Meaning::Proper => Fate::Stays,
-        Meaning::Types(types) => {
+        WordMeaning::Proper => Fate::Stays,
+        WordMeaning::Types(types) => {
             *value = type_words::node_of(&types);
             notes.mend(Fault::TypeWord, "in the words of JSON Schema");
             Fate::Stays
         }
-        Meaning::Anything => goes(Fault::TypeWord, "any type: taken out", notes),
-        Meaning::Unknown => gone(Fault::TypeUnknown, notes),
+        WordMeaning::Anything => goes(Fault::TypeWord, "any type: taken out", notes),
+        WordMeaning::Unknown => gone(Fault::TypeUnknown, notes),
     }
 }
 

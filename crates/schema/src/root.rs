@@ -31,7 +31,7 @@ pub(crate) fn merge_unions(root: &mut Node<'_>, notes: &mut Notes) {
     if present.is_empty() {
         return;
     }
-    let mut reading = Reading::over(root);
+    let mut reading = RootReading::over(root);
     let object = reading.object(root, 0);
     let sentences: Vec<_> =
         ["oneOf", "anyOf"].into_iter().filter_map(|union| reading.sentence(root, union)).collect();
@@ -55,11 +55,11 @@ pub(crate) fn drop_conditions(root: &mut Node<'_>, notes: &mut Notes) {
     if present.is_empty() {
         return;
     }
-    let mut reading = Reading::over(root);
+    let mut reading = RootReading::over(root);
     let mut object = reading.object(root, 0);
     for branch in ["then", "else"] {
         if let Some(branch) = member(members, branch) {
-            let optional = Object { required: BTreeSet::new(), ..reading.object(branch, 1) };
+            let optional = RootObject { required: BTreeSet::new(), ..reading.object(branch, 1) };
             object.add_alternative_properties(optional);
         }
     }
@@ -79,14 +79,14 @@ const CONDITIONS: [&str; 6] =
 
 /// What is known of an object.
 #[derive(Debug, Default)]
-struct Object<'t> {
+struct RootObject<'t> {
     properties: Vec<(String, Node<'t>)>,
     required: BTreeSet<String>,
 }
 
-impl<'t> Object<'t> {
+impl<'t> RootObject<'t> {
     /// Also this one.
-    fn add(&mut self, other: Object<'t>) {
+    fn add(&mut self, other: RootObject<'t>) {
         for (name, schema) in other.properties {
             match self.properties.iter_mut().find(|(it, _)| *it == name) {
                 None => self.properties.push((name, schema)),
@@ -97,7 +97,7 @@ impl<'t> Object<'t> {
     }
 
     /// Or these properties.
-    fn add_alternative_properties(&mut self, other: Object<'t>) {
+    fn add_alternative_properties(&mut self, other: RootObject<'t>) {
         for (name, schema) in other.properties {
             match self.properties.iter_mut().find(|(it, _)| *it == name) {
                 None => self.properties.push((name, schema)),
@@ -134,20 +134,20 @@ fn join<'t>(known: &mut Node<'t>, schema: Node<'t>, by: &str) {
 }
 
 /// A reading of a schema and all that it refers to.
-struct Reading<'n, 't> {
+struct RootReading<'n, 't> {
     definitions: Definitions<'n, 't>,
     left: usize,
     copies_left: usize,
 }
 
-impl<'n, 't> Reading<'n, 't> {
+impl<'n, 't> RootReading<'n, 't> {
     fn over(root: &'n Node<'t>) -> Self {
         Self { definitions: Definitions::of(root), left: MAX_SCHEMAS, copies_left: MAX_COPIED }
     }
 
     /// What a schema says of an object.
-    fn object(&mut self, schema: &Node<'t>, steps: usize) -> Object<'t> {
-        let mut object = Object::default();
+    fn object(&mut self, schema: &Node<'t>, steps: usize) -> RootObject<'t> {
+        let mut object = RootObject::default();
         let Some(members) = schema.as_members() else { return object };
         if steps > MAX_STEPS || self.left == 0 {
             return object;
@@ -173,7 +173,7 @@ impl<'n, 't> Reading<'n, 't> {
             object.add(self.object(all, steps + 1));
         }
         for union in ["anyOf", "oneOf"] {
-            let mut alternatives: Option<Object<'t>> = None;
+            let mut alternatives: Option<RootObject<'t>> = None;
             for branch in branches(members, union) {
                 let branch = self.object(branch, steps + 1);
                 match &mut alternatives {
@@ -234,7 +234,7 @@ fn required(members: &[Member<'_>]) -> BTreeSet<String> {
     names.iter().filter_map(Node::as_text).map(Cow::into_owned).collect()
 }
 
-fn write<'t>(members: &mut Vec<Member<'t>>, object: Object<'t>) {
+fn write<'t>(members: &mut Vec<Member<'t>>, object: RootObject<'t>) {
     let all = object.properties.into_iter().map(|(name, schema)| Member::new(&name, schema));
     set(members, "properties", Node::Object(all.collect()));
     if !object.required.is_empty() {

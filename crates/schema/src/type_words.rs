@@ -20,7 +20,7 @@ const SYNONYMS: [(&str, &str); 9] = [
 
 /// What the value of `type` means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Meaning {
+pub(crate) enum WordMeaning {
     /// It is as it should be.
     Proper,
     /// These types, in other words; one of them, or several.
@@ -32,7 +32,7 @@ pub(crate) enum Meaning {
 }
 
 /// What the value of `type` means.
-pub(crate) fn meaning(value: &Node<'_>) -> Meaning {
+pub(crate) fn meaning(value: &Node<'_>) -> WordMeaning {
     match value {
         Node::List(items) => {
             let mut types = Vec::new();
@@ -45,22 +45,22 @@ pub(crate) fn meaning(value: &Node<'_>) -> Meaning {
                             types.push(word);
                         }
                     }
-                    Some(Word::Any) => return Meaning::Anything,
-                    None => return Meaning::Unknown,
+                    Some(Word::Any) => return WordMeaning::Anything,
+                    None => return WordMeaning::Unknown,
                 }
             }
             match (is_proper, types.is_empty()) {
-                (true, _) => Meaning::Proper,
-                (false, true) => Meaning::Anything,
-                (false, false) => Meaning::Types(types),
+                (true, _) => WordMeaning::Proper,
+                (false, true) => WordMeaning::Anything,
+                (false, false) => WordMeaning::Types(types),
             }
         }
-        value if value.is_null() => Meaning::Anything,
+        value if value.is_null() => WordMeaning::Anything,
         value => match of_word(value) {
-            Some(Word::Type(word)) if is_spelt(value, word) => Meaning::Proper,
-            Some(Word::Type(word)) => Meaning::Types(vec![word]),
-            Some(Word::Any) => Meaning::Anything,
-            None => Meaning::Unknown,
+            Some(Word::Type(word)) if is_spelt(value, word) => WordMeaning::Proper,
+            Some(Word::Type(word)) => WordMeaning::Types(vec![word]),
+            Some(Word::Any) => WordMeaning::Anything,
+            None => WordMeaning::Unknown,
         },
     }
 }
@@ -120,24 +120,24 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(value: &str, expected: &Meaning) {
+    fn check(value: &str, expected: &WordMeaning) {
         assert_eq!(meaning(&Node::parse(value).unwrap()), *expected, "{value}");
     }
 
     #[test]
     fn types_are_known_by_their_names_and_by_others() {
         for proper in ["\"object\"", "[\"string\",\"null\"]", "[\"integer\"]"] {
-            check(proper, &Meaning::Proper);
+            check(proper, &WordMeaning::Proper);
         }
-        check("\"int\"", &Meaning::Types(vec!["integer"]));
-        check("\"STRING\"", &Meaning::Types(vec!["string"]));
-        check("[\"str\",null]", &Meaning::Types(vec!["string", "null"]));
-        check("[\"string\",\"string\"]", &Meaning::Types(vec!["string"]));
+        check("\"int\"", &WordMeaning::Types(vec!["integer"]));
+        check("\"STRING\"", &WordMeaning::Types(vec!["string"]));
+        check("[\"str\",null]", &WordMeaning::Types(vec!["string", "null"]));
+        check("[\"string\",\"string\"]", &WordMeaning::Types(vec!["string"]));
         for anything in ["null", "\"any\"", "[]", "[\"string\",\"any\"]"] {
-            check(anything, &Meaning::Anything);
+            check(anything, &WordMeaning::Anything);
         }
         for unknown in ["\"file\"", "[\"string\",\"file\"]", "1", "true", "{}", "[1]"] {
-            check(unknown, &Meaning::Unknown);
+            check(unknown, &WordMeaning::Unknown);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
 
-use super::ConfigArgs;
+use super::config_args::ConfigArgs;
 use super::terminal::{load, say, tell};
 use crate::config::{Config, Server};
 

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::serve;
 use super::terminal::tell;
-use crate::config::{McpoOptions, Options, RootInfo};
+use crate::config::{Environment, McpoOptions, Options, RootInfo};
 
 /// What stands below its help.
 pub const EXAMPLES: &str = "\
@@ -118,12 +118,13 @@ fn options(arguments: McpoArgs) -> Result<Options, (String, u8)> {
         );
         return Err((why, 2));
     }
+    let environment = Environment::of_process();
     let mut variables = Vec::new();
     if let Some(file) = &arguments.env_path {
         match std::fs::read_to_string(file) {
             // Like mcpo's, it sets what is not set.
             Ok(text) => variables.extend(
-                dotenv(&text).into_iter().filter(|(name, _)| std::env::var_os(name).is_none()),
+                dotenv(&text).into_iter().filter(|(name, _)| environment.get(name).is_none()),
             ),
             Err(error) => tell(&format!("warning: --env-path: {}: {error}", file.display())),
         }
@@ -143,7 +144,9 @@ fn options(arguments: McpoArgs) -> Result<Options, (String, u8)> {
     // With a file, mcpo takes its servers from there alone.
     let command = if arguments.config.is_some() { Vec::new() } else { arguments.command };
     let listen = address(&arguments.host, arguments.port)?;
-    let log_level = arguments.log_level.or_else(|| std::env::var("LOG_LEVEL").ok());
+    let log_level = arguments
+        .log_level
+        .or_else(|| environment.get("LOG_LEVEL").and_then(|it| it.to_str()).map(str::to_owned));
     Ok(Options {
         config: arguments.config,
         listen: Some(listen.to_string()),
@@ -151,8 +154,6 @@ fn options(arguments: McpoArgs) -> Result<Options, (String, u8)> {
         api_key: arguments.api_key,
         strict_auth: arguments.strict_auth,
         hot_reload: arguments.hot_reload,
-        tls_cert: arguments.ssl_certfile,
-        tls_key: arguments.ssl_keyfile,
         cors_allow_origins: arguments.cors_allow_origins,
         tls_cert: arguments.ssl_certfile,
         tls_key: arguments.ssl_keyfile,

@@ -4,6 +4,7 @@ mod announced;
 pub mod call;
 pub mod check;
 pub mod client_config;
+mod config_args;
 pub mod connect;
 pub mod demo;
 pub mod doctor;
@@ -26,6 +27,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use self::config_args::ConfigArgs;
 use crate::config::Options;
 
 /// Joins MCP clients and tool servers that cannot reach each other.
@@ -135,15 +137,6 @@ Everything else is as with `pontoon connect`, which has more to choose from.")]
     Ipc(IpcArgs),
 }
 
-/// Where the configuration comes from.
-#[derive(Debug, Args)]
-pub struct ConfigArgs {
-    /// The configuration file [default: MCPO_CONFIG_FILE, else ./mcp-servers.json, else
-    /// /app/config/mcp-servers.json, else the demo server].
-    #[arg(long, short, value_name = "FILE")]
-    config: Option<PathBuf>,
-}
-
 #[derive(Debug, Args)]
 struct CheckArgs {
     #[command(flatten)]
@@ -215,13 +208,6 @@ struct GcArgs {
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
-}
-
-impl ConfigArgs {
-    /// For a command that listens nowhere.
-    fn options(&self) -> Options {
-        Options { config: self.config.clone(), is_silent: true, ..Options::default() }
-    }
 }
 
 /// Runs the command that was typed. Exit codes: 0 done, 1 failed, 2 typed wrongly.

@@ -96,6 +96,11 @@ fn greet(config: &Config, app: &App) {
         tell(&format!("pontoon {} listening on {scheme}://{address}", env!("CARGO_PKG_VERSION")));
     }
     let Some(address) = addresses.first() else { return };
+    // What listens at every address of this machine is not at that one for a client.
+    let address = match address.ip().is_unspecified() {
+        true => format!("localhost:{}", address.port()),
+        false => address.to_string(),
+    };
     tell(&format!("configuration: {}", source(config)));
     tell("servers:");
     for server in &config.servers {
@@ -139,6 +144,10 @@ fn greet(config: &Config, app: &App) {
         let rest = &config.settings.rest;
         let path = match &rest.single {
             Some(_) => rest.root_path.clone(),
+            // Who typed `mcpo` knows its paths.
+            None if config.settings.any_host => {
+                format!("{}{}{name}", rest.root_path, rest.path_prefix)
+            }
             None => format!("{}/mcpo/{name}", rest.root_path),
         };
         tell(&format!(

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use pontoon_schema::RequestBody;
 use pontoon_wire::headers::ParamRules;
 use pontoon_wire::{Era, Message, Slot, json, method, string_value};
 use serde::{Deserialize, Serialize};
@@ -214,6 +215,21 @@ impl Default for Facts {
 }
 
 impl Facts {
+    /// Each tool as clients see it, with the name that its server has for it.
+    pub fn tools(&self) -> impl Iterator<Item = (Cow<'_, str>, &str)> {
+        let tools = self.lists.get(method::LIST_TOOLS).into_iter().flatten();
+        tools.filter_map(|tool| {
+            let shown = json::find(tool.get().as_bytes(), "name").and_then(string_value)?;
+            let own = self.shown.plan(&shown).and_then(|plan| plan.name.as_deref());
+            Some((own.map_or(shown, Cow::Borrowed), tool.get()))
+        })
+    }
+
+    /// What this tool takes as the body of a request, by either of its names; `None` if there is no such tool.
+    pub fn body_of(&self, tool: &str) -> Option<&RequestBody> {
+        self.bodies.of(tool, self.tools())
+    }
+
     /// What the server wrote, before it was shown.
     pub(super) fn as_written(&self) -> Self {
         let mut facts = self.clone();

@@ -9,6 +9,7 @@ mod answered_here;
 pub mod answers;
 mod bodies;
 pub mod catalog;
+mod completed;
 mod ended;
 pub mod entry;
 mod fitted;

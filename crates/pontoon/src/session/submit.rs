@@ -8,8 +8,8 @@ use pontoon_wire::{Era, Kind as MessageKind, Message, Slot, method};
 use tracing::Instrument;
 
 use super::answered_here;
-use super::bodies;
 use super::catalog::Catalog;
+use super::completed;
 use super::entry::Entry;
 use super::fitted::{self, Fitted};
 use super::legacy::{OpenCall, Session};
@@ -168,7 +168,7 @@ impl Sessions {
         let Some(mut call) = call else { return };
         let child_era = catalog.child_era(call.client.era());
         if let Arrived::Body = arrived
-            && let Err(why) = bodies::complete(catalog, entry, &mut call)
+            && let Err(why) = completed::complete(catalog, entry, &mut call)
         {
             return call.reply.fail(why);
         }

@@ -37,7 +37,7 @@ pub(super) fn arguments<'t>(
     model: &Model,
     body: &Node<'t>,
 ) -> Result<Option<Node<'t>>, Vec<Misfit>> {
-    let mut check = Check {
+    let mut check = BodyCheck {
         place: vec![Place::Name("body".to_owned())],
         misfits: Vec::new(),
         input_left: MAX_INPUT,
@@ -48,7 +48,7 @@ pub(super) fn arguments<'t>(
     check.model(model, body).map_err(|Unfit| check.misfits)
 }
 
-struct Check {
+struct BodyCheck {
     place: Vec<Place>,
     misfits: Vec<Misfit>,
     input_left: usize,
@@ -58,7 +58,7 @@ struct Check {
     known: Option<usize>,
 }
 
-impl Check {
+impl BodyCheck {
     fn field<'t>(&mut self, field: &Field, node: &Node<'t>) -> Fitted<'t> {
         if self.looks_left == 0 {
             return Ok(None);

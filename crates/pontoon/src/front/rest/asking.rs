@@ -1,6 +1,7 @@
 //! One call of a client that hears nothing but its outcome, and cancels it by going away.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::header::{HeaderValue, RETRY_AFTER};
@@ -15,6 +16,9 @@ use crate::call::{Call, Outcome, Reply};
 use crate::outbox::{Next, Outbox};
 use crate::session::Arrival;
 use crate::session::entry::Entry;
+
+/// How long a document waits until it is known what the server offers: Open WebUI waits ten seconds.
+pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Makes a call and waits for its outcome, of which a failure has a status; `None` if it was cancelled.
 pub(super) async fn ask(

@@ -4,9 +4,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use hyper::header::{CACHE_CONTROL, HeaderValue};
 use pontoon_schema::RequestBody;
 use pontoon_wire::{Era, json, quoted, string_value};
 
+use super::super::response::{HttpResponse, json as json_response};
 use super::besides;
 use super::operation::{ERRORS, Operation};
 use super::titles::operation_id;
@@ -69,6 +72,13 @@ pub(super) fn of_names(names: &[Arc<str>], rest: &RestSettings) -> String {
         description += &format!("\n    - [{name}]({path_prefix}{name}/docs)");
     }
     Document::new(rest, false).finish(&root.title, &quoted(&description), &root.version, root_path)
+}
+
+/// A document, which changes when a server does.
+pub(super) fn response(document: String) -> HttpResponse {
+    let mut response = json_response(200, &Bytes::from(document).into());
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
 }
 
 /// A document while it is written.

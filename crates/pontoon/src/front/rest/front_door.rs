@@ -13,8 +13,9 @@ use super::super::refusal::Refusal;
 use super::super::response::HttpResponse;
 use super::super::site::HttpSite;
 use super::super::who::auth::{Area, Denied};
+use super::asking::PATIENCE;
 use super::place::Named;
-use super::{PATIENCE, document, json_document, pages};
+use super::{document, pages};
 use crate::config::Server;
 use crate::session::catalog::Catalog;
 
@@ -51,13 +52,15 @@ pub async fn answer<B>(
     let has_slash = request.uri().path().ends_with('/');
     Ok(Some(match named {
         Named::Document if below.is_empty() => {
-            json_document(document::of_names(&names, &site.rest))
+            document::response(document::of_names(&names, &site.rest))
         }
         Named::Document => {
             let trace = site.traces.of(std::iter::empty());
             let server = match entries.first() {
                 Some(entry) => Arc::clone(&entry.back.server),
-                None => return Ok(Some(json_document(document::of_names(&names, &site.rest)))),
+                None => {
+                    return Ok(Some(document::response(document::of_names(&names, &site.rest))));
+                }
             };
             let caller = site.entrance.caller(visitor, headers, peer, trace, &server);
             let each = entries.iter().map(async |entry| {
@@ -66,7 +69,7 @@ pub async fn answer<B>(
                 (Arc::clone(&entry.back.server), known)
             });
             let servers: Vec<(Arc<Server>, Option<Arc<Catalog>>)> = join_all(each).await;
-            json_document(document::of_all(&servers, &site.rest, site.entrance.auth.is_on()))
+            document::response(document::of_all(&servers, &site.rest, site.entrance.auth.is_on()))
         }
         Named::Docs | Named::Asset(_) => pages::docs("Pontoon", &named, has_slash),
         Named::Server | Named::Tool(_) => {

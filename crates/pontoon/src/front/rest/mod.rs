@@ -19,19 +19,18 @@ mod tool;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, CACHE_CONTROL, HeaderValue};
+use hyper::header::{ALLOW, HeaderValue};
 use hyper::{HeaderMap, Method, Request};
 use pontoon_wire::{Era, Revision};
 
+use self::asking::PATIENCE;
 use self::failure::not_found;
 pub use self::front_door::answer as front_door;
 pub use self::place::{Named, RestPlace, without_root};
 use super::refusal::Refusal;
-use super::response::{HttpResponse, json};
+use super::response::HttpResponse;
 use super::site::HttpSite;
 use super::who::auth::{Area, Denied};
 use super::who::caller::Caller;
@@ -40,9 +39,6 @@ use crate::session::entry::Entry;
 
 #[cfg(test)]
 mod tests;
-
-/// How long a document waits until it is known what the server offers: Open WebUI waits ten seconds.
-const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Answers a request to a server's path.
 pub async fn handle(
@@ -132,12 +128,5 @@ async fn document(
     let catalog = catalog.map_err(|why| Refusal::of_call(503, &why))?;
     let (facts, server) = (catalog.facts(Era::Legacy), &entry.back.server);
     let wants_key = site.entrance.auth.is_on();
-    Ok(json_document(document::of_server(facts, server, &place.base, &site.rest, wants_key)))
-}
-
-/// A document, which changes when a server does.
-fn json_document(document: String) -> HttpResponse {
-    let mut response = json(200, &Bytes::from(document).into());
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    response
+    Ok(document::response(document::of_server(facts, server, &place.base, &site.rest, wants_key)))
 }
