@@ -53,3 +53,28 @@ impl Check {
         Some(node.written()).filter(|fitted| is_changed && self.takes(fitted))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_fitted_as_a_whole_or_not_at_all() {
+        let schema = r#"{"properties":{"n":{"type":"integer"},"s":{"type":"string"}}}"#;
+        let check = Check::new(schema).unwrap();
+        assert_eq!(check.fitted(r#"{"n":"1"}"#).unwrap(), r#"{"n":1}"#);
+        for other in [r#"{"n":"1","s":5}"#, r#"{"n":1}"#, "{"] {
+            assert_eq!(check.fitted(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_would_take_too_many_steps_is_not_tried() {
+        let properties: Vec<_> =
+            (0..4000).map(|n| format!(r#""p{n}":{{"type":"integer"}}"#)).collect();
+        let schema = format!(r#"{{"type":"object","properties":{{{}}}}}"#, properties.join(","));
+        let check = Check::new(&schema).unwrap();
+        assert!(!check.takes(r#"{"p0":"x"}"#));
+        assert!(check.takes(&format!(r#"{{"p0":"{}"}}"#, "x".repeat(20_000))));
+    }
+}
