@@ -51,7 +51,8 @@ def answer_of(client: Client, request: Asked, plain) -> Answer:
     names = HEADERS + (HEADERS_FOR_PAGES if request.method == "OPTIONS" or "Origin" in request.headers else [])
     with client.send(request.method, request.path, request.body, bridges.IDENTITY | request.headers) as response:
         data = response.read()
-        headers = {name: plain(response.headers[name]) for name in names if name in response.headers}
+        # Lines of one name are one list.
+        headers = {name: plain(", ".join(response.headers.get_all(name))) for name in names if name in response.headers}
         for name in headers.keys() & {"allow", "vary", "access-control-allow-methods", "access-control-allow-headers"}:
             headers[name] = ", ".join(sorted(set(re.split(r",\s*", headers[name]))))
         status, kind = response.status, response.headers.get_content_type()

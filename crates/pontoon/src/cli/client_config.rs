@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::config_args::ConfigArgs;
 use super::terminal::{load, say, tell};
-use crate::config::{Config, Server};
+use crate::config::{Config, Server, as_spelt};
 
 /// What stands below the help.
 pub const EXAMPLES: &str = "\
@@ -115,7 +115,7 @@ fn headers(config: &Config) -> Value {
         return Value::Object(Map::new());
     }
     let identity = &settings.identity;
-    json!({identity.user.as_str(): "{{USER_ID}}", identity.chat.as_str(): "{{CHAT_ID}}"})
+    json!({as_spelt(&identity.user): "{{USER_ID}}", as_spelt(&identity.chat): "{{CHAT_ID}}"})
 }
 
 /// What else is to be done, for a person. `guessed` is the address where none was given.
@@ -178,7 +178,7 @@ mod tests {
             (&json!("mcp"), &json!("http://pontoon:8080/mcp/excel"))
         );
         assert_eq!((&mcp["auth_type"], &mcp["key"]), (&json!("bearer"), &json!("KEY")));
-        assert_eq!(mcp["headers"]["x-openwebui-user-id"], "{{USER_ID}}");
+        assert_eq!(mcp["headers"]["X-OpenWebUI-User-Id"], "{{USER_ID}}");
         assert_eq!(mcp["info"]["id"], "excel");
         assert_eq!(mcp["config"]["access_grants"][0]["principal_id"], "*");
         let openapi = made(&keyed, ConnectionKind::Openapi);

@@ -20,11 +20,24 @@ pub struct IdentityHeaders {
     pub jwt: String,
 }
 
+/// The name of a header as Open WebUI spells it, which would send it twice if it were given another spelling.
+pub fn as_spelt(name: &str) -> String {
+    let part = |part: &str| match part {
+        "openwebui" => "OpenWebUI".to_owned(),
+        part => {
+            let mut letters = part.chars();
+            let first = letters.next().map(|it| it.to_ascii_uppercase());
+            first.into_iter().chain(letters).collect()
+        }
+    };
+    name.split('-').map(part).collect::<Vec<_>>().join("-")
+}
+
 impl IdentityHeaders {
     /// How to say who asks, for the person who set up a front end that does not. `is_signed`: only a
     /// signed token counts.
     pub fn ways_to_say_who(&self, is_signed: bool) -> String {
-        let Self { user, chat, jwt, .. } = self;
+        let [user, chat, jwt] = [&self.user, &self.chat, &self.jwt].map(|name| as_spelt(name));
         let forward = match is_signed {
             true => format!(
                 "Open WebUI must sign who asks (the header {jwt}), because MCPO_OWUI_JWT_SECRET is set and what is not \
@@ -84,7 +97,7 @@ mod tests {
         let one = note(&[server("plain"), kept("b"), shared]).unwrap();
         assert!(one.starts_with("`b` keeps a process"), "{one}");
         assert!(one.contains("In Open WebUI set ENABLE_"), "{one}");
-        assert!(one.contains("x-openwebui-chat-id: {{CHAT_ID}}"), "{one}");
+        assert!(one.contains("X-OpenWebUI-Chat-Id: {{CHAT_ID}}"), "{one}");
         let two = note(&[kept("b"), kept("a")]).unwrap();
         assert!(two.starts_with("`a`, `b` keep a process"), "{two}");
     }

@@ -55,7 +55,7 @@ pub use app_place::{AppEntrance, AppPlace, BadPlace};
 pub use endpoint::{BadEndpoint, Endpoint, Host};
 pub use environment::Environment;
 pub use healing::Healing;
-pub use identity::{IdentityHeaders, note_on_people};
+pub use identity::{IdentityHeaders, as_spelt, note_on_people};
 pub use isolation::Isolation;
 pub use lifetime::{FileLinks, MessageFraming, Mode, RestExtras, SessionKey, Warm, WorkspaceScope};
 pub use mcpo::McpoOptions;

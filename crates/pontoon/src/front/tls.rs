@@ -62,7 +62,7 @@ pub type SecureStream<S> = TlsStream<BufReader<S>>;
 
 /// Why a connection did not become TLS.
 #[derive(Debug, thiserror::Error)]
-pub enum TlsError {
+pub enum TlsHandshakeError {
     /// The client spoke HTTP without TLS.
     #[error("the client speaks HTTP without TLS")]
     Plain,
@@ -129,36 +129,36 @@ impl ServerTls {
     ///
     /// # Errors
     ///
-    /// [`TlsError`] when there is no TLS connection; the client is gone, or is sent away.
-    pub async fn open<S>(&self, stream: S) -> Result<SecureStream<S>, TlsError>
+    /// [`TlsHandshakeError`] when there is no TLS connection; the client is gone, or is sent away.
+    pub async fn open<S>(&self, stream: S) -> Result<SecureStream<S>, TlsHandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let opening = self.shake_hands(BufReader::with_capacity(FIRST_BYTES, stream));
         let opened = tokio::time::timeout(HANDSHAKE_TIME, opening).await;
-        opened.unwrap_or(Err(TlsError::Slow))
+        opened.unwrap_or(Err(TlsHandshakeError::Slow))
     }
 
     async fn shake_hands<S>(
         &self,
         mut stream: BufReader<S>,
-    ) -> Result<SecureStream<S>, TlsError>
+    ) -> Result<SecureStream<S>, TlsHandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let first = stream.fill_buf().await.map_err(TlsError::Failed)?.first().copied();
+        let first = stream.fill_buf().await.map_err(TlsHandshakeError::Failed)?.first().copied();
         match first {
             Some(HANDSHAKE) => {}
-            None => return Err(TlsError::Failed(io::ErrorKind::UnexpectedEof.into())),
+            None => return Err(TlsHandshakeError::Failed(io::ErrorKind::UnexpectedEof.into())),
             // Methods have capital letters.
             Some(first) if first.is_ascii_uppercase() => {
                 drop(send_away(stream).await);
-                return Err(TlsError::Plain);
+                return Err(TlsHandshakeError::Plain);
             }
-            Some(first) => return Err(TlsError::NotTls(first)),
+            Some(first) => return Err(TlsHandshakeError::NotTls(first)),
         }
         let acceptor = self.shown.lock().acceptor.clone();
-        acceptor.accept(stream).await.map_err(TlsError::Failed)
+        acceptor.accept(stream).await.map_err(TlsHandshakeError::Failed)
     }
 }
 

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, HeaderValue};
-use hyper::{HeaderMap, Method, Request};
+use hyper::{Method, Request};
 use pontoon_wire::{Era, Revision};
 
 use self::asking::PATIENCE;
@@ -56,7 +56,7 @@ pub async fn handle(
             false => refusal.into_detail(),
         }
     };
-    let (entry, caller) = match caller(site, request.headers(), place, is_rpc, peer, trace) {
+    let (entry, caller) = match caller(site, &request, place, is_rpc, peer, trace) {
         Ok(found) => found,
         Err(refusal) => {
             return refuse(refusal, site.entrance.identities.address(request.headers(), peer));
@@ -93,14 +93,17 @@ pub async fn handle(
 /// The server that a request is for, and who makes it.
 fn caller(
     site: &HttpSite,
-    headers: &HeaderMap,
+    request: &Request<Incoming>,
     place: &RestPlace,
     is_rpc: bool,
     peer: IpAddr,
     trace: Trace,
 ) -> Result<(Arc<Entry>, Caller), Refusal> {
+    let (headers, method) = (request.headers(), request.method());
     site.entrance.guard.check(headers)?;
     let area = match place.named {
+        // What may be done there is told without a key.
+        _ if method == Method::OPTIONS => Area::Health,
         Named::Document | Named::Docs | Named::Asset(_) => Area::Document,
         Named::Server | Named::Tool(_) => Area::Tool,
     };
