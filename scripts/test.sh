@@ -6,7 +6,7 @@
 #   scripts/test.sh lint unit          only these parts, in this order
 #   scripts/test.sh soak --long        ten times as many calls as CI makes (and schemas, for that part)
 #
-# Parts: lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy deny mcpo
+# Parts: lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy mcpo deny
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,7 +17,7 @@ schema_cases=100000
 main() {
     case " $* " in *" --long "*) soak_calls=200000 schema_cases=1000000 ;; esac
     if [ $# -eq 0 ]; then
-        set -- lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy deny
+        set -- lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy mcpo deny
     fi
     local part started
     for part; do
