@@ -33,7 +33,7 @@ pub struct Options {
     /// A further host name by which clients reach the bridge; may be given several times.
     #[arg(long = "allowed-host", value_name = "HOST")]
     pub allowed_hosts: Vec<String>,
-    /// A web page, such as https://chat.example.org, whose scripts may call and read the answers;
+    /// A web page, such as `https://chat.example.org`, whose scripts may call and read the answers;
     /// may be given several times, and * is all [default: MCPO_ALLOWED_ORIGINS, else none].
     #[arg(long, value_name = "ORIGIN")]
     pub cors_allow_origins: Vec<String>,
