@@ -61,6 +61,12 @@ impl Template {
         Self { parts: vec![TemplatePart::Text(text.into())] }
     }
 
+    /// The id of the user who calls.
+    #[cfg(test)]
+    pub(crate) fn of_user() -> Self {
+        Self { parts: vec![TemplatePart::User("id".into())] }
+    }
+
     /// The text for one child. What is not known is left empty.
     pub fn fill(&self, start: &Start<'_>) -> String {
         let fill = |part: &TemplatePart| match part {

@@ -62,6 +62,9 @@ pub async fn answer<B>(
                     return Ok(Some(document::response(document::of_names(&names, &site.rest))));
                 }
             };
+            // To learn what a person is offered, a process of theirs is started.
+            let may_learn = visitor.has_key() || !site.entrance.auth.is_on();
+            entries.retain(|entry| may_learn || !entry.back.server.is_personal());
             let caller = site.entrance.caller(visitor, headers, peer, trace, &server);
             let each = entries.iter().map(async |entry| {
                 let client = caller.bare_client(entry, Revision::NEWEST_LEGACY);

@@ -76,13 +76,15 @@ pub async fn handle(
         (Named::Docs | Named::Asset(_), &Method::GET | &Method::HEAD) => {
             Ok(pages::docs(&place.server, &place.named, place.has_slash))
         }
-        (Named::Document | Named::Docs | Named::Asset(_), _)
-            if !tool::is_there(site, &entry, place.tool(), &caller).await =>
+        (Named::Document | Named::Docs | Named::Asset(_), method)
+            if method == Method::OPTIONS
+                || !tool::is_there(site, &entry, place.tool(), &caller).await =>
         {
             Err(Refusal::plain(405, "Method Not Allowed")
                 .with_header(ALLOW, HeaderValue::from_static("GET, HEAD")))
         }
         (_, &Method::POST) => tool::post(site, &entry, place.tool(), request, &caller).await,
+        (_, &Method::OPTIONS) => Ok(tool::only_posted()),
         _ => Ok(tool::not_posted(site, &entry, place.tool(), &caller).await),
     };
     answered.unwrap_or_else(|refusal| {
@@ -101,22 +103,33 @@ fn caller(
 ) -> Result<(Arc<Entry>, Caller), Refusal> {
     let (headers, method) = (request.headers(), request.method());
     site.entrance.guard.check(headers)?;
+    let entry = site.sessions.entries().get(place.server.as_str()).cloned();
     let area = match place.named {
         // What may be done there is told without a key.
         _ if method == Method::OPTIONS => Area::Health,
-        Named::Document | Named::Docs | Named::Asset(_) => Area::Document,
-        Named::Server | Named::Tool(_) => Area::Tool,
+        Named::Docs | Named::Asset(_) if matches!(*method, Method::GET | Method::HEAD) => {
+            Area::Document
+        }
+        Named::Document | Named::Docs | Named::Asset(_) if !is_personal(entry.as_deref()) => {
+            Area::Document
+        }
+        // To learn what a person is offered, a process of theirs is started.
+        _ => Area::Tool,
     };
     let words = if is_rpc { Denied::mcp } else { Denied::plain };
     let visitor = site.entrance.visitor(headers, peer, area, words)?;
     site.metrics.request_from(visitor.identity.address);
-    let entry = site.sessions.entries().get(place.server.as_str()).cloned();
     let entry = entry.ok_or_else(|| match is_rpc {
         true => site.unknown_server(&place.server).asked_by(visitor.words()),
         false => Refusal::plain(404, "Not Found"),
     })?;
     let caller = site.entrance.caller(visitor, headers, peer, trace, &entry.back.server);
     Ok((entry, caller))
+}
+
+/// Whether what a server offers differs by who asks.
+fn is_personal(entry: Option<&Entry>) -> bool {
+    entry.is_some_and(|entry| entry.back.server.is_personal())
 }
 
 /// The document of a server, as it is known now.

@@ -7,7 +7,7 @@ use pontoon_wire::{Era, json, string_value};
 use crate::app::test_bridge::request::{bare, post};
 use crate::app::test_bridge::{TestBridge, TestResponse, ToolServer};
 use crate::back::pair::STATEFUL;
-use crate::config::{ApiKey, KeyName, Secret, SessionKey};
+use crate::config::{ApiKey, KeyName, Secret, SessionKey, Template};
 
 const TOOLS: &[&str] = &["wait", "fail", "end", "never"];
 
@@ -406,4 +406,29 @@ async fn paths_may_have_something_before_them() {
         let found = get(&bridge, path).await.body().await;
         assert!(found.contains(says), "{path}: {found}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_key_no_process_is_started_to_learn_what_a_person_is_offered() {
+    let server = server();
+    let bridge = TestBridge::start(server.servers(), |settings, server| {
+        server.env.push(("USER".to_owned(), Template::of_user()));
+        let key = ApiKey { name: KeyName::Named("me".into()), key: Secret::new("K") };
+        settings.api_keys = vec![key];
+    });
+    for (method, path, status) in [
+        ("GET", "/demo/openapi.json", 401),
+        ("POST", "/demo/openapi.json", 401),
+        ("GET", "/demo/wait", 401),
+        ("OPTIONS", "/demo/wait", 405),
+        ("OPTIONS", "/demo/openapi.json", 405),
+        ("GET", "/mcpo/openapi.json", 200),
+    ] {
+        let found = bridge.connect().send(&bare(method, path, &[("content-length", "0")])).await;
+        assert_eq!(found.status, status, "{method} {path}");
+    }
+    assert_eq!(server.starts().len(), 0);
+    let known: &[_] = &[("authorization", "Bearer K"), ("x-openwebui-user-id", "ada")];
+    let document = bridge.connect().send(&bare("GET", "/demo/openapi.json", known)).await;
+    assert!(document.body().await.contains("/wait"));
 }

@@ -119,6 +119,11 @@ pub(super) async fn not_posted(
     if !is_there(site, entry, tool, caller).await {
         return failure::not_found();
     }
+    only_posted()
+}
+
+/// A tool answers nothing else.
+pub(super) fn only_posted() -> HttpResponse {
     let mut response = failure::plain(405, "Method Not Allowed");
     response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
     response

@@ -88,6 +88,11 @@ impl Entrance {
 }
 
 impl Visitor<'_> {
+    /// Whether it showed a key.
+    pub fn has_key(&self) -> bool {
+        self.pass.is_some()
+    }
+
     /// By which key it came, for the log.
     pub fn words(&self) -> String {
         key_words(self.pass)
