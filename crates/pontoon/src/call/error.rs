@@ -42,7 +42,7 @@ pub enum CallError {
     #[error("{0}")]
     BadArguments(String),
     /// The body of a request is not what the tool takes, as a list of what is wrong in it, so the call was not made.
-    #[error("the body does not fit this tool: {0}")]
+    #[error("the body does not fit this tool")]
     Misfits(String),
     /// The connection to the application was lost with the call under way.
     #[error("{0}")]

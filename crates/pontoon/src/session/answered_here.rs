@@ -42,6 +42,7 @@ pub(super) fn bare(catalog: &Catalog, entry: &Entry, call: Call) -> Option<Call>
     let method = call.request.method();
     match method.as_ref() {
         method::PING => call.reply.result("{}"),
+        method::DISCOVER | method::LISTEN => call.reply.error(&answers::no_such_method(&method)),
         // Of a client that posts JSON-RPC to a server, and opens no session by it.
         method::INITIALIZE => match catalog.facts(Era::Legacy) {
             Some(facts) => {

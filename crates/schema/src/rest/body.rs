@@ -100,14 +100,11 @@ impl BodyCheck {
 
     fn unfit<'t>(&mut self, kind: &'static str, msg: &'static str, node: &Node<'_>) -> Fitted<'t> {
         if self.misfits.len() < MAX_MISFITS {
-            let input = node.written();
-            let input = match self.input_left.checked_sub(input.len()) {
-                Some(left) => {
-                    self.input_left = left;
-                    input
-                }
-                None => "null".to_owned(),
-            };
+            let input = if self.input_left == 0 { None } else { Some(node.written()) };
+            // What has no room is not written out again and again.
+            let left = input.as_ref().and_then(|input| self.input_left.checked_sub(input.len()));
+            self.input_left = left.unwrap_or(0);
+            let input = input.filter(|_| left.is_some()).unwrap_or_else(|| "null".to_owned());
             let (kind, msg) = (Cow::Borrowed(kind), Cow::Borrowed(msg));
             self.misfits.push(Misfit { kind, loc: self.place.clone(), msg, input, ctx: None });
         }
@@ -224,6 +221,8 @@ impl BodyCheck {
             _ => return self.unfit("model_attributes_type", OBJECT, node),
         };
         self.fit = self.fit.min(Fit::Near);
+        // Each alternative goes over all of them.
+        self.looks_left = self.looks_left.saturating_sub(members.len() + model.fields.len());
         let mut found: Vec<Option<usize>> = vec![None; model.fields.len()];
         let (mut is_changed, mut is_unfit) = (false, false);
         for (at, member) in members.iter().enumerate() {

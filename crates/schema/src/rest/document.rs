@@ -1,5 +1,7 @@
 //! What a schema says, written as documents have it: without references, each schema of one type or with `anyOf`.
 
+use std::collections::HashSet;
+
 use super::meaning::{Kind, Meaning, NOTES, Object, Others};
 use super::title::title;
 use crate::node::{Member, Node, position, take};
@@ -85,10 +87,10 @@ fn object<'t>(object: &Object<'t>, members: &mut Vec<Member<'t>>) {
     }
     if !object.required.is_empty() {
         // In the order of the properties, as clients of mcpo have them.
-        let known = object.properties.iter().map(|(name, _)| name);
-        let names = known.filter(|name| object.required.contains(*name));
-        let others = object.required.iter();
-        let others = others.filter(|name| !object.properties.iter().any(|(it, _)| it == *name));
+        let known: HashSet<&String> = object.properties.iter().map(|(name, _)| name).collect();
+        let names = object.properties.iter().map(|(name, _)| name);
+        let names = names.filter(|name| object.required.contains(*name));
+        let others = object.required.iter().filter(|name| !known.contains(name));
         let names = names.chain(others).map(|name| Node::text(name));
         members.push(Member::new("required", Node::List(names.collect())));
     }

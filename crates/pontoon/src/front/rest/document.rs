@@ -1,7 +1,7 @@
 //! The OpenAPI documents: the tools of a server as operations, the way mcpo writes them; those of all servers in one;
 //! and the one that only names the servers.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -85,7 +85,8 @@ pub(super) fn response(document: String) -> HttpResponse {
 struct Document {
     paths: Vec<String>,
     schemas: Vec<String>,
-    ids: HashSet<String>,
+    /// How far each id was numbered.
+    ids: HashMap<String, u32>,
     has_bare_ids: bool,
     wants_key: bool,
 }
@@ -95,7 +96,7 @@ impl Document {
         Self {
             paths: Vec::new(),
             schemas: Vec::new(),
-            ids: HashSet::new(),
+            ids: HashMap::new(),
             has_bare_ids: rest.has_bare_ids,
             wants_key,
         }
@@ -110,6 +111,10 @@ impl Document {
             self.schemas.extend(operation.schemas(body));
         }
         for (name, tool) in besides::listed(facts, offered) {
+            // A tool of that name is the one that is called.
+            if facts.body_of(&name).is_some() {
+                continue;
+            }
             let operation = Operation::of(&name, &tool, group, |name| self.new_id(name));
             let schema = json::find(tool.as_bytes(), "inputSchema").unwrap_or(b"{}");
             let schema = String::from_utf8_lossy(schema);
@@ -122,11 +127,16 @@ impl Document {
     /// The id for this tool; with a number where another tool has it: `get-sum` and `get_sum` would be one.
     fn new_id(&mut self, tool: &str) -> String {
         let id = if self.has_bare_ids { tool.to_owned() } else { operation_id(tool) };
-        let numbered = (2_u32..).map(|number| format!("{id}_{number}"));
-        let mut ids = std::iter::once(id.clone()).chain(numbered);
-        let id = ids.find(|id| !self.ids.contains(id)).unwrap_or(id);
-        self.ids.insert(id.clone());
-        id
+        let Some(last) = self.ids.get(&id).copied() else {
+            self.ids.insert(id.clone(), 1);
+            return id;
+        };
+        let mut numbered = (last + 1..).map(|number| (number, format!("{id}_{number}")));
+        let free = numbered.find(|(_, numbered)| !self.ids.contains_key(numbered));
+        let Some((number, numbered)) = free else { return id };
+        self.ids.insert(id, number);
+        self.ids.insert(numbered.clone(), 1);
+        numbered
     }
 
     /// Its text. The description is a JSON string; without a base it says no address.

@@ -55,18 +55,18 @@ pub async fn answer<B>(
             document::response(document::of_names(&names, &site.rest))
         }
         Named::Document => {
-            let trace = site.traces.of(std::iter::empty());
-            let server = match entries.first() {
-                Some(entry) => Arc::clone(&entry.back.server),
-                None => {
-                    return Ok(Some(document::response(document::of_names(&names, &site.rest))));
-                }
-            };
             // To learn what a person is offered, a process of theirs is started.
             let may_learn = visitor.has_key() || !site.entrance.auth.is_on();
             entries.retain(|entry| may_learn || !entry.back.server.is_personal());
-            let caller = site.entrance.caller(visitor, headers, peer, trace, &server);
-            let each = entries.iter().map(async |entry| {
+            let mut callers = Vec::new();
+            for entry in &entries {
+                let visitor =
+                    site.entrance.visitor(headers, peer, Area::Document, Denied::plain)?;
+                let trace = site.traces.of(std::iter::empty());
+                let server = &entry.back.server;
+                callers.push(site.entrance.caller(visitor, headers, peer, trace, server));
+            }
+            let each = entries.iter().zip(&callers).map(async |(entry, caller)| {
                 let client = caller.bare_client(entry, Revision::NEWEST_LEGACY);
                 let known = site.sessions.offered(entry, &client, PATIENCE).await.ok();
                 (Arc::clone(&entry.back.server), known)
@@ -74,7 +74,7 @@ pub async fn answer<B>(
             let servers: Vec<(Arc<Server>, Option<Arc<Catalog>>)> = join_all(each).await;
             document::response(document::of_all(&servers, &site.rest, site.entrance.auth.is_on()))
         }
-        Named::Docs | Named::Asset(_) => pages::docs("Pontoon", &named, has_slash),
+        Named::Docs(_) | Named::Asset(_) => pages::docs("Pontoon", &named, has_slash),
         Named::Server | Named::Tool(_) => {
             let is_trusted = site.entrance.identities.is_trusted(peer);
             let origin = site.entrance.origins.of(headers, is_trusted);

@@ -56,6 +56,11 @@ pub async fn handle(
             false => refusal.into_detail(),
         }
     };
+    // What may be done is the same everywhere, and tells nothing of what is there.
+    if request.method() == Method::OPTIONS {
+        let guarded = site.entrance.guard.check(request.headers());
+        return guarded.map_or_else(Refusal::into_detail, |()| tool::only_posted());
+    }
     let (entry, caller) = match caller(site, &request, place, is_rpc, peer, trace) {
         Ok(found) => found,
         Err(refusal) => {
@@ -73,18 +78,16 @@ pub async fn handle(
         (Named::Document, &Method::GET | &Method::HEAD) => {
             document(site, &entry, place, &caller).await
         }
-        (Named::Docs | Named::Asset(_), &Method::GET | &Method::HEAD) => {
+        (Named::Docs(_) | Named::Asset(_), &Method::GET | &Method::HEAD) => {
             Ok(pages::docs(&place.server, &place.named, place.has_slash))
         }
-        (Named::Document | Named::Docs | Named::Asset(_), method)
-            if method == Method::OPTIONS
-                || !tool::is_there(site, &entry, place.tool(), &caller).await =>
+        (Named::Document | Named::Docs(_) | Named::Asset(_), _)
+            if !tool::is_there(site, &entry, place.tool(), &caller).await =>
         {
             Err(Refusal::plain(405, "Method Not Allowed")
                 .with_header(ALLOW, HeaderValue::from_static("GET, HEAD")))
         }
         (_, &Method::POST) => tool::post(site, &entry, place.tool(), request, &caller).await,
-        (_, &Method::OPTIONS) => Ok(tool::only_posted()),
         _ => Ok(tool::not_posted(site, &entry, place.tool(), &caller).await),
     };
     answered.unwrap_or_else(|refusal| {
@@ -104,16 +107,11 @@ fn caller(
     let (headers, method) = (request.headers(), request.method());
     site.entrance.guard.check(headers)?;
     let entry = site.sessions.entries().get(place.server.as_str()).cloned();
+    let is_look = matches!(*method, Method::GET | Method::HEAD);
     let area = match place.named {
-        // What may be done there is told without a key.
-        _ if method == Method::OPTIONS => Area::Health,
-        Named::Docs | Named::Asset(_) if matches!(*method, Method::GET | Method::HEAD) => {
-            Area::Document
-        }
-        Named::Document | Named::Docs | Named::Asset(_) if !is_personal(entry.as_deref()) => {
-            Area::Document
-        }
+        Named::Docs(_) | Named::Asset(_) if is_look => Area::Document,
         // To learn what a person is offered, a process of theirs is started.
+        Named::Document if is_look && !is_personal(entry.as_deref()) => Area::Document,
         _ => Area::Tool,
     };
     let words = if is_rpc { Denied::mcp } else { Denied::plain };

@@ -27,8 +27,8 @@ pub enum Named {
     Server,
     /// Its OpenAPI document.
     Document,
-    /// The page that shows it.
-    Docs,
+    /// The page that shows it, by one of its names.
+    Docs(&'static str),
     /// A part of that page.
     Asset(&'static str),
     /// A tool, or nothing that is known.
@@ -45,7 +45,8 @@ impl Named {
             "" => Self::Server,
             "openapi.json" => Self::Document,
             // mcpo has both; the second one shows the same.
-            "docs" | "redoc" => Self::Docs,
+            "docs" => Self::Docs("docs"),
+            "redoc" => Self::Docs("redoc"),
             path => match ASSETS.into_iter().find(|asset| *asset == path) {
                 Some(asset) => Self::Asset(asset),
                 None => Self::Tool(percent_decode_str(path).decode_utf8_lossy().into_owned()),
@@ -91,7 +92,7 @@ impl RestPlace {
         match &self.named {
             Named::Server => "",
             Named::Document => "openapi.json",
-            Named::Docs => "docs",
+            Named::Docs(name) => name,
             Named::Asset(asset) => asset,
             Named::Tool(tool) => tool,
         }
@@ -131,7 +132,7 @@ mod tests {
         for (path, named) in [
             ("", Named::Server),
             ("openapi.json", Named::Document),
-            ("redoc", Named::Docs),
+            ("redoc", Named::Docs("redoc")),
             ("docs/page.js", Named::Asset("docs/page.js")),
             ("docs/other.js", tool("docs/other.js")),
             ("a%20b", tool("a b")),

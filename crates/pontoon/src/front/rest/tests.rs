@@ -9,7 +9,7 @@ use crate::app::test_bridge::{TestBridge, TestResponse, ToolServer};
 use crate::back::pair::STATEFUL;
 use crate::config::{ApiKey, KeyName, Secret, SessionKey, Template};
 
-const TOOLS: &[&str] = &["wait", "fail", "end", "never"];
+const TOOLS: &[&str] = &["wait", "fail", "end", "never", "docs"];
 
 fn server() -> ToolServer {
     ToolServer::new(Era::Legacy).listing(TOOLS)
@@ -70,7 +70,7 @@ async fn what_is_not_there_is_told_as_mcpo_does_and_starts_nothing() {
         ("POST", "/demo", 404, not_found),
         ("GET", "/demo/wait", 405, not_allowed),
         ("DELETE", "/mcpo/demo/wait/", 405, not_allowed),
-        ("POST", "/demo/docs", 405, not_allowed),
+        ("POST", "/demo/redoc", 405, not_allowed),
         ("PUT", "/demo/openapi.json", 405, not_allowed),
         ("POST", "/openapi.json", 405, not_allowed),
         ("GET", "/mcpo/demo", 405, "JSON-RPC is posted here"),
@@ -416,19 +416,25 @@ async fn without_a_key_no_process_is_started_to_learn_what_a_person_is_offered()
         let key = ApiKey { name: KeyName::Named("me".into()), key: Secret::new("K") };
         settings.api_keys = vec![key];
     });
+    // What it offers nobody in particular is learnt at the start.
+    bridge.until_known().await;
+    let starts = server.starts().len();
     for (method, path, status) in [
         ("GET", "/demo/openapi.json", 401),
         ("POST", "/demo/openapi.json", 401),
         ("GET", "/demo/wait", 401),
         ("OPTIONS", "/demo/wait", 405),
+        ("OPTIONS", "/demo/nothing", 405),
         ("OPTIONS", "/demo/openapi.json", 405),
+        ("POST", "/demo/docs", 401),
         ("GET", "/mcpo/openapi.json", 200),
     ] {
         let found = bridge.connect().send(&bare(method, path, &[("content-length", "0")])).await;
         assert_eq!(found.status, status, "{method} {path}");
+        assert_eq!(server.starts().len(), starts, "{method} {path}");
     }
-    assert_eq!(server.starts().len(), 0);
     let known: &[_] = &[("authorization", "Bearer K"), ("x-openwebui-user-id", "ada")];
     let document = bridge.connect().send(&bare("GET", "/demo/openapi.json", known)).await;
     assert!(document.body().await.contains("/wait"));
+    assert!(server.starts().len() > starts, "it was learnt for the one with the key");
 }

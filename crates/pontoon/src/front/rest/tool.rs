@@ -24,6 +24,9 @@ use crate::call::Outcome;
 use crate::session::Arrival;
 use crate::session::entry::Entry;
 
+/// So much of a body that is no JSON is told back, in bytes.
+const MAX_TEXT: usize = 4096;
+
 /// The id of the call, which its client never sees.
 const ID: &str = "1";
 
@@ -45,7 +48,10 @@ pub(super) async fn post(
         // Editors of one system write this mark; it is no part of the text.
         true => Cow::Borrowed(body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&body)),
         // What is of another type is a text, and fits no tool that takes arguments.
-        false => Cow::Owned(quoted(&String::from_utf8_lossy(&body)).into_bytes()),
+        false => {
+            let begin = &body[..body.len().min(MAX_TEXT)];
+            Cow::Owned(quoted(&String::from_utf8_lossy(begin)).into_bytes())
+        }
     };
     let given = match failure::of_body(&given) {
         // A tool that takes nothing takes any body.
@@ -53,7 +59,9 @@ pub(super) async fn post(
         Some(wrong) => return Ok(wrong),
         None => given,
     };
-    if let Some(what) = Besides::of(tool, entry.back.server.rest) {
+    if let Some(what) = Besides::of(tool, entry.back.server.rest)
+        && !is_there(site, entry, tool, caller).await
+    {
         return Ok(besides::post(site, entry, what, &given, caller).await);
     }
     let request = match Message::parse(call_of(tool, &given)) {

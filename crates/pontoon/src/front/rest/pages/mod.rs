@@ -29,7 +29,7 @@ pub(super) fn docs(title: &str, named: &Named, has_slash: bool) -> HttpResponse 
         Named::Asset("docs/swagger-ui-bundle.js") => packed("text/javascript", BUNDLE),
         Named::Asset("docs/swagger-ui.css") => packed("text/css", STYLE),
         Named::Asset("docs/page.js") => text("text/javascript; charset=utf-8", SCRIPT.into()),
-        Named::Docs => {
+        Named::Docs(_) => {
             // What the page names is beside it.
             let base = if has_slash { "../" } else { "./" };
             html(DOCS.replace("SERVER", title).replace("BASE", base))
