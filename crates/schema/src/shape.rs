@@ -58,9 +58,13 @@ fn shape(node: &mut Node<'_>, profile: &Profile, notes: &mut Notes, dialect: Fau
     if profile.is_about(Fault::YesNo) {
         write_out_words(node, notes);
     }
+    let is_looser = profile.unsupported.iter().any(|it| !ANNOTATIONS.contains(&it.as_str()));
     each_schema(node, notes, &mut |members, notes| {
         formats(members, profile, notes);
         unsupported(members, profile, notes);
+        if is_looser {
+            one_of_as_any_of(members, notes);
+        }
         for (fault, change) in [
             (Fault::NoItems, add_items as fn(&mut Vec<Member<'_>>, &mut Notes)),
             (Fault::RequiredUnknown, add_required),
@@ -330,6 +334,16 @@ fn unsupported(members: &mut Vec<Member<'_>>, profile: &Profile, notes: &mut Not
             _ => {}
         }
     }
+}
+
+/// With keywords taken out of alternatives, two may take a value of which one did.
+fn one_of_as_any_of(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
+    let Some(at) = position(members, "oneOf") else { return };
+    match position(members, "anyOf") {
+        None => members[at].rename("anyOf"),
+        Some(_) => drop(take(members, "oneOf")),
+    }
+    notes.inside("oneOf", |notes| notes.enforce(Fault::Unsupported, "is `anyOf`"));
 }
 
 /// Keywords that say nothing about which values are taken.
