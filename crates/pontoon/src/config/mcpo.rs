@@ -75,7 +75,8 @@ pub(super) fn begin(mut draft: Draft, here: &Path) -> Draft {
     draft
 }
 
-/// Whether a server is left out because it runs elsewhere, as mcpo writes it; that is told. Only it fails.
+/// Whether an entry names a server that runs elsewhere, as mcpo writes it. Such an entry is left out with a remark, and the
+/// other servers run.
 pub(super) fn is_remote(
     server: &Member<'_>,
     keys: &[Member<'_>],
@@ -95,7 +96,7 @@ pub(super) fn is_remote(
     is_remote
 }
 
-/// What is different from `pontoon serve`, for whoever typed `mcpo`.
+/// Warns of each way in which the defaults of mcpo are looser than those of `pontoon serve`.
 pub(super) fn warn(settings: &BridgeSettings, remarks: &mut Remarks) {
     let mut tell = |key: &str, message: &str| {
         remarks.add(Weight::Warning, RemarkPlace::CommandLine, key, message);

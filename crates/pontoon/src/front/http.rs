@@ -322,7 +322,7 @@ async fn elsewhere(
         _ => match Box::pin(rest::front_door(site, &request, segments, peer)).await? {
             Some(response) => Ok(response),
             None => {
-                // Where everything needs a key, nothing is told without one.
+                // With strict keys, a request without a key must not hear which paths exist.
                 auth.check(request.headers(), Area::Document).map_err(Denied::plain)?;
                 tracing::debug!(path, "nothing is served there");
                 Err(Refusal::plain(404, "Not Found"))

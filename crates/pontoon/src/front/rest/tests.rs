@@ -416,7 +416,7 @@ async fn without_a_key_no_process_is_started_to_learn_what_a_person_is_offered()
         let key = ApiKey { name: KeyName::Named("me".into()), key: Secret::new("K") };
         settings.api_keys = vec![key];
     });
-    // What it offers nobody in particular is learnt at the start.
+    // The bridge learns the server once at its start, with no person's values.
     bridge.until_known().await;
     let starts = server.starts().len();
     for (method, path, status) in [

@@ -24,7 +24,7 @@ use crate::call::Outcome;
 use crate::session::Arrival;
 use crate::session::entry::Entry;
 
-/// So much of a body that is no JSON is told back, in bytes.
+/// The bytes of a body of another type that a refusal repeats, at most.
 const MAX_TEXT: usize = 4096;
 
 /// The id of the call, which its client never sees.
