@@ -50,4 +50,6 @@ pub struct Receipt {
     pub job: Uuid,
     /// The files it made, each with its address.
     pub files: Vec<(String, String)>,
+    /// How many blocks at the end of its answer tell of them: a text, and links.
+    pub blocks: usize,
 }

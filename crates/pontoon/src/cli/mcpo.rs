@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::serve;
 use super::terminal::tell;
-use crate::config::{Environment, McpoOptions, Options, RootInfo};
+use crate::config::{Environment, McpoOptions, Options, RootInfo, parse_log_level};
 
 /// What stands below its help.
 pub const EXAMPLES: &str = "\
@@ -144,9 +144,7 @@ fn options(arguments: McpoArgs) -> Result<Options, (String, u8)> {
     // With a file, mcpo takes its servers from there alone.
     let command = if arguments.config.is_some() { Vec::new() } else { arguments.command };
     let listen = address(&arguments.host, arguments.port)?;
-    let log_level = arguments
-        .log_level
-        .or_else(|| environment.get("LOG_LEVEL").and_then(|it| it.to_str()).map(str::to_owned));
+    let log_level = arguments.log_level.or_else(|| usual_level(&environment));
     Ok(Options {
         config: arguments.config,
         listen: Some(listen.to_string()),
@@ -167,6 +165,13 @@ fn options(arguments: McpoArgs) -> Result<Options, (String, u8)> {
         }),
         ..Options::default()
     })
+}
+
+/// The level that mcpo takes from the environment. Other programs read this variable, too: what is no level for us is
+/// nothing.
+fn usual_level(environment: &Environment) -> Option<String> {
+    let level = environment.get("LOG_LEVEL")?.to_str()?;
+    (parse_log_level(level).is_ok() && environment.get("MCPO_LOG_LEVEL").is_none()).then(|| level.to_owned())
 }
 
 /// The address of a host, which may be a name.

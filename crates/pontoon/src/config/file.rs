@@ -46,16 +46,25 @@ pub(super) fn read(
             disabled += 1;
             continue;
         }
-        if is_reserved(&server.name) {
-            let message = format!(
+        // mcpo takes such names. There one server less is better than none.
+        let weight = match around.of_mcpo {
+            Some(_) => Weight::BrokenServer,
+            None => Weight::Mistake,
+        };
+        let name = server.name.parse();
+        let wrong = match &name {
+            Err(error) => Some(BadServerName::to_string(error)),
+            Ok(_) if is_reserved(&server.name) => Some(format!(
                 "`{}` is a path of the bridge itself: give the server another name",
                 server.name
-            );
-            reader.about_name(Weight::Mistake, server, message);
-        }
-        let name = server.name.parse();
-        if let Err(error) = &name {
-            reader.about_name(Weight::Mistake, server, BadServerName::to_string(error));
+            )),
+            Ok(_) => None,
+        };
+        if let Some(wrong) = wrong {
+            reader.about_name(weight, server, wrong);
+            if weight == Weight::BrokenServer {
+                continue;
+            }
         }
         // With a wrong name its keys are read all the same, so that every mistake is told.
         let name = name.unwrap_or_else(|_| "unnamed".parse().expect("a plain word is a name"));

@@ -113,3 +113,77 @@ pub(super) fn warn(settings: &BridgeSettings, remarks: &mut Remarks) {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{servers, servers_of};
+    use super::*;
+
+    const HERE: &str = "/srv";
+
+    #[test]
+    fn a_server_of_a_file_has_the_manners_of_mcpo() {
+        let file = r#"{"mcpServers": {"shell": {"command": "/bin/sh", "args": ["-c", "x"]}}}"#;
+        let (found, remarks) = servers_of(file, Some(Path::new(HERE)));
+        assert!(remarks.is_empty(), "{remarks}");
+        let [server] = &found[..] else { panic!("one server") };
+        assert!(matches!(server.mode, Mode::Stateful { .. }), "{:?}", server.mode);
+        assert_eq!(server.session_key, SessionKey::Together);
+        assert_eq!(server.inherit_env, InheritEnv::All);
+        assert_eq!(server.cwd.as_deref(), Some(Path::new(HERE)));
+        let (found, _) = servers(file);
+        assert_eq!((&found[0].mode, &found[0].cwd), (&Mode::Stateless, &None));
+        assert_eq!(found[0].inherit_env, InheritEnv::default());
+    }
+
+    #[test]
+    fn one_entry_that_cannot_be_served_costs_no_other() {
+        let entry = |name: &str, keys: &str| format!("\"{name}\": {{{keys}}}");
+        let shell = "\"command\": \"/bin/sh\"";
+        for (name, keys, says) in [
+            ("far", r#""type": "streamable-http", "url": "https://h/mcp""#, "servers over HTTP"),
+            ("far", r#""type": "sse", "url": "https://h/sse""#, "servers over HTTP"),
+            ("far", r#""url": "https://h/sse""#, "servers over HTTP"),
+            ("Google Maps", shell, "a server's name is"),
+            ("docs", shell, "`docs` is a path of the bridge itself"),
+        ] {
+            let file =
+                format!("{{\"mcpServers\": {{{},{}}}}}", entry(name, keys), entry("shell", shell));
+            let (found, remarks) = servers_of(&file, Some(Path::new(HERE)));
+            assert_eq!(remarks.heaviest(), Some(Weight::BrokenServer), "{remarks}");
+            assert_eq!(remarks.iter().count(), 1, "{remarks}");
+            let told = remarks.to_string();
+            assert!(told.contains(name) && told.contains(says), "{told}");
+            let names: Vec<_> = found.iter().map(|server| server.name.as_str()).collect();
+            assert_eq!(names, ["shell"]);
+            let (_, remarks) = servers(&file);
+            assert_eq!(remarks.heaviest(), Some(Weight::Mistake), "serve takes no such file");
+        }
+    }
+
+    #[test]
+    fn its_looser_defaults_are_told() {
+        for (any_host, told) in [(false, &["mcpo"][..]), (true, &["mcpo", "--host"])] {
+            let mut remarks = Remarks::default();
+            warn(&BridgeSettings { any_host, ..BridgeSettings::unset() }, &mut remarks);
+            let keys: Vec<_> = remarks.iter().map(|remark| remark.key.clone()).collect();
+            assert_eq!(keys, told);
+            assert_eq!(remarks.heaviest(), Some(Weight::Warning));
+        }
+    }
+
+    #[test]
+    fn the_server_of_a_command_line_works_where_it_was_typed() {
+        let command = ["/bin/sh", "-c", "x"].map(str::to_owned).to_vec();
+        let options = McpoOptions { command, ..McpoOptions::default() };
+        let (environment, mut remarks) = (Environment::new([("PATH", "/bin")]), Remarks::default());
+        let settings = BridgeSettings::unset();
+        let server = options.server(&settings, &environment, Path::new(HERE), &mut remarks);
+        let server = server.unwrap();
+        assert_eq!(server.cwd.as_deref(), Some(Path::new(HERE)));
+        assert_eq!(server.session_key, SessionKey::Together);
+        assert!(matches!(server.mode, Mode::Stateful { .. }) && remarks.is_empty());
+        let none = McpoOptions::default();
+        assert!(none.server(&settings, &environment, Path::new(HERE), &mut remarks).is_none());
+    }
+}

@@ -44,9 +44,14 @@ pub fn is_reserved(name: &str) -> bool {
 impl ServerName {
     /// A name for a server: what is run by `uvx`, `npx` and the like, else the program.
     pub fn of_command(command: &str, arguments: &[String]) -> Self {
-        const RUNNERS: [&str; 12] = [
-            "uvx", "npx", "uv", "node", "python", "python3", "bunx", "deno", "docker", "pipx",
-            "run", "sh",
+        const RUNNERS: [&str; 13] = [
+            "uvx", "npx", "uv", "node", "python", "bunx", "deno", "docker", "podman", "pipx",
+            "run", "tool", "sh",
+        ];
+        // Options of these whose next word is no program.
+        const WITH_VALUE: [&str; 14] = [
+            "--with", "--from", "--python", "--package", "-p", "-e", "--env", "--env-file", "-v",
+            "--volume", "--mount", "--name", "--network", "-w",
         ];
         let last = |word: &str| {
             let word = word.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -58,9 +63,16 @@ impl ServerName {
             let word: String = word.chars().map(plain).take(64).collect();
             word.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()
         };
-        let is_runner = |word: &str| RUNNERS.contains(&word);
+        // Also with its version, as in `python3.11`.
+        let is_version = |c: char| c.is_ascii_digit() || c == '.';
+        let is_runner = |word: &str| RUNNERS.contains(&word.trim_end_matches(is_version));
         let words = std::iter::once(command).chain(arguments.iter().map(String::as_str));
-        let names = words.filter(|word| !word.starts_with('-')).map(last);
+        let mut is_value = false;
+        let plain = words.filter(|word| {
+            let is_plain = !std::mem::replace(&mut is_value, WITH_VALUE.contains(word));
+            is_plain && !word.starts_with('-')
+        });
+        let names = plain.map(last);
         let name = names
             .into_iter()
             .find(|name| !is_runner(name) && !is_reserved(name) && name.parse::<Self>().is_ok());
@@ -125,5 +137,8 @@ mod tests {
         check(&["/opt/x/my server", "--stdio"], "my-server");
         check(&["python3", "tools/calc.py"], "calc");
         check(&["sh", "-c"], "server");
+        check(&["/usr/bin/python3.11", "-m", "weather"], "weather");
+        check(&["uvx", "--with", "mcp<2", "--from", "a-package", "a-server"], "a-server");
+        check(&["docker", "run", "-i", "--rm", "-e", "API_KEY", "mcp/fetch"], "fetch");
     }
 }

@@ -46,11 +46,15 @@ fn check_refused(options: &Options, variables: &[(&str, &str)], told: &str) {
 
 /// The servers of a file in `/tmp` with this text, and what is told of it.
 pub(super) fn servers(text: &str) -> (Vec<Arc<Server>>, Remarks) {
+    servers_of(text, None)
+}
+
+/// The same; as mcpo reads it where its folder is named.
+pub(super) fn servers_of(text: &str, of_mcpo: Option<&Path>) -> (Vec<Arc<Server>>, Remarks) {
     let environment = Environment::new([("PATH", "/usr/bin:/bin"), ("TOKEN", "secret")]);
     let settings = BridgeSettings::unset();
     let folder = Path::new("/tmp");
-    let around =
-        FileContext { folder, environment: &environment, settings: &settings, of_mcpo: None };
+    let around = FileContext { folder, environment: &environment, settings: &settings, of_mcpo };
     let mut remarks = Remarks::default();
     let servers = file::read(Path::new("mcp-servers.json"), text, &around, &mut remarks);
     (servers, remarks)

@@ -98,9 +98,14 @@ pub(super) fn path_prefix(text: &str) -> Result<String, &'static str> {
 
 /// A path with a slash at its beginning alone, or nothing.
 pub(super) fn root_path(text: &str) -> Result<String, &'static str> {
+    const OWN: [&str; 4] = ["mcp", "sse", "ws", "files"];
     let inside = text.trim_matches('/');
     match (inside, is_path(inside)) {
         ("", _) => Ok(String::new()),
+        // It could not be said whether `/mcp/NAME` has it still, or a proxy took it away.
+        (inside, true) if OWN.contains(&inside.split('/').next().unwrap_or_default()) => {
+            Err("a path such as /bridge, and not one of the bridge's own (mcp, sse, ws, files)")
+        }
         (inside, true) => Ok(format!("/{inside}")),
         _ => Err("a path such as /bridge"),
     }

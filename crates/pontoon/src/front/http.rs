@@ -231,10 +231,16 @@ async fn handle(
     let rest = &site.rest;
     let path = without_root(request.uri().path(), &rest.root_path).to_owned();
     let segments: Vec<_> = path.split('/').skip(1).collect();
+    let is_mcp =
+        matches!(segments.as_slice(), ["mcp" | "sse" | "ws", _] | ["sse", _, "messages"]);
+    let place = match is_mcp {
+        true => None,
+        false => RestPlace::of(request.method(), &path, rest, &site.sessions.entries()),
+    };
+    if let Some(place) = place {
+        return Box::pin(rest::handle(site, &place, request, peer, trace)).await;
+    }
     if !matches!(segments.as_slice(), ["mcp" | "sse" | "ws", ..]) {
-        if let Some(place) = RestPlace::of(&path, rest, &site.sessions.entries()) {
-            return Box::pin(rest::handle(site, &place, request, peer, trace)).await;
-        }
         let answered = Box::pin(elsewhere(site, request, &path, &segments, peer)).await;
         return answered.unwrap_or_else(Refusal::into_detail);
     }

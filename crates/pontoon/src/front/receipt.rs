@@ -37,7 +37,7 @@ mod tests {
     fn what_a_call_left_is_told_in_the_head_as_far_as_there_is_room() {
         let link = |number: usize| format!("http://host/files/{number}/{}", "x".repeat(900));
         let files = (0..3).map(|number| (format!("{number}.txt"), link(number))).collect();
-        let receipt = Receipt { job: Uuid::from_u128(1), files };
+        let receipt = Receipt { job: Uuid::from_u128(1), files, blocks: 0 };
         let mut response = empty(200);
         add_receipt(&mut response, &receipt);
         let job = "00000000-0000-0000-0000-000000000001";

@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 use super::last_look::LastLook;
 use super::mcp::sse_stream::SseStreams;
 use super::refusal::Refusal;
+use super::rest::KeptDocuments;
 use super::tls::ServerTls;
 use super::who::entrance::Entrance;
 use crate::back::Surroundings;
@@ -39,6 +40,8 @@ pub struct HttpSite {
     pub entrance: Entrance,
     /// Where REST is, and what its documents say.
     pub rest: RestSettings,
+    /// The documents that were written of it.
+    pub documents: KeptDocuments,
     /// The largest body taken.
     pub max_body: usize,
     /// The bytes that are held for clients.
@@ -97,6 +100,7 @@ impl HttpSite {
             tls,
             entrance: Entrance::new(settings),
             rest: settings.rest.clone(),
+            documents: KeptDocuments::default(),
             max_body: settings.max_body,
             held: Arc::clone(&machine.held),
             started: Instant::now(),

@@ -61,6 +61,20 @@ pub struct Facts {
     pub(super) written: Option<Vec<Box<RawValue>>>,
 }
 
+/// A tool as its server wrote it.
+pub struct OwnTool<'f> {
+    /// The name that its server has for it.
+    pub name: Cow<'f, str>,
+    /// The name that clients of MCP see.
+    pub shown: Cow<'f, str>,
+    /// The tool, a JSON text.
+    pub text: &'f str,
+}
+
+fn name_of(tool: &RawValue) -> Option<Cow<'_, str>> {
+    json::find(tool.get().as_bytes(), "name").and_then(string_value)
+}
+
 impl Catalog {
     /// The era a child is opened in for a client of this era: the same if the server speaks it.
     pub fn child_era(&self, client: Era) -> Era {
@@ -215,13 +229,20 @@ impl Default for Facts {
 }
 
 impl Facts {
-    /// Each tool as clients see it, with the name that its server has for it.
-    pub fn tools(&self) -> impl Iterator<Item = (Cow<'_, str>, &str)> {
+    /// Each tool that clients see, as its server wrote it.
+    pub fn tools(&self) -> impl Iterator<Item = OwnTool<'_>> {
+        let mut written = HashMap::new();
+        for tool in self.written.iter().flatten() {
+            // Of two with one name the first is shown.
+            name_of(tool).map(|name| written.entry(name).or_insert(tool.get()));
+        }
         let tools = self.lists.get(method::LIST_TOOLS).into_iter().flatten();
-        tools.filter_map(|tool| {
-            let shown = json::find(tool.get().as_bytes(), "name").and_then(string_value)?;
+        tools.filter_map(move |tool| {
+            let shown = name_of(tool)?;
             let own = self.shown.plan(&shown).and_then(|plan| plan.name.as_deref());
-            Some((own.map_or(shown, Cow::Borrowed), tool.get()))
+            let name = own.map_or_else(|| shown.clone(), Cow::Borrowed);
+            let text = written.get(&name).copied().unwrap_or(tool.get());
+            Some(OwnTool { name, shown, text })
         })
     }
 

@@ -20,12 +20,26 @@ pub(super) enum Fitted {
     Renamed,
 }
 
+/// Who wrote the arguments of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Writer {
+    /// A model, by what it was shown of the tool: what it meant is what counts.
+    Model,
+    /// A program, which means what it wrote: whether that fits is for the server to say.
+    Program,
+}
+
 /// Makes the request of a call what the server knows.
 ///
 /// # Errors
 ///
 /// [`CallError::BadArguments`] if the tool does not take its arguments.
-pub(super) fn fit(catalog: &Catalog, entry: &Entry, call: &mut Call) -> Result<Fitted, CallError> {
+pub(super) fn fit(
+    catalog: &Catalog,
+    entry: &Entry,
+    writer: Writer,
+    call: &mut Call,
+) -> Result<Fitted, CallError> {
     if call.request.method() != method::CALL_TOOL {
         return Ok(Fitted::Same);
     }
@@ -40,9 +54,12 @@ pub(super) fn fit(catalog: &Catalog, entry: &Entry, call: &mut Call) -> Result<F
     let Some(plan) = shown.and_then(|shown| shown.plan(&tool)) else { return Ok(Fitted::Same) };
     let arguments = call.request.raw(Slot::Arguments).filter(|it| *it != b"null").unwrap_or(b"{}");
     let arguments = std::str::from_utf8(arguments).expect("a message is UTF-8");
-    let fitted = plan.arguments(arguments).map_err(|refusal| {
-        CallError::BadArguments(format!("{refusal}. The call was not made: put them right"))
-    })?;
+    let fitted = match writer {
+        Writer::Model => plan.arguments(arguments).map_err(|refusal| {
+            CallError::BadArguments(format!("{refusal}. The call was not made: put them right"))
+        })?,
+        Writer::Program => plan.with_own_names(arguments),
+    };
     let original = plan.name.as_ref().filter(|original| **original != tool);
     if original.is_none() && matches!(fitted, Cow::Borrowed(_)) {
         return Ok(Fitted::Same);

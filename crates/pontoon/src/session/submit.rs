@@ -11,7 +11,7 @@ use super::answered_here;
 use super::catalog::Catalog;
 use super::completed;
 use super::entry::Entry;
-use super::fitted::{self, Fitted};
+use super::fitted::{self, Fitted, Writer};
 use super::legacy::{OpenCall, Session};
 use super::sessions::{NoSession, Sessions};
 use crate::back::Back;
@@ -31,6 +31,8 @@ pub enum Arrival<'h> {
     Described,
     /// From a legacy client that opened no session.
     Bare,
+    /// From a program that calls tools by JSON-RPC and means what it writes.
+    AsWritten,
     /// From a client that knows tools as paths: the arguments of the call are the body of its request.
     Body,
 }
@@ -41,6 +43,7 @@ enum Arrived<'h> {
     Alone(Vec<(&'h str, &'h [u8])>),
     Described,
     Bare,
+    AsWritten,
     Body,
 }
 
@@ -48,7 +51,7 @@ impl Arrived<'_> {
     fn into_open(self) -> Option<OpenCall> {
         match self {
             Self::InSession(open) => Some(open),
-            Self::Alone(_) | Self::Described | Self::Bare | Self::Body => None,
+            Self::Alone(_) | Self::Described | Self::Bare | Self::AsWritten | Self::Body => None,
         }
     }
 }
@@ -102,6 +105,7 @@ impl Sessions {
             Arrival::Alone(headers) => Some(Arrived::Alone(headers)),
             Arrival::Described => Some(Arrived::Described),
             Arrival::Bare => Some(Arrived::Bare),
+            Arrival::AsWritten => Some(Arrived::AsWritten),
             Arrival::Body => Some(Arrived::Body),
             Arrival::InSession(session) => {
                 let open = session.begin(call.reply.id().clone(), call.cancel.clone());
@@ -162,7 +166,7 @@ impl Sessions {
             Arrived::InSession(open) => answered_here::legacy(catalog, entry, open.session(), call),
             Arrived::Alone(headers) => answered_here::modern(catalog, entry, Some(headers), call),
             Arrived::Described => answered_here::modern(catalog, entry, None, call),
-            Arrived::Bare => answered_here::bare(catalog, entry, call),
+            Arrived::Bare | Arrived::AsWritten => answered_here::bare(catalog, entry, call),
             Arrived::Body => Some(call),
         };
         let Some(mut call) = call else { return };
@@ -180,7 +184,11 @@ impl Sessions {
         if let Some(refusal) = answered_here::disabled(entry, &call.request) {
             return call.reply.error(&refusal);
         }
-        match fitted::fit(catalog, entry, &mut call) {
+        let writer = match arrived {
+            Arrived::AsWritten => Writer::Program,
+            _ => Writer::Model,
+        };
+        match fitted::fit(catalog, entry, writer, &mut call) {
             Err(why) => return refuse(call, why),
             Ok(Fitted::Same) => {}
             Ok(Fitted::Renamed) => {

@@ -46,6 +46,8 @@ struct ToolServerState {
     version: u32,
     /// How many of the processes that start next end at once.
     broken_starts: usize,
+    /// What the tool that tells of its arguments was last given.
+    picked: String,
     /// How long a process takes until it says a word.
     start_time: Duration,
     starts: Vec<Instant>,
@@ -116,6 +118,11 @@ impl ToolServer {
         let mut heard = self.heard.subscribe();
         let heard = heard.wait_for(|heard| heard.iter().any(|(_, it)| it == what)).await.unwrap();
         heard.iter().find(|(_, it)| it == what).unwrap().0
+    }
+
+    /// The arguments of the last call of `pick it`.
+    pub(crate) fn picked(&self) -> String {
+        self.state.lock().unwrap().picked.clone()
     }
 
     /// The calls and cancellations that its processes heard.
@@ -254,6 +261,7 @@ impl ToolServer {
             Some(name) if name.starts_with("pick it") && arguments.ends_with(b":-1}") => return,
             Some(name) if name.starts_with("pick it") => {
                 let arguments = String::from_utf8_lossy(arguments);
+                self.state.lock().unwrap().picked = arguments.clone().into_owned();
                 let said = format!("{{{}\"content\":[],\"got\":{arguments}}}", result_type(&call));
                 return say(result(&id, &said)).await;
             }

@@ -29,8 +29,8 @@ pub struct Offer {
     pub newest: Option<String>,
 }
 
-/// The answer with the files named in it; so many more there are that are not, and these were too
-/// large to be kept.
+/// The answer with the files named in it, in so many blocks at its end; so many more there are that are not, and these
+/// were too large to be kept.
 pub fn with_files(
     answer: Message,
     offers: &[Offer],
@@ -38,9 +38,9 @@ pub fn with_files(
     too_large: &[Made],
     expires: &str,
     revision: Revision,
-) -> Message {
+) -> (Message, usize) {
     if !answer.has(Slot::Result) || (offers.is_empty() && too_large.is_empty()) {
-        return answer;
+        return (answer, 0);
     }
     let mut text = match offers {
         [] => String::new(),
@@ -72,7 +72,9 @@ pub fn with_files(
         quoted(uri.as_deref().unwrap_or("about:blank")),
         quoted(&text)
     );
+    let mut count = 1;
     if revision >= Revision::V2025_06_18 {
+        count += offers.len();
         for offer in offers {
             let _ = write!(
                 blocks,
@@ -85,12 +87,16 @@ pub fn with_files(
         }
     }
     match answer.raw(Slot::ResultContent).and_then(<[u8]>::first) {
-        Some(b'[') => Rewrite::new(answer).append_to(Slot::ResultContent, &blocks).into_message(),
+        Some(b'[') => {
+            let changed = Rewrite::new(answer).append_to(Slot::ResultContent, &blocks);
+            (changed.into_message(), count)
+        }
         // A result whose content is something else is not ours to mend.
-        Some(_) => answer,
+        Some(_) => (answer, 0),
         None => {
             let content = format!("\"content\":[{blocks}]");
-            Rewrite::new(answer).insert_into(Slot::Result, &content).into_message()
+            let changed = Rewrite::new(answer).insert_into(Slot::Result, &content);
+            (changed.into_message(), count)
         }
     }
 }
@@ -239,7 +245,10 @@ mod tests {
     #[track_caller]
     fn check(answer: &str, revision: Revision, expected: &str) {
         let answer = Message::parse(answer.as_bytes()).unwrap();
-        let changed = with_files(answer, &[offer("a.txt")], 0, &[], "tomorrow", revision);
+        let (changed, blocks) =
+            with_files(answer, &[offer("a.txt")], 0, &[], "tomorrow", revision);
+        assert_eq!(expected.matches("a.txt\",\"mimeType").count(), blocks.saturating_sub(1));
+        assert_eq!(expected.contains("Files made"), blocks > 0);
         assert_eq!(std::str::from_utf8(changed.text()).unwrap(), expected);
     }
 
@@ -259,7 +268,7 @@ mod tests {
     fn the_newest_version_stands_beside_the_file() {
         let answer = Message::parse(&br#"{"id":1,"result":{"content":[]}}"#[..]).unwrap();
         let offer = Offer { newest: Some("/files/n/a.txt".to_owned()), ..offer("a.txt") };
-        let answer = with_files(answer, &[offer], 0, &[], "tomorrow", Revision::V2025_03_26);
+        let (answer, _) = with_files(answer, &[offer], 0, &[], "tomorrow", Revision::V2025_03_26);
         let told = "until tomorrow), or [always its newest version](/files/n/a.txt)\"";
         let text = String::from_utf8(answer.text().to_vec()).unwrap();
         assert!(text.contains(told), "{text}");
@@ -277,7 +286,9 @@ mod tests {
         let large = [Made { path: "big.bin".to_owned(), size: 5 << 30, mime: "" }];
         let told = |offers: &[Offer]| {
             let answer = Message::parse(&br#"{"id":1,"result":{"content":[]}}"#[..]).unwrap();
-            let answer = with_files(answer, offers, 0, &large, "tomorrow", Revision::V2025_03_26);
+            let revision = Revision::V2025_03_26;
+            let (answer, blocks) = with_files(answer, offers, 0, &large, "tomorrow", revision);
+            assert_eq!(blocks, 1);
             String::from_utf8(answer.text().to_vec()).unwrap()
         };
         let line = r"Files that are too large to be fetched, and stay with the server:\n- big.bin (5.4 GB)";

@@ -152,7 +152,7 @@ impl CallRecord<'_> {
 
     /// Where the call is recorded, if it has a job.
     pub(crate) fn receipt(&self) -> Option<Receipt> {
-        self.job_id().map(|job| Receipt { job, files: Vec::new() })
+        self.job_id().map(|job| Receipt { job, files: Vec::new(), blocks: 0 })
     }
 
     /// The job, made now if the call had none.
@@ -209,17 +209,17 @@ impl CallRecord<'_> {
         let offers: Vec<_> = of_result.chain(of_workspace).take(MAX_OFFERS).collect();
         let more = made.len() + spilled.iter().len() - offers.len();
         let files = offers.iter().map(|offer| (offer.name.clone(), offer.url.clone())).collect();
-        let receipt = Receipt { job: job.id(), files };
         let has_head = form == OutcomeForm::Whole;
-        let answer = match (self.back.server.files, has_head) {
+        let (answer, blocks) = match (self.back.server.files, has_head) {
             // The head of a stream that has begun is gone, and links in it would be lost.
             (FileLinks::Append, _) | (FileLinks::Header, false) => {
                 let expires = now + self.back.around.file_expiry;
                 let expires = humantime::format_rfc3339_seconds(expires).to_string();
                 answer::with_files(answer, &offers, more, &too_large, &expires, client.revision)
             }
-            (FileLinks::Header | FileLinks::Off, _) => answer,
+            (FileLinks::Header | FileLinks::Off, _) => (answer, 0),
         };
+        let receipt = Receipt { job: job.id(), files, blocks };
         made.extend(spilled);
         self.made = made;
         Ok((answer, Some(receipt)))

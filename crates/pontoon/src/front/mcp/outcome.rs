@@ -68,7 +68,7 @@ fn whole(status: u16, retry_after: Option<u32>, outcome: Outcome, id: &Bytes) ->
 pub fn events(stream: &Arc<Stream>, first: Option<Next>, options: EventOptions) -> HttpResponse {
     let receipt = match &first {
         Some(Next::End(Some(outcome))) => outcome.receipt().map(|receipt| *receipt),
-        _ => stream.outbox.job().map(|job| Receipt { job, files: Vec::new() }),
+        _ => stream.outbox.job().map(|job| Receipt { job, files: Vec::new(), blocks: 0 }),
     };
     match stream.connect(None) {
         Ok(mut connection) => {

@@ -11,7 +11,7 @@ use pontoon_wire::{Era, Message, Revision, json, method, quoted, string_value};
 use super::super::response::HttpResponse;
 use super::super::site::HttpSite;
 use super::super::who::caller::Caller;
-use super::asking::{PATIENCE, ask};
+use super::asking::{PATIENCE, add_to_head, ask};
 use super::{failure, result};
 use crate::call::Outcome;
 use crate::config::RestExtras;
@@ -152,17 +152,19 @@ pub(super) async fn post(
         Err(wrong) => return failure::unreadable(&wrong.to_string()),
     };
     let outcome = ask(site, entry, caller, request, Bytes::from_static(b"1"), Arrival::Bare).await;
-    match outcome {
-        None => failure::cancelled(),
-        Some(Outcome::Failed(why, _)) => failure::of_call(&why),
-        Some(Outcome::Answer(text, code, _)) => {
+    let Some(outcome) = outcome else { return failure::cancelled() };
+    let mut response = match &outcome {
+        Outcome::Failed(why, _) => failure::of_call(why),
+        Outcome::Answer(text, code, _) => {
             let text = text.to_bytes();
             match code {
                 Some(_) => failure::of_error(json::find(&text, "error").unwrap_or(b"{}")),
                 None => told(&what, json::find(&text, "result").unwrap_or(b"{}")),
             }
         }
-    }
+    };
+    add_to_head(&mut response, &outcome);
+    response
 }
 
 /// The response that is this result.

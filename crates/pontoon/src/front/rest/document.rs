@@ -1,7 +1,6 @@
 //! The OpenAPI documents: the tools of a server as operations, the way mcpo writes them; those of all servers in one;
 //! and the one that only names the servers.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,11 +10,12 @@ use pontoon_wire::{Era, json, quoted, string_value};
 
 use super::super::response::{HttpResponse, json as json_response};
 use super::besides;
+use super::kept::Known;
 use super::operation::{ERRORS, Operation};
-use super::titles::operation_id;
+use super::titles::{Names, component, operation_id};
 use crate::config::{RestExtras, RestSettings, Server};
 use crate::session::answers;
-use crate::session::catalog::{Catalog, Facts};
+use crate::session::catalog::{Facts, OwnTool};
 
 const KEY: &str = "\"securitySchemes\":{\"HTTPBearer\":{\"type\":\"http\",\"scheme\":\"bearer\"}}";
 
@@ -43,7 +43,7 @@ pub(super) fn of_server(
 
 /// The document of all servers. One that is not known now is left out, and named.
 pub(super) fn of_all(
-    servers: &[(Arc<Server>, Option<Arc<Catalog>>)],
+    servers: &[Known],
     rest: &RestSettings,
     wants_key: bool,
 ) -> String {
@@ -75,8 +75,8 @@ pub(super) fn of_names(names: &[Arc<str>], rest: &RestSettings) -> String {
 }
 
 /// A document, which changes when a server does.
-pub(super) fn response(document: String) -> HttpResponse {
-    let mut response = json_response(200, &Bytes::from(document).into());
+pub(super) fn response(document: impl Into<Bytes>) -> HttpResponse {
+    let mut response = json_response(200, &document.into().into());
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     response
 }
@@ -85,9 +85,8 @@ pub(super) fn response(document: String) -> HttpResponse {
 struct Document {
     paths: Vec<String>,
     schemas: Vec<String>,
-    /// How far each id was numbered.
-    ids: HashMap<String, u32>,
-    has_bare_ids: bool,
+    ids: Names,
+    components: Names,
     wants_key: bool,
 }
 
@@ -96,47 +95,33 @@ impl Document {
         Self {
             paths: Vec::new(),
             schemas: Vec::new(),
-            ids: HashMap::new(),
-            has_bare_ids: rest.has_bare_ids,
+            ids: Names::new(if rest.has_bare_ids { str::to_owned } else { operation_id }),
+            components: Names::new(component),
             wants_key,
         }
     }
 
     /// Adds the tools of a server, below its name where the document is of several.
     fn add(&mut self, facts: &Facts, offered: RestExtras, group: &str) {
-        for (name, tool) in facts.tools() {
-            let operation = Operation::of(&name, tool, group, |name| self.new_id(name));
-            let body = facts.body_of(operation.name);
-            self.paths.push(operation.path(body, self.wants_key));
-            self.schemas.extend(operation.schemas(body));
+        for OwnTool { name, text, .. } in facts.tools() {
+            self.add_one(&name, text, group, facts.body_of(&name));
         }
         for (name, tool) in besides::listed(facts, offered) {
             // A tool of that name is the one that is called.
             if facts.body_of(&name).is_some() {
                 continue;
             }
-            let operation = Operation::of(&name, &tool, group, |name| self.new_id(name));
             let schema = json::find(tool.as_bytes(), "inputSchema").unwrap_or(b"{}");
             let schema = String::from_utf8_lossy(schema);
             let body = RequestBody::of(&schema, &format!("{name}_form_model"));
-            self.paths.push(operation.path(Some(&body), self.wants_key));
-            self.schemas.extend(operation.schemas(Some(&body)));
+            self.add_one(&name, &tool, group, Some(&body));
         }
     }
 
-    /// The id for this tool; with a number where another tool has it: `get-sum` and `get_sum` would be one.
-    fn new_id(&mut self, tool: &str) -> String {
-        let id = if self.has_bare_ids { tool.to_owned() } else { operation_id(tool) };
-        let Some(last) = self.ids.get(&id).copied() else {
-            self.ids.insert(id.clone(), 1);
-            return id;
-        };
-        let mut numbered = (last + 1..).map(|number| (number, format!("{id}_{number}")));
-        let free = numbered.find(|(_, numbered)| !self.ids.contains_key(numbered));
-        let Some((number, numbered)) = free else { return id };
-        self.ids.insert(id, number);
-        self.ids.insert(numbered.clone(), 1);
-        numbered
+    fn add_one(&mut self, name: &str, tool: &str, group: &str, body: Option<&RequestBody>) {
+        let operation = Operation::of(name, tool, group, &mut self.ids, &mut self.components);
+        self.paths.push(operation.path(body, self.wants_key));
+        self.schemas.extend(operation.schemas(body));
     }
 
     /// Its text. The description is a JSON string; without a base it says no address.

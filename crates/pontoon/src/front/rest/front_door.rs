@@ -14,10 +14,9 @@ use super::super::response::HttpResponse;
 use super::super::site::HttpSite;
 use super::super::who::auth::{Area, Denied};
 use super::asking::PATIENCE;
+use super::kept::Known;
 use super::place::Named;
 use super::{document, pages};
-use crate::config::Server;
-use crate::session::catalog::Catalog;
 
 /// Answers a request to a path of all servers; `None` if it is no such path.
 ///
@@ -71,8 +70,11 @@ pub async fn answer<B>(
                 let known = site.sessions.offered(entry, &client, PATIENCE).await.ok();
                 (Arc::clone(&entry.back.server), known)
             });
-            let servers: Vec<(Arc<Server>, Option<Arc<Catalog>>)> = join_all(each).await;
-            document::response(document::of_all(&servers, &site.rest, site.entrance.auth.is_on()))
+            let servers: Vec<Known> = join_all(each).await;
+            let wants_key = site.entrance.auth.is_on();
+            let write = || document::of_all(&servers, &site.rest, wants_key);
+            // No path of a server is called so.
+            document::response(site.documents.of("all", &servers, write))
         }
         Named::Docs(_) | Named::Asset(_) => pages::docs("Pontoon", &named, has_slash),
         Named::Server | Named::Tool(_) => {
@@ -83,15 +85,50 @@ pub async fn answer<B>(
                 .iter()
                 .any(|accept| accept.to_str().is_ok_and(|accept| accept.contains("text/html")));
             let wants_key = site.entrance.auth.is_on();
-            let root = &site.rest.root_path;
+            let root_path = site.rest.root_path.as_str();
             // A proxy that tells of its path has put it there.
             let address = origin.address();
-            let root = if address.ends_with(root.as_str()) { "" } else { root.as_str() };
+            let root = if address.ends_with(root_path) { "" } else { root_path };
             let address = format!("{address}{root}");
             match wants_page {
-                true => pages::welcome(&names, &address, wants_key),
+                true => {
+                    let home = home(request.uri().path(), root_path, below);
+                    pages::welcome(&names, &address, &home, wants_key)
+                }
                 false => pages::welcome_text(&names, &address, wants_key),
             }
         }
     }))
+}
+
+/// What leads from a page at this path to where the paths of the bridge begin, as a browser reads it.
+fn home(path: &str, root_path: &str, below: &str) -> String {
+    if !below.is_empty() {
+        return if path.ends_with('/') { "../" } else { "./" }.to_owned();
+    }
+    match path == root_path {
+        // A browser takes the last word of such a path for a page beside the others.
+        true => format!("{}/", path.rsplit('/').next().unwrap_or_default()),
+        false => "./".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_of_the_first_page_lead_to_where_paths_begin() {
+        for (path, root, below, expected) in [
+            ("/", "", "", "./"),
+            ("/mcpo", "", "/mcpo", "./"),
+            ("/mcpo/", "", "/mcpo", "../"),
+            ("/rp", "/rp", "", "rp/"),
+            ("/a/rp", "/a/rp", "", "rp/"),
+            ("/rp/", "/rp", "", "./"),
+            ("/rp/mcpo/", "/rp", "/mcpo", "../"),
+        ] {
+            assert_eq!(home(path, root, below), expected, "{path}");
+        }
+    }
 }

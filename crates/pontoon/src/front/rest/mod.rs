@@ -9,6 +9,7 @@ mod besides;
 mod document;
 mod failure;
 mod front_door;
+mod kept;
 mod operation;
 mod pages;
 mod place;
@@ -28,6 +29,7 @@ use pontoon_wire::{Era, Revision};
 use self::asking::PATIENCE;
 use self::failure::not_found;
 pub use self::front_door::answer as front_door;
+pub use self::kept::KeptDocuments;
 pub use self::place::{Named, RestPlace, without_root};
 use super::refusal::Refusal;
 use super::response::HttpResponse;
@@ -140,7 +142,13 @@ async fn document(
     let client = caller.bare_client(entry, Revision::NEWEST_LEGACY);
     let catalog = site.sessions.offered(entry, &client, PATIENCE).await;
     let catalog = catalog.map_err(|why| Refusal::of_call(503, &why))?;
-    let (facts, server) = (catalog.facts(Era::Legacy), &entry.back.server);
+    let server = Arc::clone(&entry.back.server);
     let wants_key = site.entrance.auth.is_on();
-    Ok(document::response(document::of_server(facts, server, &place.base, &site.rest, wants_key)))
+    let made_of = (server, Some(catalog));
+    let document = site.documents.of(&place.base, std::slice::from_ref(&made_of), || {
+        let (server, catalog) = &made_of;
+        let facts = catalog.as_ref().and_then(|catalog| catalog.facts(Era::Legacy));
+        document::of_server(facts, server, &place.base, &site.rest, wants_key)
+    });
+    Ok(document::response(document))
 }

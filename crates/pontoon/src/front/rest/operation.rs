@@ -3,7 +3,7 @@
 use pontoon_schema::RequestBody;
 use pontoon_wire::{json, quoted};
 
-use super::titles::{component, title};
+use super::titles::{Names, title};
 
 /// A tool, and what its document says of it.
 pub(super) struct Operation<'t> {
@@ -12,6 +12,8 @@ pub(super) struct Operation<'t> {
     /// The server it is of, where a document is of several.
     group: &'t str,
     id: String,
+    /// What the names of its schemas begin with.
+    component: String,
     description: Option<&'t [u8]>,
     output: Option<RequestBody>,
 }
@@ -26,18 +28,22 @@ pub(super) const ERRORS: &str = concat!(
 );
 
 impl<'t> Operation<'t> {
-    /// The operation of the tool of this name, a JSON text.
+    /// The operation of the tool of this name, a JSON text. Its id and the names of its schemas are told apart from those of
+    /// others by `ids` and `components`.
     pub(super) fn of(
         name: &'t str,
         tool: &'t str,
         group: &'t str,
-        id: impl FnOnce(&str) -> String,
+        ids: &mut Names,
+        components: &mut Names,
     ) -> Self {
         let member = |name| json::find(tool.as_bytes(), name);
         let output = member("outputSchema").and_then(|raw| std::str::from_utf8(raw).ok());
         let output = output.filter(|raw| raw.starts_with('{'));
+        let full = grouped(group, name, "_");
         Self {
-            id: id(&grouped(group, name, "_")),
+            id: ids.add(&full),
+            component: components.add(&full),
             group,
             description: member("description").filter(|raw| raw.first() == Some(&b'"')),
             output: output.map(|schema| RequestBody::of(schema, &format!("{name}_response_model"))),
@@ -104,7 +110,7 @@ impl<'t> Operation<'t> {
     }
 
     fn component(&self, kind: &str) -> String {
-        component(&grouped(self.group, &format!("{}_{kind}", self.name), "_"))
+        format!("{}_{kind}", self.component)
     }
 
     fn reference(&self, kind: &str) -> String {

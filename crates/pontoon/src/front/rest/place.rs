@@ -1,5 +1,6 @@
 //! Which server a path names, and what of it.
 
+use hyper::Method;
 use percent_encoding::percent_decode_str;
 
 use crate::config::{RestSettings, is_reserved};
@@ -56,10 +57,15 @@ impl Named {
 }
 
 impl RestPlace {
-    /// The place of a path: below `/mcpo` of any server, below the prefix of one of these, and at the root of the only one.
-    pub fn of(path: &str, settings: &RestSettings, entries: &Entries) -> Option<Self> {
+    /// The place of a path, without what a proxy left before it: below `/mcpo` of any server, below the prefix of one of
+    /// these, and at the root of the only one.
+    pub fn of(
+        method: &Method,
+        path: &str,
+        settings: &RestSettings,
+        entries: &Entries,
+    ) -> Option<Self> {
         let RestSettings { root_path, path_prefix, single, .. } = settings;
-        let path = without_root(path, root_path);
         let place = |server: &str, base: String, is_ours, rest: &str| {
             let (rest, has_slash) = match rest.strip_suffix('/') {
                 Some(rest) => (rest, true),
@@ -68,6 +74,15 @@ impl RestPlace {
             let named = Named::of(rest);
             Self { server: server.to_owned(), base, is_ours, named, has_slash }
         };
+        let inside = path.trim_start_matches('/');
+        // What is posted to one word is a tool of the only server, whatever else that word names.
+        if let Some(single) = single
+            && *method == Method::POST
+            && !inside.trim_end_matches('/').contains('/')
+            && !inside.is_empty()
+        {
+            return Some(place(single.as_str(), root_path.clone(), false, inside));
+        }
         if let Some(below) = path.strip_prefix("/mcpo/") {
             let (server, rest) = below.split_once('/').unwrap_or((below, ""));
             let base = format!("{root_path}/mcpo/{server}");
@@ -81,10 +96,10 @@ impl RestPlace {
             }
         }
         let single = single.as_ref()?;
-        let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+        let first = inside.split('/').next().unwrap_or_default();
         let is_document = matches!(first, "docs" | "redoc" | "openapi.json");
         (is_document || !is_reserved(first))
-            .then(|| place(single.as_str(), root_path.clone(), false, path.trim_start_matches('/')))
+            .then(|| place(single.as_str(), root_path.clone(), false, inside))
     }
 
     /// The tool that is meant, if a tool is.

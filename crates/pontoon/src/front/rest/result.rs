@@ -1,31 +1,35 @@
 //! The result of a tool as the body of a response, in mcpo's way: the value of the one block there is, or a list.
 //!
-//! A text that is JSON is that value. Pictures and sounds are `data:` addresses. What mcpo leaves out stays in: embedded
-//! resources are their contents, links stay as they are, and structured content is the body where no block is.
+//! A text that is JSON is that value. Pictures and sounds are `data:` addresses, all but pictures in a list. What mcpo
+//! leaves out stays in: embedded resources are their contents, links stay as they are, and structured content is the body
+//! where no block is.
 
 use pontoon_wire::{json, quoted, string_value};
 use serde_json::value::RawValue;
 
-/// The body for this result, a JSON text. The last `ours` links to files were added here, after the text that tells of
-/// them: they say nothing more.
-pub(super) fn body(result: &[u8], ours: usize) -> String {
+/// The body for this result, a JSON text. The last blocks, so many, were added here: a text that tells of files, and
+/// links to them, which say nothing more.
+pub(super) fn body(result: &[u8], added: usize) -> String {
     let content = json::find(result, "content").unwrap_or(b"[]");
     let mut blocks: Vec<_> =
         json::elements(content, 0..content.len()).map(|block| &content[block]).collect();
-    let is_link = |block: &[u8]| kind(block).is_some_and(|kind| kind == "resource_link");
-    for _ in 0..ours {
-        if blocks.last().is_some_and(|last| is_link(last)) {
-            blocks.pop();
-        }
-    }
-    let files = usize::from(ours > 0).min(blocks.len());
+    let said = blocks.len().saturating_sub(added);
+    blocks.truncate(said + usize::from(added > 0));
     let structured = json::find(result, "structuredContent").filter(|it| *it != b"null");
     let mut values: Vec<_> = blocks.iter().map(|block| value(block)).collect();
-    if let (Some(structured), true) = (structured, blocks.len() == files) {
+    if let (Some(structured), 0) = (structured, said) {
         values.insert(0, String::from_utf8_lossy(structured).into_owned());
     }
-    match values.as_slice() {
-        [one] => one.clone(),
+    let is_text = blocks.iter().all(|block| kind(block).is_some_and(|kind| kind == "text"));
+    one_or_all(&values, is_text)
+}
+
+/// The only value, or a list. What is neither text nor picture stands in a list: there Open WebUI makes a file of it, and
+/// by itself it would be read to the model, letter by letter.
+fn one_or_all(values: &[String], is_text: bool) -> String {
+    let is_file = |value: &str| value.starts_with("\"data:") && !value.starts_with("\"data:image/");
+    match values {
+        [one] if is_text || !is_file(one) => one.clone(),
         all => format!("[{}]", all.join(",")),
     }
 }
@@ -36,10 +40,7 @@ pub(super) fn contents(contents: &[u8]) -> String {
     let values: Vec<_> = parts
         .map(|part| resource(part).unwrap_or_else(|| String::from_utf8_lossy(part).into_owned()))
         .collect();
-    match values.as_slice() {
-        [one] => one.clone(),
-        all => format!("[{}]", all.join(",")),
-    }
+    one_or_all(&values, false)
 }
 
 /// The texts of a result, for people.
@@ -164,6 +165,7 @@ mod tests {
             ("42", "42"),
             ("true", "true"),
             ("null", "null"),
+            ("data:audio/wav;base64,AA==", "\"data:audio/wav;base64,AA==\""),
             (" {\"a\": [1, 2.50]}\n", "{\"a\": [1, 2.50]}"),
             ("12345678901234567890.10e+5", "12345678901234567890.10e+5"),
             ("[NaN, 1, \"NaN \\\" NaN\", -Infinity]", "[null, 1, \"NaN \\\" NaN\", null]"),
@@ -185,7 +187,7 @@ mod tests {
         );
         check(
             r#"{"type":"audio","mimeType":"audio/wav","data":"AA=="}"#,
-            r#""data:audio/wav;base64,AA==""#,
+            r#"["data:audio/wav;base64,AA=="]"#,
         );
     }
 
@@ -197,6 +199,10 @@ mod tests {
         check(
             &resource(r#""uri":"a:b","mimeType":"image/png","blob":"AA==""#),
             r#""data:image/png;base64,AA==""#,
+        );
+        check(
+            &resource(r#""uri":"a:b","mimeType":"application/zip","blob":"AA==""#),
+            r#"["data:application/zip;base64,AA=="]"#,
         );
         let link = r#"{"type":"resource_link","uri":"https://x/y","name":"y"}"#;
         check(link, link);
@@ -218,10 +224,17 @@ mod tests {
         let told = r#"{"type":"resource","resource":{"uri":"http://h/a#files","mimeType":"text/markdown","text":"Files"}}"#;
         let link = r#"{"type":"resource_link","uri":"http://h/a","name":"a"}"#;
         let result = format!(r#"{{"content":[{},{told},{link}]}}"#, text("done"));
-        assert_eq!(body(result.as_bytes(), 1), r#"["done","Files"]"#);
+        assert_eq!(body(result.as_bytes(), 2), r#"["done","Files"]"#);
         let structured =
             format!(r#"{{"content":[{told},{link}],"structuredContent":{{"sum":3}}}}"#);
-        assert_eq!(body(structured.as_bytes(), 1), r#"[{"sum":3},"Files"]"#);
+        assert_eq!(body(structured.as_bytes(), 2), r#"[{"sum":3},"Files"]"#);
+        let too_large = format!(r#"{{"content":[{told}],"structuredContent":{{"sum":3}}}}"#);
+        assert_eq!(body(too_large.as_bytes(), 1), r#"[{"sum":3},"Files"]"#);
+        // Where they are told in the head alone, a link is the tool's own.
+        let own = format!(r#"{{"content":[{},{link}]}}"#, text("done"));
+        assert_eq!(body(own.as_bytes(), 0), format!(r#"["done",{link}]"#));
+        let said = format!(r#"{{"content":[{}],"structuredContent":{{"sum":3}}}}"#, text("three"));
+        assert_eq!(body(said.as_bytes(), 0), r#""three""#);
     }
 
     #[test]

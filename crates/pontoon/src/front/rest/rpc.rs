@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use hyper::Request;
 use hyper::body::Incoming;
-use pontoon_wire::{Kind, Message, Slot, method, quoted};
+use pontoon_wire::{Kind, Message, Rewrite, Slot, method, quoted};
 
 use super::super::mcp::outcome::bare_json;
-use super::super::mcp::post::{check_content, parse, read_message, request_id};
+use super::super::mcp::post::{check_content, read_message, request_id};
 use super::super::refusal::Refusal;
 use super::super::response::{HttpResponse, accepted, empty};
 use super::super::site::HttpSite;
@@ -34,7 +34,7 @@ pub(super) async fn post(
     let message = read_message(&head.headers, body, site, &caller.person.principal).await?;
     let Some(id) = wanted_id(&message)? else { return Ok(accepted()) };
     let request = as_call(message)?;
-    let outcome = ask(site, entry, caller, request, id.clone(), Arrival::Bare).await;
+    let outcome = ask(site, entry, caller, request, id.clone(), Arrival::AsWritten).await;
     Ok(outcome.map_or_else(|| empty(499), |outcome| bare_json(outcome, &id)))
 }
 
@@ -69,19 +69,25 @@ fn as_call(message: Message) -> Result<Message, Refusal> {
     if is_of_protocol(&name) {
         return Ok(message);
     }
-    let id = request_id(&message).unwrap_or_default();
     let arguments = message.raw(Slot::Params).unwrap_or(b"{}");
-    let mut text = BytesMut::with_capacity(arguments.len() + name.len() + 128);
-    for part in [
-        b"{\"jsonrpc\":\"2.0\",\"id\":",
-        &id[..],
-        b",\"method\":\"tools/call\",\"params\":{\"name\":",
-        quoted(&name).as_bytes(),
-        b",\"arguments\":",
-        arguments,
-        b"}}",
-    ] {
-        text.extend_from_slice(part);
+    let mut params = BytesMut::with_capacity(arguments.len() + name.len() + 32);
+    for part in
+        [b"{\"name\":", quoted(&name).as_bytes(), b",\"arguments\":", arguments, b"}"]
+    {
+        params.extend_from_slice(part);
     }
-    parse(text).map_err(|refusal| refusal.with_id(Some(id)))
+    let has_params = message.raw(Slot::Params).is_some();
+    let id = request_id(&message);
+    let called = quoted(method::CALL_TOOL);
+    let call = Rewrite::new(message).replace(Slot::Method, called);
+    let call = match has_params {
+        true => call.replace(Slot::Params, params.freeze()),
+        false => {
+            let params = std::str::from_utf8(&params).expect("made of text just above");
+            call.insert_at_top(&format!("\"params\":{params}"))
+        }
+    };
+    call.try_into_message().map_err(|wrong| {
+        Refusal::invalid(400, format!("the call cannot be passed on: {wrong}")).with_id(id)
+    })
 }

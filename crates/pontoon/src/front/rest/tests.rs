@@ -121,10 +121,48 @@ async fn arguments_reach_the_server_as_it_knows_them() {
     let (status, _) = posted(&bridge, &format!("/demo/{tool}"), "{\"top\":5,\"more\":1.50}").await;
     assert_eq!(status, 200);
     server.until_heard("tools/call pick it0").await;
-    let call = rpc("\"id\":\"a\",", &tool, "{\"top\":5,\"more\":1.50}");
-    let (status, answer) = posted(&bridge, "/mcpo/demo", &call).await;
-    assert_eq!(status, 200);
-    assert!(answer.contains(r#""got":{"$top":5,"more":1.50}"#), "{answer}");
+    for (body, got) in [
+        ("{\"$top\":5,\"more\":1.50}", r#"{"$top":5,"more":1.50}"#),
+        ("{\"$top\":\"5\"}", r#"{"$top":5}"#),
+    ] {
+        let path = "/demo/pick%20it0";
+        assert_eq!(posted(&bridge, path, body).await.0, 200, "by its own names: {body}");
+        assert_eq!(server.picked(), got, "{body}");
+    }
+    let document = get(&bridge, "/demo/openapi.json").await.body().await;
+    assert!(document.contains("\"/pick it0\":") && document.contains("\"$top\":"), "{document}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn json_rpc_changes_nothing_in_arguments() {
+    let server = server();
+    let bridge = TestBridge::start(server.servers(), |_, _| {});
+    let tool = picker(&bridge).await;
+    for (name, arguments, got) in [
+        (&*tool, r#"{ "top" : 5, "more":1.50}"#, r#"{"$top":5,"more":1.50}"#),
+        ("pick it0", r#"{ "$top" : "5","list":null}"#, r#"{ "$top" : "5","list":null}"#),
+        ("pick it0", r#"{"other":1}"#, r#"{"other":1}"#),
+    ] {
+        for call in [
+            rpc("\"id\":\"a\",", name, arguments),
+            rpc(
+                "\"id\":1,",
+                "tools/call",
+                &format!("{{\"name\":\"{name}\",\"arguments\":{arguments}}}"),
+            ),
+        ] {
+            let (status, answer) = posted(&bridge, "/mcpo/demo", &call).await;
+            assert_eq!(status, 200);
+            assert!(answer.contains(&format!("\"got\":{got}")), "{call}: {answer}");
+        }
+    }
+    let (status, _) = posted(
+        &bridge,
+        "/mcpo/demo",
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"wait\"}",
+    )
+    .await;
+    assert_eq!(status, 200, "parameters may be left out");
 }
 
 #[tokio::test(start_paused = true)]
@@ -395,6 +433,8 @@ async fn paths_may_have_something_before_them() {
         assert_eq!(posted(&bridge, path, "{}").await.0, 200, "{path}");
     }
     assert_eq!(posted(&bridge, "/demo/wait", "{}").await.0, 404);
+    let (status, answer) = posted(&bridge, "/rp/mcpo/demo", &rpc("\"id\":1,", "ping", "{}")).await;
+    assert!(status == 200 && answer.contains("\"result\":{}"), "{answer}");
     for (path, says) in [
         ("/openapi.json", "\"servers\":[{\"url\":\"/rp\"}]"),
         ("/rp/openapi.json", "\"operationId\":\"wait\""),
@@ -437,4 +477,37 @@ async fn without_a_key_no_process_is_started_to_learn_what_a_person_is_offered()
     let document = bridge.connect().send(&bare("GET", "/demo/openapi.json", known)).await;
     assert!(document.body().await.contains("/wait"));
     assert!(server.starts().len() > starts, "it was learnt for the one with the key");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tools_of_the_only_server_may_be_called_like_paths_of_ours() {
+    let server = ToolServer::new(Era::Legacy).listing(&["wait", "demo", "health", "mcp", "docs"]);
+    let bridge = TestBridge::start(server.servers(), |settings, server| {
+        settings.rest.single = Some(server.name.clone());
+    });
+    bridge.until_known().await;
+    for tool in ["wait", "demo", "health", "mcp", "docs"] {
+        let mut connection = bridge.connect();
+        connection.write(&post(&format!("/{tool}"), &[], "{}")).await;
+        server.until_heard(&format!("tools/call {tool}")).await;
+    }
+    for (path, says) in [("/health", "uptime"), ("/docs", "swagger"), ("/demo/docs", "swagger")] {
+        let found = get(&bridge, path).await.body().await;
+        assert!(found.contains(says), "{path}: {found}");
+    }
+    assert_eq!(posted(&bridge, "/nothing", "{}").await.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rest_may_be_where_mcp_is() {
+    let server = server();
+    let bridge = TestBridge::start(server.servers(), |settings, _| {
+        settings.rest.path_prefix = "/mcp/".to_owned();
+        settings.rest.root_path = "/demo".to_owned();
+    });
+    for path in ["/mcp/demo/wait", "/demo/mcp/demo/wait", "/demo/mcpo/demo/wait"] {
+        assert_eq!(posted(&bridge, path, "{}").await.0, 200, "{path}");
+    }
+    let (status, answer) = posted(&bridge, "/mcp/demo", &rpc("\"id\":1,", "ping", "{}")).await;
+    assert!(status == 200 && answer.contains("\"result\":{}"), "{answer}");
 }

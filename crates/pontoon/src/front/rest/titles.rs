@@ -1,4 +1,6 @@
-//! Names as mcpo writes them: titles for people, and ids of operations.
+//! Names as mcpo writes them: titles for people, ids of operations, and names of schemas.
+
+use std::collections::HashMap;
 
 /// A name as a title: `get-env_now` is `Get-Env Now`.
 pub(super) fn title(name: &str) -> String {
@@ -31,9 +33,48 @@ pub(super) fn component(name: &str) -> String {
     name.chars().map(fit).collect()
 }
 
+/// Names of one kind in a document, each once: `get-sum` and `get_sum` would be one.
+pub(super) struct Names {
+    of: fn(&str) -> String,
+    /// How far each was numbered.
+    last: HashMap<String, u32>,
+}
+
+impl Names {
+    /// None yet, of this kind.
+    pub(super) fn new(of: fn(&str) -> String) -> Self {
+        Self { of, last: HashMap::new() }
+    }
+
+    /// The name for this tool; with a number where another tool has it.
+    pub(super) fn add(&mut self, tool: &str) -> String {
+        let name = (self.of)(tool);
+        let Some(last) = self.last.get(&name).copied() else {
+            self.last.insert(name.clone(), 1);
+            return name;
+        };
+        let mut numbered = (last + 1..).map(|number| (number, format!("{name}_{number}")));
+        let free = numbered.find(|(_, numbered)| !self.last.contains_key(numbered));
+        let Some((number, numbered)) = free else { return name };
+        self.last.insert(name, number);
+        self.last.insert(numbered.clone(), 1);
+        numbered
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_another_tool_has_gets_a_number() {
+        let mut names = Names::new(component);
+        let found: Vec<_> = ["a/b", "a_b_2", "a_b", "a b", "\u{8aad}", "\u{66f8}"]
+            .iter()
+            .map(|tool| names.add(tool))
+            .collect();
+        assert_eq!(found, ["a_b", "a_b_2", "a_b_3", "a_b_4", "_", "__2"]);
+    }
 
     #[test]
     fn titles_are_as_python_writes_them() {

@@ -113,8 +113,8 @@ fn answered(outcome: &Outcome) -> HttpResponse {
     if json::find(result, "isError") == Some(b"true") {
         return failure::of_result(result);
     }
-    let ours = outcome.receipt().map_or(0, |receipt| receipt.files.len());
-    json_response(200, &Bytes::from(result::body(result, ours)).into())
+    let added = outcome.receipt().map_or(0, |receipt| receipt.blocks);
+    json_response(200, &Bytes::from(result::body(result, added)).into())
 }
 
 /// Answers a request that is no `POST`: mcpo's words for a tool that is there, and for one that is not.

@@ -32,18 +32,23 @@ pub(super) fn docs(title: &str, named: &Named, has_slash: bool) -> HttpResponse 
         Named::Docs(_) => {
             // What the page names is beside it.
             let base = if has_slash { "../" } else { "./" };
-            html(DOCS.replace("SERVER", title).replace("BASE", base))
+            html(DOCS.replace("BASE", base).replace("SERVER", title))
         }
         _ => not_found(),
     }
 }
 
-/// The page that says what is served at this address, and how to add it to a client.
-pub(super) fn welcome(names: &[Arc<str>], address: &str, wants_key: bool) -> HttpResponse {
+/// The page that says what is served at this address, and how to add it to a client; `home` is where paths begin.
+pub(super) fn welcome(
+    names: &[Arc<str>],
+    address: &str,
+    home: &str,
+    wants_key: bool,
+) -> HttpResponse {
     let address = escaped(address);
     let servers = names.iter().map(|name| {
         format!(
-            "<tr><th scope=\"row\">{name}</th><td><a href=\"mcpo/{name}/docs\">tools</a></td>\
+            "<tr><th scope=\"row\">{name}</th><td><a href=\"{home}mcpo/{name}/docs\">tools</a></td>\
              <td><code>{address}/mcp/{name}</code></td><td><code>{address}/mcpo/{name}</code></td></tr>\n"
         )
     });
@@ -54,6 +59,7 @@ pub(super) fn welcome(names: &[Arc<str>], address: &str, wants_key: bool) -> Htt
         false => ("", ""),
     };
     let page = WELCOME.replace("{servers}", &servers).replace("{address}", &address);
+    let page = page.replace("{home}", home);
     html(page.replace("{first}", first).replace("{header}", header).replace("{key}", key))
 }
 
