@@ -171,7 +171,8 @@ fn options(arguments: McpoArgs) -> Result<Options, (String, u8)> {
 /// nothing.
 fn usual_level(environment: &Environment) -> Option<String> {
     let level = environment.get("LOG_LEVEL")?.to_str()?;
-    (parse_log_level(level).is_ok() && environment.get("MCPO_LOG_LEVEL").is_none()).then(|| level.to_owned())
+    (parse_log_level(level).is_ok() && environment.get("MCPO_LOG_LEVEL").is_none())
+        .then(|| level.to_owned())
 }
 
 /// The address of a host, which may be a name.
@@ -253,6 +254,19 @@ mod tests {
         ] {
             let (why, found) = typed(words).unwrap_err();
             assert!(found == code && why.contains(says), "{words}: {found} {why}");
+        }
+    }
+
+    #[test]
+    fn a_level_for_other_programs_is_no_level_for_this_one() {
+        for (variables, expected) in [
+            (&[("LOG_LEVEL", "debug")][..], Some("debug")),
+            (&[("LOG_LEVEL", "notice")], None),
+            (&[("LOG_LEVEL", "debug"), ("MCPO_LOG_LEVEL", "ERROR")], None),
+            (&[], None),
+        ] {
+            let environment = Environment::new(variables.iter().copied());
+            assert_eq!(usual_level(&environment).as_deref(), expected, "{variables:?}");
         }
     }
 

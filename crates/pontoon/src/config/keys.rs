@@ -195,13 +195,16 @@ key_table! {
     /// Text added after all others.
     // How the bridge that had it first spells it.
     "post_instruction" | "post_instraction", "\"\"" => draft.server.post_instruction = said(node, reader);
-    /// What is offered over REST and OpenAPI besides the tools: `"prompts"`, `"resources"` or both. They are operations at
-    /// `/mcpo/NAME/prompts`, `.../prompts/PROMPT`, `.../resources` and `.../resources/read`.
+    /// What is offered over REST and OpenAPI besides the tools, a list: `"prompts"` and `"resources"` are operations at
+    /// `/mcpo/NAME/prompts`, `.../prompts/PROMPT`, `.../resources`, `.../resources/templates` and `.../resources/read`. With
+    /// `"html"` a result that is one page of HTML is answered as that page, which Open WebUI shows in the chat.
     "rest", "[]" => {
+        let rest = &mut draft.server.rest;
         for item in reader.items(node, "a list of texts").unwrap_or_default() {
-            match reader.word(&item, &[("prompts", true), ("resources", false)]) {
-                Some(true) => draft.server.rest.prompts = true,
-                Some(false) => draft.server.rest.resources = true,
+            match reader.word(&item, &[("prompts", 0), ("resources", 1), ("html", 2)]) {
+                Some(0) => rest.prompts = true,
+                Some(1) => rest.resources = true,
+                Some(_) => rest.html = true,
                 None => {}
             }
         }

@@ -119,4 +119,6 @@ pub struct RestExtras {
     pub prompts: bool,
     /// Its resources.
     pub resources: bool,
+    /// A result that is a page of HTML as that page, for clients that show it.
+    pub html: bool,
 }

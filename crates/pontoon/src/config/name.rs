@@ -50,8 +50,20 @@ impl ServerName {
         ];
         // Options of these whose next word is no program.
         const WITH_VALUE: [&str; 14] = [
-            "--with", "--from", "--python", "--package", "-p", "-e", "--env", "--env-file", "-v",
-            "--volume", "--mount", "--name", "--network", "-w",
+            "--with",
+            "--from",
+            "--python",
+            "--package",
+            "-p",
+            "-e",
+            "--env",
+            "--env-file",
+            "-v",
+            "--volume",
+            "--mount",
+            "--name",
+            "--network",
+            "-w",
         ];
         let last = |word: &str| {
             let word = word.rsplit(['/', '\\']).next().unwrap_or_default();

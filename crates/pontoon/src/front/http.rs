@@ -231,8 +231,7 @@ async fn handle(
     let rest = &site.rest;
     let path = without_root(request.uri().path(), &rest.root_path).to_owned();
     let segments: Vec<_> = path.split('/').skip(1).collect();
-    let is_mcp =
-        matches!(segments.as_slice(), ["mcp" | "sse" | "ws", _] | ["sse", _, "messages"]);
+    let is_mcp = matches!(segments.as_slice(), ["mcp" | "sse" | "ws", _] | ["sse", _, "messages"]);
     let place = match is_mcp {
         true => None,
         false => RestPlace::of(request.method(), &path, rest, &site.sessions.entries()),

@@ -265,6 +265,12 @@ impl ToolServer {
                 let said = format!("{{{}\"content\":[],\"got\":{arguments}}}", result_type(&call));
                 return say(result(&id, &said)).await;
             }
+            Some("page") => {
+                let page = r#"{"uri":"ui://page","mimeType":"text/html","text":"<p>hello</p>"}"#;
+                let blocks = format!("[{{\"type\":\"resource\",\"resource\":{page}}}]");
+                let said = format!("{{{}\"content\":{blocks}}}", result_type(&call));
+                return say(result(&id, &said)).await;
+            }
             Some("fail") => return say(error(&id)).await,
             Some("end") => return over.notify_one(),
             _ => return,

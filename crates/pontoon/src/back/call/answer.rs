@@ -245,8 +245,7 @@ mod tests {
     #[track_caller]
     fn check(answer: &str, revision: Revision, expected: &str) {
         let answer = Message::parse(answer.as_bytes()).unwrap();
-        let (changed, blocks) =
-            with_files(answer, &[offer("a.txt")], 0, &[], "tomorrow", revision);
+        let (changed, blocks) = with_files(answer, &[offer("a.txt")], 0, &[], "tomorrow", revision);
         assert_eq!(expected.matches("a.txt\",\"mimeType").count(), blocks.saturating_sub(1));
         assert_eq!(expected.contains("Files made"), blocks > 0);
         assert_eq!(std::str::from_utf8(changed.text()).unwrap(), expected);

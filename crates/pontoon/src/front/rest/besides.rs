@@ -29,6 +29,7 @@ pub(super) enum Besides<'p> {
     ListPrompts,
     GetPrompt(&'p str),
     ListResources,
+    ListTemplates,
     ReadResource,
 }
 
@@ -39,6 +40,7 @@ impl<'p> Besides<'p> {
             ("prompts", _) if offered.prompts => Some(Self::ListPrompts),
             (_, Some(prompt)) if offered.prompts => Some(Self::GetPrompt(prompt)),
             ("resources", _) if offered.resources => Some(Self::ListResources),
+            ("resources/templates", _) if offered.resources => Some(Self::ListTemplates),
             ("resources/read", _) if offered.resources => Some(Self::ReadResource),
             _ => None,
         }
@@ -64,6 +66,9 @@ pub(super) fn listed(facts: &Facts, offered: RestExtras) -> Vec<(String, String)
     }
     if offered.resources {
         add("resources".to_owned(), "\"Lists the resources of this server.\"", NOTHING);
+        let templates =
+            "\"Lists the templates that addresses of resources of this server are made by.\"";
+        add("resources/templates".to_owned(), templates, NOTHING);
         add("resources/read".to_owned(), "\"Reads a resource of this server.\"", READ);
     }
     all
@@ -119,7 +124,9 @@ pub(super) async fn post(
     };
     let Some(facts) = catalog.facts(Era::Legacy) else { return failure::not_found() };
     let schema = match what {
-        Besides::ListPrompts | Besides::ListResources => NOTHING.to_owned(),
+        Besides::ListPrompts | Besides::ListResources | Besides::ListTemplates => {
+            NOTHING.to_owned()
+        }
         Besides::ReadResource => READ.to_owned(),
         Besides::GetPrompt(name) => {
             let is_it = |prompt: &&[u8]| name_of(prompt).is_some_and(|it| it == name);
@@ -139,6 +146,7 @@ pub(super) async fn post(
     let (method, params) = match what {
         Besides::ListPrompts => (method::LIST_PROMPTS, "{}".to_owned()),
         Besides::ListResources => (method::LIST_RESOURCES, "{}".to_owned()),
+        Besides::ListTemplates => (method::LIST_TEMPLATES, "{}".to_owned()),
         Besides::ReadResource => (method::READ_RESOURCE, arguments.into_owned()),
         Besides::GetPrompt(name) => {
             let name = quoted(name);
@@ -173,6 +181,7 @@ fn told(what: &Besides<'_>, result: &[u8]) -> HttpResponse {
     let body = match what {
         Besides::ListPrompts => String::from_utf8_lossy(member("prompts")).into_owned(),
         Besides::ListResources => String::from_utf8_lossy(member("resources")).into_owned(),
+        Besides::ListTemplates => String::from_utf8_lossy(member("resourceTemplates")).into_owned(),
         Besides::GetPrompt(_) => String::from_utf8_lossy(result).into_owned(),
         Besides::ReadResource => result::contents(member("contents")),
     };
@@ -185,12 +194,13 @@ mod tests {
 
     #[test]
     fn only_what_is_offered_has_a_path() {
-        let all = RestExtras { prompts: true, resources: true };
+        let all = RestExtras { prompts: true, resources: true, html: false };
         for (path, what) in [
             ("prompts", Some(Besides::ListPrompts)),
             ("prompts/a/b", Some(Besides::GetPrompt("a/b"))),
             ("resources", Some(Besides::ListResources)),
             ("resources/read", Some(Besides::ReadResource)),
+            ("resources/templates", Some(Besides::ListTemplates)),
             ("resources/write", None),
             ("prompt", None),
         ] {

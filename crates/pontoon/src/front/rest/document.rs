@@ -42,11 +42,7 @@ pub(super) fn of_server(
 }
 
 /// The document of all servers. One that is not known now is left out, and named.
-pub(super) fn of_all(
-    servers: &[Known],
-    rest: &RestSettings,
-    wants_key: bool,
-) -> String {
+pub(super) fn of_all(servers: &[Known], rest: &RestSettings, wants_key: bool) -> String {
     let mut document = Document::new(rest, wants_key);
     let mut missing = Vec::new();
     for (server, catalog) in servers {
@@ -147,5 +143,50 @@ impl Document {
             "{{\"openapi\":\"3.1.0\",\"info\":{{\"title\":{title},\"description\":{description},\"version\":{version}}},\
              {servers}\"paths\":{{{paths}}}{components}}}"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::value::RawValue;
+
+    use super::*;
+    use crate::config::RootInfo;
+    use pontoon_wire::method;
+
+    #[test]
+    fn tools_whose_names_are_one_for_openapi_keep_their_own_schemas() {
+        let tool = |(name, argument): (&str, &str)| {
+            let schema = format!(
+                "{{\"type\":\"object\",\"properties\":{{\"{argument}\":{{\"type\":\"string\"}}}}}}"
+            );
+            let output = format!("\"outputSchema\":{schema},\"inputSchema\":{schema}");
+            RawValue::from_string(format!("{{\"name\":\"{name}\",{output}}}")).unwrap()
+        };
+        let tools = [("group/tool", "one"), ("group_tool", "two"), ("読む", "三"), ("書く", "四")];
+        let mut facts = Facts::default();
+        facts.lists.insert(method::LIST_TOOLS.to_owned(), tools.into_iter().map(tool).collect());
+        let server = Server::new("demo".parse().unwrap(), Ok("/bin/demo".into()), Vec::new());
+        let rest = RestSettings { root: RootInfo::default(), ..RestSettings::default() };
+        let text = of_server(Some(&facts), &server, "/demo", &rest, false);
+        let document: Value = serde_json::from_str(&text).unwrap();
+        let mut ids = Vec::new();
+        for (name, argument) in tools {
+            let operation = &document["paths"][format!("/{name}")]["post"];
+            ids.push(operation["operationId"].as_str().unwrap().to_owned());
+            for place in [
+                "/requestBody/content/application~1json/schema/$ref",
+                "/responses/200/content/application~1json/schema/anyOf/0/$ref",
+            ] {
+                let reference = operation.pointer(place).unwrap().as_str().unwrap();
+                let schema = document.pointer(reference.trim_start_matches('#')).unwrap();
+                let arguments: Vec<_> = schema["properties"].as_object().unwrap().keys().collect();
+                assert_eq!(arguments, [argument], "{name}: {reference}");
+            }
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 4, "{ids:?}");
     }
 }

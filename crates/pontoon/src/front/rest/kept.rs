@@ -48,14 +48,15 @@ impl KeptDocuments {
 
 impl KeptDocument {
     fn is_of(&self, servers: &[Known]) -> bool {
-        let is_same = |((server, catalog), known): (&Known, &(Weak<Server>, Option<Weak<Catalog>>))| {
-            let same_catalog = match (catalog, &known.1) {
-                (Some(catalog), Some(known)) => Arc::as_ptr(catalog) == known.as_ptr(),
-                (None, None) => true,
-                _ => false,
+        let is_same =
+            |((server, catalog), known): (&Known, &(Weak<Server>, Option<Weak<Catalog>>))| {
+                let same_catalog = match (catalog, &known.1) {
+                    (Some(catalog), Some(known)) => Arc::as_ptr(catalog) == known.as_ptr(),
+                    (None, None) => true,
+                    _ => false,
+                };
+                same_catalog && Arc::as_ptr(server) == known.0.as_ptr()
             };
-            same_catalog && Arc::as_ptr(server) == known.0.as_ptr()
-        };
         self.made_of.len() == servers.len() && servers.iter().zip(&self.made_of).all(is_same)
     }
 }

@@ -34,6 +34,19 @@ fn one_or_all(values: &[String], is_text: bool) -> String {
     }
 }
 
+/// The page of HTML that is all that this result says, without the last blocks, so many, which were added here.
+pub(super) fn page(result: &[u8], added: usize) -> Option<String> {
+    let content = json::find(result, "content")?;
+    let mut blocks = json::elements(content, 0..content.len()).map(|block| &content[block]);
+    let first = blocks.next()?;
+    let embedded = json::find(first, "resource").filter(|_| blocks.count() == added)?;
+    let mime = member(embedded, "mimeType")?.to_ascii_lowercase();
+    let (kind, rest) = mime.split_once(';').unwrap_or((&mime, ""));
+    let is_html =
+        kind.trim() == "text/html" && (rest.is_empty() || rest.trim().starts_with("charset="));
+    member(embedded, "text").filter(|_| is_html)
+}
+
 /// The body for the contents of a resource: the value of the only part, or a list.
 pub(super) fn contents(contents: &[u8]) -> String {
     let parts = json::elements(contents, 0..contents.len()).map(|part| &contents[part]);
@@ -235,6 +248,31 @@ mod tests {
         assert_eq!(body(own.as_bytes(), 0), format!(r#"["done",{link}]"#));
         let said = format!(r#"{{"content":[{}],"structuredContent":{{"sum":3}}}}"#, text("three"));
         assert_eq!(body(said.as_bytes(), 0), r#""three""#);
+    }
+
+    #[test]
+    fn a_page_is_a_result_that_is_nothing_else() {
+        let html = |mime: &str| {
+            format!(
+                r#"{{"type":"resource","resource":{{"uri":"ui://a","mimeType":"{mime}","text":"<p>\u00e4</p>"}}}}"#
+            )
+        };
+        let said = text("done");
+        for (blocks, added, is_page) in [
+            (vec![html("text/html")], 0, true),
+            (vec![html("text/html; charset=utf-8")], 0, true),
+            (vec![html("TEXT/HTML"), said.clone()], 1, true),
+            (vec![html("text/html"), said.clone()], 0, false),
+            (vec![said.clone(), html("text/html")], 0, false),
+            (vec![html("text/html;profile=mcp-app")], 0, false),
+            (vec![html("text/plain")], 0, false),
+            (vec![said], 0, false),
+            (vec![], 0, false),
+        ] {
+            let result = format!(r#"{{"content":[{}]}}"#, blocks.join(","));
+            let expected = is_page.then(|| "<p>ä</p>".to_owned());
+            assert_eq!(page(result.as_bytes(), added), expected, "{result}");
+        }
     }
 
     #[test]

@@ -156,12 +156,8 @@ async fn json_rpc_changes_nothing_in_arguments() {
             assert!(answer.contains(&format!("\"got\":{got}")), "{call}: {answer}");
         }
     }
-    let (status, _) = posted(
-        &bridge,
-        "/mcpo/demo",
-        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"wait\"}",
-    )
-    .await;
+    let (status, _) =
+        posted(&bridge, "/mcpo/demo", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"wait\"}").await;
     assert_eq!(status, 200, "parameters may be left out");
 }
 
@@ -510,4 +506,34 @@ async fn rest_may_be_where_mcp_is() {
     }
     let (status, answer) = posted(&bridge, "/mcp/demo", &rpc("\"id\":1,", "ping", "{}")).await;
     assert!(status == 200 && answer.contains("\"result\":{}"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_a_tool_makes_is_shown_where_that_is_wanted() {
+    for (shows, media, says) in
+        [(true, "text/html; charset=utf-8", "<p>hello</p>"), (false, "application/json", "\"<p>")]
+    {
+        let server = ToolServer::new(Era::Legacy).listing(&["page"]);
+        let bridge = TestBridge::start(server.servers(), |_, server| server.rest.html = shows);
+        let response = bridge.connect().send(&post("/demo/page", &[], "{}")).await;
+        assert_eq!(response.header("content-type"), Some(media));
+        assert_eq!(response.header("content-disposition"), shows.then_some("inline"));
+        let policy = shows.then_some("sandbox allow-scripts");
+        assert_eq!(response.header("content-security-policy"), policy);
+        let body = response.body().await;
+        assert!(body.starts_with(says), "{body}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_bytes_of_a_call_by_json_rpc_are_counted_while_it_works() {
+    let server = server();
+    let bridge = TestBridge::start(server.servers(), |_, _| {});
+    bridge.until_known().await;
+    let before = bridge.site.held.used().0;
+    let large = format!("{{\"x\":\"{}\"}}", "y".repeat(100_000));
+    let mut connection = bridge.connect();
+    connection.write(&post("/mcpo/demo", &[], &rpc("\"id\":1,", "never", &large))).await;
+    server.until_heard("tools/call never").await;
+    assert!(bridge.site.held.used().0 >= before + 100_000);
 }

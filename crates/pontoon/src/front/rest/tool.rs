@@ -7,7 +7,10 @@ use bytes::{Bytes, BytesMut};
 use hyper::HeaderMap;
 use hyper::Request;
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::header::{
+    ALLOW, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue,
+    X_CONTENT_TYPE_OPTIONS,
+};
 use pontoon_schema::RequestBody;
 use pontoon_wire::{Era, Message, Revision, json, quoted};
 
@@ -73,7 +76,7 @@ pub(super) async fn post(
     let id = Bytes::from_static(ID.as_bytes());
     let outcome = ask(site, entry, caller, request, id, Arrival::Body).await;
     let Some(outcome) = outcome else { return Ok(failure::cancelled()) };
-    let mut response = answered(&outcome);
+    let mut response = answered(&outcome, entry.back.server.rest.html);
     add_to_head(&mut response, &outcome);
     Ok(response)
 }
@@ -100,8 +103,8 @@ fn call_of(tool: &str, body: &[u8]) -> BytesMut {
     text
 }
 
-/// The outcome of a call in mcpo's words.
-fn answered(outcome: &Outcome) -> HttpResponse {
+/// The outcome of a call in mcpo's words; a page as such, where that is wanted.
+fn answered(outcome: &Outcome, shows_pages: bool) -> HttpResponse {
     let (text, code) = match outcome {
         Outcome::Answer(text, code, _) => (text.to_bytes(), code),
         Outcome::Failed(why, _) => return failure::of_call(why),
@@ -114,7 +117,26 @@ fn answered(outcome: &Outcome) -> HttpResponse {
         return failure::of_result(result);
     }
     let added = outcome.receipt().map_or(0, |receipt| receipt.blocks);
+    if shows_pages && let Some(page) = result::page(result, added) {
+        return shown_page(page);
+    }
     json_response(200, &Bytes::from(result::body(result, added)).into())
+}
+
+/// A page that a tool made, for Open WebUI, which shows what says of itself that it is `inline`. A browser that comes here
+/// by itself shows it as a page of no origin.
+fn shown_page(page: String) -> HttpResponse {
+    let mut response = json_response(200, &Bytes::from(page).into());
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (CONTENT_TYPE, "text/html; charset=utf-8"),
+        (CONTENT_DISPOSITION, "inline"),
+        (CONTENT_SECURITY_POLICY, "sandbox allow-scripts"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
 }
 
 /// Answers a request that is no `POST`: mcpo's words for a tool that is there, and for one that is not.
