@@ -71,9 +71,7 @@ fn as_call(message: Message) -> Result<Message, Refusal> {
     }
     let arguments = message.raw(Slot::Params).unwrap_or(b"{}");
     let mut params = BytesMut::with_capacity(arguments.len() + name.len() + 32);
-    for part in
-        [b"{\"name\":", quoted(&name).as_bytes(), b",\"arguments\":", arguments, b"}"]
-    {
+    for part in [b"{\"name\":", quoted(&name).as_bytes(), b",\"arguments\":", arguments, b"}"] {
         params.extend_from_slice(part);
     }
     let has_params = message.raw(Slot::Params).is_some();
