@@ -55,16 +55,19 @@ pub(super) fn read(
         let wrong = match &name {
             Err(error) => Some(BadServerName::to_string(error)),
             Ok(_) if is_reserved(&server.name) => Some(format!(
-                "`{}` is a path of the bridge itself: give the server another name",
+                "`{}` is a path of the bridge itself, and no name for a server",
                 server.name
             )),
             Ok(_) => None,
         };
-        if let Some(wrong) = wrong {
-            reader.about_name(weight, server, wrong);
-            if weight == Weight::BrokenServer {
+        match (wrong, weight) {
+            (Some(wrong), Weight::BrokenServer) => {
+                let message = format!("{wrong}. This entry is left out: give it another name");
+                reader.about_name(weight, server, message);
                 continue;
             }
+            (Some(wrong), _) => reader.about_name(weight, server, wrong),
+            (None, _) => {}
         }
         // With a wrong name its keys are read all the same, so that every mistake is told.
         let name = name.unwrap_or_else(|_| "unnamed".parse().expect("a plain word is a name"));

@@ -180,10 +180,16 @@ async fn what_went_wrong_has_the_status_of_mcpo() {
     let busy = bridge.connect().send(&post("/demo/wait", &[], "{}")).await;
     assert_eq!((busy.status, busy.header("retry-after")), (429, Some("5")));
     assert!(busy.body().await.contains("try again in 5 s"));
+    let call = post("/mcpo/demo", &[], &rpc("\"id\":1,", "wait", "{}"));
+    let busy = bridge.connect().send(&call).await;
+    assert_eq!((busy.status, busy.header("retry-after")), (429, Some("5")));
+    assert!(busy.body().await.contains("\"httpStatus\":429"));
     let late = slow.begin().await;
     assert_eq!(late.status, 504);
     assert!(late.body().await.contains("within 20 s"));
     bridge.until_quiet().await;
+    let (status, late) = posted(&bridge, "/mcpo/demo", &rpc("\"id\":1,", "never", "{}")).await;
+    assert!(status == 504 && late.contains("\"id\":1,\"error\""), "{late}");
 }
 
 #[tokio::test(start_paused = true)]
