@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::{rig, shell};
 
-/// A server that tells its progress where it is asked for, writes a file in the tool `file`, and gives a result of over
+/// A server that tells its progress where it is asked for, writes a file in the tool `file`, the same with a link of its
+/// own in `own` and with something for programs in `sum`, and gives a result of over
 /// 2 MB in the tool `large`, of which a member for programs has half or next to nothing.
 const SERVER: &str = r#"
     while IFS= read -r line; do
@@ -22,6 +23,8 @@ const SERVER: &str = r#"
         *'"tools/list"'*)
             printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":[' "$id"
             printf '{"name":"file","inputSchema":{"type":"object"}},'
+            printf '{"name":"own","inputSchema":{"type":"object"}},'
+            printf '{"name":"sum","inputSchema":{"type":"object"}},'
             printf '{"name":"large","inputSchema":{"type":"object"}}]}}\n' ;;
         *'"tools/call"'*)
             case $line in *'"progressToken":'*)
@@ -30,6 +33,14 @@ const SERVER: &str = r#"
                 printf '"params":{"progressToken":%s,"progress":1}}\n' "${token%%[,\}]*}" ;;
             esac
             case $line in
+            *'"own"'*)
+                echo made > made.txt
+                printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"three"}' "$id"
+                printf ',{"type":"resource_link","uri":"https://h/own","name":"own"}]}}\n' ;;
+            *'"sum"'*)
+                echo made > made.txt
+                printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"3"}]' "$id"
+                printf ',"structuredContent":{"sum":3}}}\n' ;;
             *'"file"'*)
                 echo made > made.txt
                 printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}\n' "$id" ;;
@@ -113,6 +124,41 @@ fn links_are_in_the_head_or_where_that_is_gone_in_the_answer() {
             }
             rig.stop();
         }
+    }
+}
+
+#[test]
+fn over_rest_files_are_one_more_element_and_nothing_of_the_tool_is_taken_for_them() {
+    for files in ["append", "header", "off"] {
+        let rig = rig([shell(SERVER, "stateless").with("files", files)]);
+        let own = json!({"type": "resource_link", "uri": "https://h/own", "name": "own"});
+        for (tool, said) in
+            [("file", vec![]), ("own", vec![json!("three"), own.clone()]), ("sum", vec![json!(3)])]
+        {
+            let path = format!("/mcpo/shell/{tool}");
+            let request = Request::post(&path, "{}").with("Content-Type", "application/json");
+            let response = request.send(rig.address()).unwrap();
+            let case = format!("{files} {tool}: {:?}", response.head);
+            assert_eq!(response.head.header("link").is_some(), files != "off", "{case}");
+            let found: Value = serde_json::from_slice(&response.body).unwrap();
+            let mut found = match found {
+                Value::Array(items) => items,
+                one => vec![one],
+            };
+            if files == "append" {
+                let told = found.pop().unwrap();
+                assert!(told.as_str().unwrap().contains("[made.txt]("), "{case} {told}");
+            }
+            // Some clients show no links, so the model is told of those of the tool.
+            if (files, tool) == ("append", "own") {
+                assert_eq!(
+                    found.pop().unwrap(),
+                    "Links given by this tool:\n- [own](https://h/own)"
+                );
+            }
+            assert_eq!(found, said, "{case}");
+        }
+        rig.stop();
     }
 }
 
