@@ -61,10 +61,12 @@ pub fn run(arguments: &ClientConfigArgs) -> ExitCode {
         Some(url) => url.trim_end_matches('/').to_owned(),
         None => own_url(&config),
     };
+    let ids = ids(config.servers.iter().map(|server| server.name.as_str()));
     let connections: Vec<_> = config
         .servers
         .iter()
-        .map(|server| connection(&config, server, &url, arguments.kind).to_string())
+        .zip(&ids)
+        .map(|(server, id)| connection(&config, server, id, &url, arguments.kind).to_string())
         .collect();
     say(&format!("[\n{}\n]", connections.join(",\n")));
     for note in notes(&config, arguments.url.is_none().then_some(&url)) {
@@ -82,8 +84,28 @@ fn own_url(config: &Config) -> String {
     }
 }
 
+/// The ids of servers with these names, each once. An id is a part of the names of tools, in which models take letters,
+/// digits and `_`.
+fn ids<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> {
+    let mut ids: Vec<String> = Vec::new();
+    for name in names {
+        let fit = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
+        let id: String = name.chars().map(fit).collect();
+        let numbered = (2..).map(|number| format!("{id}_{number}"));
+        let free = std::iter::once(id.clone()).chain(numbered).find(|it| !ids.contains(it));
+        ids.push(free.unwrap_or(id));
+    }
+    ids
+}
+
 /// The connection to one server.
-fn connection(config: &Config, server: &Server, url: &str, kind: ConnectionKind) -> Value {
+fn connection(
+    config: &Config,
+    server: &Server,
+    id: &str,
+    url: &str,
+    kind: ConnectionKind,
+) -> Value {
     let name = server.name.as_str();
     let root = &config.settings.rest.root_path;
     let (kind, path, file) = match kind {
@@ -104,7 +126,7 @@ fn connection(config: &Config, server: &Server, url: &str, kind: ConnectionKind)
         "key": key,
         "headers": headers(config),
         "config": {"enable": true, "access_grants": [everyone]},
-        "info": {"id": name, "name": name, "description": ""},
+        "info": {"id": id, "name": name, "description": ""},
     })
 }
 
@@ -163,7 +185,7 @@ mod tests {
     }
 
     fn made(config: &Config, kind: ConnectionKind) -> Value {
-        connection(config, &config.servers[0], "http://pontoon:8080", kind)
+        connection(config, &config.servers[0], "excel", "http://pontoon:8080", kind)
     }
 
     #[test]
@@ -195,5 +217,11 @@ mod tests {
         let open = config(|_| ());
         assert_eq!(made(&open, ConnectionKind::Mcp)["auth_type"], "none");
         assert!(notes(&open, None)[0].contains("believed only with an API key"));
+    }
+
+    #[test]
+    fn ids_are_plain_and_each_there_once() {
+        let names = ["excel", "excel-2.x", "excel_2_x", "excel_2-x"];
+        assert_eq!(ids(names.into_iter()), ["excel", "excel_2_x", "excel_2_x_2", "excel_2_x_3"]);
     }
 }

@@ -56,15 +56,16 @@ pub(super) fn contents(contents: &[u8]) -> String {
     one_or_all(&values, false)
 }
 
-/// The texts of a result, for people.
+/// The texts of a result, those of embedded resources too, for people.
 pub(super) fn texts(result: &[u8]) -> String {
     let content = json::find(result, "content").unwrap_or(b"[]");
     let blocks = json::elements(content, 0..content.len()).map(|block| &content[block]);
-    let texts: Vec<_> = blocks
-        .filter(|block| kind(block).is_some_and(|kind| kind == "text"))
-        .filter_map(|block| json::find(block, "text").and_then(string_value))
-        .collect();
-    texts.join("\n")
+    let text = |block: &[u8]| match kind(block).as_deref() {
+        Some("text") => member(block, "text"),
+        Some("resource") => json::find(block, "resource").and_then(|it| member(it, "text")),
+        _ => None,
+    };
+    blocks.filter_map(text).collect::<Vec<_>>().join("\n")
 }
 
 fn kind(block: &[u8]) -> Option<std::borrow::Cow<'_, str>> {
@@ -279,6 +280,8 @@ mod tests {
     fn what_a_failed_tool_said_is_its_texts() {
         let result = format!(r#"{{"content":[{},{}],"isError":true}}"#, text("boom"), text("bang"));
         assert_eq!(texts(result.as_bytes()), "boom\nbang");
+        let resource = r#"{"type":"resource","resource":{"uri":"a:b","text":"in a resource"}}"#;
+        assert_eq!(texts(format!(r#"{{"content":[{resource}]}}"#).as_bytes()), "in a resource");
         assert_eq!(texts(b"{}"), "");
     }
 }
