@@ -78,8 +78,8 @@ run_conformance() {
 }
 
 # Real SDK clients and real servers, a server of an SDK as an application, the sketches of applications in
-# docs/live-app.md, tools with every fault before the SDKs and Open WebUI, servers with the errors that the doctor
-# finds before the SDKs, and real servers examined by `pontoon doctor`.
+# docs/live-app.md, chats in two versions of Open WebUI, tools with every fault before the SDKs and Open WebUI,
+# servers with the errors that the doctor finds before the SDKs, and real servers examined by `pontoon doctor`.
 run_interop() {
     ./scripts/setup-tests.sh
     cargo build --profile swift --locked -p pontoon -p pontoon-tests --bins
@@ -89,6 +89,7 @@ run_interop() {
     install_file /usr/include/nlohmann/json.hpp nlohmann-json3-dev
     install_file /usr/bin/g++ g++
     python3 tests/interop/sketches.py --pontoon "$target/swift/pontoon"
+    python3 tests/interop/open_webui_chats.py --pontoon "$target/swift/pontoon" --fixture "$target/swift/fixture-server"
     python3 tests/interop/schemas.py --pontoon "$target/swift/pontoon"
     python3 tests/interop/faults.py --pontoon "$target/swift/pontoon" --rude "$target/swift/rude-server"
     python3 tests/interop/doctor.py --pontoon "$target/swift/pontoon"
