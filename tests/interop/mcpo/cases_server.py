@@ -78,7 +78,23 @@ SCHEMAS = {
     "with_dash": one({"type": "string"}),
     "dotted.name": one({"type": "string"}),
     "group/tool": one({"type": "string"}),
+    "group_tool": one({"type": "integer"}),
     "größe": one({"type": "string"}),
+    # Of both no letter is one that names of operations and models have.
+    "読む": one({"type": "string"}),
+    "書く": one({"type": "integer"}),
+    "odd_names": {
+        "type": "object",
+        "properties": {
+            "$top": {"type": "integer", "description": "How many."},
+            "名前": {"type": "string"},
+            "filter[x]": {"type": "string", "default": "all"},
+            "with space": {"type": "string"},
+            "a-b.c": {"type": "boolean"},
+        },
+        "required": ["$top"],
+    },
+    "odd_names_inside": one({"type": "object", "properties": {"$top": {"type": "integer"}, "名前": {"type": "string"}}, "required": ["名前"]}),
     "shadowing": {"type": "object", "properties": {"json": {"type": "string"}, "copy": {"type": "string"}, "class": {"type": "string"}}},
     "bare_object": {"type": "object"},
     "no_parameters": {"type": "object", "properties": {}},
