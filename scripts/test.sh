@@ -115,6 +115,7 @@ run_mcpo() {
     rm "$written"
     python3 tests/interop/mcpo/golden.py --pontoon "$target/swift/pontoon"
     python3 tests/interop/mcpo/open_webui.py --pontoon "$target/swift/pontoon"
+    python3 tests/interop/mcpo/besides.py --pontoon "$target/swift/pontoon"
     python3 tests/interop/mcpo/schemathesis_run.py --pontoon "$target/swift/pontoon"
     python3 tests/interop/office.py --by rest --pontoon "$target/swift/pontoon"
 }

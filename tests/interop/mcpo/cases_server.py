@@ -5,7 +5,7 @@
     cases_server.py paged        two tools, each on a page of its own
     cases_server.py plain        one tool of no kind in particular
     cases_server.py called NAME TYPE    one tool of this name, whose argument `it` has this type
-    cases_server.py prompting    prompts and resources, and tools that have the names under which those are offered
+    cases_server.py prompting NAME…    prompts and resources, and tools of these names
 
 It answers over stdio, raw, without an SDK. A tool of SCHEMAS gives back its arguments as JSON; one of ANSWERS gives
 back what its name says. `dies` ends the server.
@@ -204,7 +204,7 @@ def tools(name, *words):
     if name == "called":
         return [{"name": words[0], "inputSchema": one({"type": words[1]}, is_required=True)}]
     if name == "prompting":
-        return [{"name": it, "inputSchema": one({"type": "string"})} for it in ["prompts", "resources/read", "prompts/other"]]
+        return [{"name": it, "inputSchema": one({"type": "string"})} for it in words]
     if name == "plain":
         return [{"name": name, "inputSchema": one({"type": "string"}, is_required=True)}]
     if name:

@@ -12,6 +12,7 @@ for. Then it calls the tools of the cases, whose arguments have to arrive as the
 """
 
 import argparse
+import contextlib
 import json
 import pathlib
 import re
@@ -75,10 +76,7 @@ def besides(prompts: list[dict]) -> list[dict]:
 
 def tools_of(server: dict, folder: pathlib.Path) -> list[dict]:
     """What a server lists, asked over stdio without a bridge, and its prompts and resources if they are offered."""
-    environment = {**dict(bridges.os.environ), **{k: v.replace("${MCPO_WORKDIR}", str(folder)) for k, v in server.get("env", {}).items()}}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen([server["command"], *server["args"]], cwd=folder, env=environment, text=True, **pipes)
-    try:
+    with started(server, folder) as process:
         hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "interop", "version": "1"}}
         ask(process, "initialize", hello, 1)
         say(process, {"method": "notifications/initialized"})
@@ -92,6 +90,15 @@ def tools_of(server: dict, folder: pathlib.Path) -> list[dict]:
                 if "rest" in server:
                     listed += besides(ask(process, "prompts/list", {}, -1)["prompts"])
                 return listed
+
+
+@contextlib.contextmanager
+def started(server: dict, folder: pathlib.Path):
+    environment = {**dict(bridges.os.environ), **{k: v.replace("${MCPO_WORKDIR}", str(folder)) for k, v in server.get("env", {}).items()}}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen([server["command"], *server["args"]], cwd=folder, env=environment, text=True, **pipes)
+    try:
+        yield process
     finally:
         process.kill()
         process.communicate()
