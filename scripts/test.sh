@@ -102,8 +102,8 @@ run_office() {
     python3 tests/interop/office.py --pontoon "$target/swift/pontoon"
 }
 
-# mcpo beside the bridge, Open WebUI's own code before documents of the bridge, requests that schemathesis makes of one, and the
-# Office servers as OpenAPI servers.
+# mcpo beside the bridge, Open WebUI's own code before documents of the bridge, prompts and resources, requests that schemathesis
+# makes of a document, and the Office servers as OpenAPI servers.
 run_mcpo() {
     local written
     ./scripts/setup-tests.sh mcpo node22 py-time everything memory office-excel office-powerpoint open-webui open-webui-client schemathesis
@@ -114,6 +114,7 @@ run_mcpo() {
     diff "$written" crates/schema/tests/mcpo-bodies.jsonl
     rm "$written"
     python3 tests/interop/mcpo/golden.py --pontoon "$target/swift/pontoon"
+    python3 tests/interop/mcpo/command_line.py --pontoon "$target/swift/pontoon"
     python3 tests/interop/mcpo/open_webui.py --pontoon "$target/swift/pontoon"
     python3 tests/interop/mcpo/besides.py --pontoon "$target/swift/pontoon"
     python3 tests/interop/mcpo/schemathesis_run.py --pontoon "$target/swift/pontoon"

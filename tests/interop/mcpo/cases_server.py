@@ -5,6 +5,7 @@
     cases_server.py paged        two tools, each on a page of its own
     cases_server.py plain        one tool of no kind in particular
     cases_server.py called NAME TYPE    one tool of this name, whose argument `it` has this type
+    cases_server.py telling      one tool, `tells`, of where its process works, which it is, and what its environment is
     cases_server.py prompting NAME…    prompts and resources, and tools of these names
 
 It answers over stdio, raw, without an SDK. A tool of SCHEMAS gives back its arguments as JSON; one of ANSWERS gives
@@ -12,6 +13,7 @@ back what its name says. `dies` ends the server.
 """
 
 import json
+import os
 import sys
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -201,6 +203,8 @@ RESOURCES = [{"uri": "mem:two", "name": "two"}, {"uri": "mem:none", "name": "non
 
 
 def tools(name, *words):
+    if name == "telling":
+        return [{"name": "tells", "inputSchema": {"type": "object", "properties": {}}}]
     if name == "called":
         return [{"name": words[0], "inputSchema": one({"type": words[1]}, is_required=True)}]
     if name == "prompting":
@@ -268,6 +272,9 @@ def answer(request, name=None, *words):
             sys.exit(3)
         if tool in ANSWERS:
             return {"result": ANSWERS[tool]}
+        if tool == "tells":
+            told = {"folder": os.getcwd(), "process": os.getpid(), "variables": dict(os.environ)}
+            return {"result": {"content": [text(json.dumps(told))]}}
         if tool in ERRORS:
             return {"error": {"code": ERRORS[tool], "message": f"{tool} it is", "data": {"of": tool}}}
         return {"result": {"content": [text(json.dumps(params.get("arguments"), ensure_ascii=False, sort_keys=True))]}}

@@ -153,7 +153,12 @@ class Run:
     ) -> None:
         """`pontoon mcpo` answers as `pontoon serve` does that has the same servers and keys."""
         folder = self.folder / f"{name}-by-command-line"
-        with bridges.pontoon_mcpo(self.program, folder, *bridges.with_config(folder, servers("pontoon", folder)), *options) as url:
+        # By itself it has one process for all, as mcpo has; a server with a folder for each chat says so.
+        config = {
+            name: {key: value for key, value in server.items() if key != "mode" or "workspace" in server}
+            for name, server in servers("pontoon", folder).items()
+        }
+        with bridges.pontoon_mcpo(self.program, folder, *bridges.with_config(folder, config), *options) as url:
             there = answers(url, requests, folder)
         for request, answer in ours.items():
             for pointer, sides in differences.differences(answer, there[request]).items():
