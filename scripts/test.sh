@@ -7,6 +7,7 @@
 #   scripts/test.sh soak --long        ten times as many calls as CI makes (and schemas, for that part)
 #
 # Parts: lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy mcpo deny
+# And one that only measures, on a machine that does nothing else, and is no part of everything: throughput
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -119,6 +120,14 @@ run_mcpo() {
     python3 tests/interop/mcpo/besides.py --pontoon "$target/swift/pontoon"
     python3 tests/interop/mcpo/schemathesis_run.py --pontoon "$target/swift/pontoon"
     python3 tests/interop/office.py --by rest --pontoon "$target/swift/pontoon"
+}
+
+# Calls through mcpo and through the bridge, for docs/benchmarks.md.
+run_throughput() {
+    ./scripts/setup-tests.sh mcpo
+    install_program wrk wrk PONTOON_WRK
+    cargo build --release --locked -p pontoon -p pontoon-tests --bin pontoon --bin cheap-server
+    python3 tests/interop/mcpo/throughput.py --pontoon "$target/release/pontoon" --server "$target/release/cheap-server"
 }
 
 # The browser server of examples/browser, with Debian's Chromium, in several chats; web pages that try to use the
