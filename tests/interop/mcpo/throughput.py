@@ -90,7 +90,8 @@ def main() -> None:
         folder = pathlib.Path(folder)
         script = folder / "call.lua"
         script.write_text(SCRIPT)
-        servers = {"cheap": {"command": str(options.server), "mode": "shared"}}
+        # Calls that one load left unanswered may still be there when the next one begins. mcpo has no such limit.
+        servers = {"cheap": {"command": str(options.server), "mode": "shared", "max_in_flight": 1024}}
         quiet = {"MCPO_LOG_LEVEL": "WARNING"}
         with (
             bridges.mcpo(folder / "mcpo", *bridges.with_config(folder / "mcpo", servers), "--log-level", "ERROR") as mcpo,
