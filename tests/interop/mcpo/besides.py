@@ -149,6 +149,9 @@ def refusals(bridge: Bridge, report: Report) -> None:
         said = {"type": "string_type", "loc": ["body", field], "msg": "Input should be a valid string", "input": given}
         return {"detail": [said]}
 
+    def of_the_server(message: str) -> dict:
+        return {"detail": {"message": message}}
+
     asked_and_told = [
         ("/everything/prompts/nothing-of-this-name", {}, 404, NOT_FOUND),
         ("/everything/prompts/Simple-Prompt", {}, 404, NOT_FOUND),
@@ -163,7 +166,7 @@ def refusals(bridge: Bridge, report: Report) -> None:
         ("/everything/prompts/args-prompt", {"city": 5}, 422, wrong("city", 5)),
         ("/everything/resources/read", {}, 422, missing("uri", {})),
         ("/everything/resources/read", {"uri": ["a"]}, 422, wrong("uri", ["a"])),
-        ("/everything/resources/read", {"uri": "demo://nothing"}, 422, {"detail": {"message": "MCP error -32602: Resource demo://nothing not found"}}),
+        ("/everything/resources/read", {"uri": "demo://nothing"}, 422, of_the_server("MCP error -32602: Resource demo://nothing not found")),
         ("/odd/prompts/fails", {}, 500, {"detail": {"message": "this prompt fails", "data": {"of": "fails"}}}),
     ]
     for path, body, status, told in asked_and_told:

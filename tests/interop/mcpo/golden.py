@@ -8,8 +8,9 @@
 
 Both stand before mcp-server-time, server-everything, server-memory, excel-mcp-server and a server of ours with a tool for each kind
 of schema and each kind of answer (`cases_server.py`); `asked.py` is what both are asked: without a key, with one, and with one that
-documents need, too. So is `pontoon mcpo` with the same configuration, without what mcpo does not read. What differs has to be in `improvements.jsonc`, by request and JSON pointer, with both sides and a reason; what is
-there has to differ. With `--write`, differences without a reason come under one that begins with `?`, which is for a person to replace.
+documents need, too. So is `pontoon mcpo` with the same configuration, without what mcpo does not read. What differs has to be in
+`improvements.jsonc`, by request and JSON pointer, with both sides and a reason; what is there has to differ. With `--write`, differences
+without a reason come under one that begins with `?`, which is for a person to replace.
 
 Pontoon is asked everything of the cases under `/mcpo/NAME`, too, where only the address of the server may differ, and before the tools
 with which mcpo loads no server at all. Ends with `N passed, N failed`.
