@@ -7,6 +7,7 @@
 #   scripts/test.sh soak --long        ten times as many calls as CI makes (and schemas, for that part)
 #
 # Parts: lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy mcpo deny
+# And one that only measures, on a machine that does nothing else, and is no part of everything: throughput
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -78,8 +79,8 @@ run_conformance() {
 }
 
 # Real SDK clients and real servers, a server of an SDK as an application, the sketches of applications in
-# docs/live-app.md, tools with every fault before the SDKs and Open WebUI, servers with the errors that the doctor
-# finds before the SDKs, and real servers examined by `pontoon doctor`.
+# docs/live-app.md, chats in two versions of Open WebUI, tools with every fault before the SDKs and Open WebUI,
+# servers with the errors that the doctor finds before the SDKs, and real servers examined by `pontoon doctor`.
 run_interop() {
     ./scripts/setup-tests.sh
     cargo build --profile swift --locked -p pontoon -p pontoon-tests --bins
@@ -89,6 +90,7 @@ run_interop() {
     install_file /usr/include/nlohmann/json.hpp nlohmann-json3-dev
     install_file /usr/bin/g++ g++
     python3 tests/interop/sketches.py --pontoon "$target/swift/pontoon"
+    python3 tests/interop/open_webui_chats.py --pontoon "$target/swift/pontoon" --fixture "$target/swift/fixture-server"
     python3 tests/interop/schemas.py --pontoon "$target/swift/pontoon"
     python3 tests/interop/faults.py --pontoon "$target/swift/pontoon" --rude "$target/swift/rude-server"
     python3 tests/interop/doctor.py --pontoon "$target/swift/pontoon"
@@ -101,8 +103,8 @@ run_office() {
     python3 tests/interop/office.py --pontoon "$target/swift/pontoon"
 }
 
-# mcpo beside the bridge, Open WebUI's own code before documents of the bridge, requests that schemathesis makes of one, and the
-# Office servers as OpenAPI servers.
+# mcpo beside the bridge, Open WebUI's own code before documents of the bridge, prompts and resources, requests that schemathesis
+# makes of a document, and the Office servers as OpenAPI servers.
 run_mcpo() {
     local written
     ./scripts/setup-tests.sh mcpo node22 py-time everything memory office-excel office-powerpoint open-webui open-webui-client schemathesis
@@ -113,9 +115,19 @@ run_mcpo() {
     diff "$written" crates/schema/tests/mcpo-bodies.jsonl
     rm "$written"
     python3 tests/interop/mcpo/golden.py --pontoon "$target/swift/pontoon"
+    python3 tests/interop/mcpo/command_line.py --pontoon "$target/swift/pontoon"
     python3 tests/interop/mcpo/open_webui.py --pontoon "$target/swift/pontoon"
+    python3 tests/interop/mcpo/besides.py --pontoon "$target/swift/pontoon"
     python3 tests/interop/mcpo/schemathesis_run.py --pontoon "$target/swift/pontoon"
     python3 tests/interop/office.py --by rest --pontoon "$target/swift/pontoon"
+}
+
+# Calls through mcpo and through the bridge, for docs/benchmarks.md.
+run_throughput() {
+    ./scripts/setup-tests.sh mcpo
+    install_program wrk wrk PONTOON_WRK
+    cargo build --release --locked -p pontoon -p pontoon-tests --bin pontoon --bin cheap-server
+    python3 tests/interop/mcpo/throughput.py --pontoon "$target/release/pontoon" --server "$target/release/cheap-server"
 }
 
 # The browser server of examples/browser, with Debian's Chromium, in several chats; web pages that try to use the

@@ -5,6 +5,7 @@ A request is named by what it is, `POST /cases/text {"it": "a"}`, so that the li
 
 import json
 import typing
+import urllib.parse
 
 import bridges
 import cases_server
@@ -83,14 +84,26 @@ VALUES = {
     "with-dash": (["a"], []),
     "with_dash": (["a"], []),
     "dotted.name": (["a"], []),
-    "group/tool": (["a"], []),
+    "group/tool": (["a"], [1]),
+    "group_tool": ([1], ["a"]),
     "größe": (["a"], []),
+    "読む": (["a"], [1]),
+    "書く": ([1], ["a"]),
+    "odd_names_inside": ([{"$top": 1, "名前": "a"}, {"名前": "a", "more": 1}], [{"$top": 1}, {"$top": "x", "名前": 1}]),
 }
 
 # Whole bodies, for tools with other arguments than `it`.
 BODIES = {
     "underscore": [{"_it": "a", "it": "b"}, {"it": "b"}, {"_it": 1}],
     "camelCase": [{"someThing": "a", "an_other": "b"}, {"some_thing": "a"}],
+    "odd_names": [
+        {"$top": 1},
+        {"$top": "2", "名前": "桟橋", "filter[x]": "some", "with space": "b", "a-b.c": "yes"},
+        {"名前": "a"},
+        {"$top": 1, "名前": None, "filter[x]": None},
+        {"$top": "x", "名前": 1, "filter[x]": 2, "with space": [], "a-b.c": "maybe"},
+        {"$top": 1, "top": 2, "_top": 3, "filter_x_": "b"},
+    ],
     "shadowing": [{"json": "a", "copy": "b", "class": "c"}],
     "no_parameters": [{}, {"a": 1}, [], None],
     "bare_object": [{}, {"a": 1}],
@@ -110,7 +123,7 @@ BODIES = {
 
 
 def path_of(tool: str) -> str:
-    return f"/cases/{'gr%C3%B6%C3%9Fe' if tool == 'größe' else tool}"
+    return f"/cases/{urllib.parse.quote(tool)}"
 
 
 def calls_of_cases() -> list[Asked]:
@@ -163,7 +176,7 @@ def paths() -> list[Asked]:
     asked += [Asked(method, path) for path in ["/cases/openapi.json", "/openapi.json"] for method in ["HEAD", "POST", "DELETE"]]
     asked += [
         Asked("GET", path)
-        for path in ["/cases", "/cases/", "/cases/nothing_of_this_name", "/nobody/openapi.json", "/nobody", "/cases/openapi.json/", "/cases/text/x"]
+        for path in ["/cases", "/cases/", "/cases/nothing_of_this_name", "/nobody/openapi.json", "/nobody", "/half/openapi.json/", "/cases/text/x"]
     ]
     asked += [
         post("/cases/text/", {"it": "a"}),
@@ -172,6 +185,7 @@ def paths() -> list[Asked]:
         post("/cases/TEXT", {"it": "a"}),
         post("/cases/te%78t", {"it": "a"}),
         post("/cases/group%2Ftool", {"it": "a"}),
+        post("/cases/group_tool/", {"it": 1}),
         post("/cases/text?it=b", {"it": "a"}),
         post("/cases/nothing_of_this_name", {}),
         post("/nobody/text", {}),

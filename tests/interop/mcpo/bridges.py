@@ -34,7 +34,7 @@ CASES = HERE / "cases_server.py"
 IDENTITY = {"X-OpenWebUI-User-Id": "id-of-ada", "X-OpenWebUI-Chat-Id": "chat-of-ada"}
 
 
-# Of mcpo, by its address.
+# Of mcpo and `pontoon mcpo`, by their addresses.
 PIDS: dict[str, int] = {}
 
 
@@ -88,27 +88,36 @@ def with_config(folder: pathlib.Path, servers: dict) -> list:
     return ["--config", config]
 
 
-def mcpo(folder: pathlib.Path, *options):
+def mcpo(folder: pathlib.Path, *options, **settings):
     """The address of mcpo with these options, among which are those of its servers."""
-    return by_command_line([CACHE / "mcpo/bin/mcpo"], folder, *options)
+    return by_command_line([CACHE / "mcpo/bin/mcpo"], folder, *options, **settings)
 
 
-def pontoon_mcpo(program: pathlib.Path, folder: pathlib.Path, *options):
+def pontoon_mcpo(program: pathlib.Path, folder: pathlib.Path, *options, **settings):
     """The same of `pontoon mcpo`, which has to end as it should, too."""
-    return by_command_line([program, "mcpo"], folder, *options, ends_well=True)
+    return by_command_line([program, "mcpo"], folder, *options, ends_well=True, **settings)
 
 
 @contextlib.contextmanager
-def by_command_line(program: list, folder: pathlib.Path, *options, ends_well: bool = False):
+def by_command_line(
+    program: list,
+    folder: pathlib.Path,
+    *options,
+    ends_well: bool = False,
+    variables: dict | None = None,
+    host: str | None = "127.0.0.1",
+    log: list[str] | None = None,
+):
+    """With `host` of none that option is left out, and with a `log` its lines can be read there."""
     folder.mkdir(parents=True, exist_ok=True)
-    port, log = free_port(), []
-    options = ["--host", "127.0.0.1", "--port", port, *options]
+    port, log = free_port(), [] if log is None else log
+    options = [*(["--host", host] if host else []), "--port", port, *options]
     kept = {"MCPO_STATE_DIR": str(folder / "state"), "MCPO_JOBS_DIR": str(folder / "jobs")}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MCPO_")}
     process = subprocess.Popen(
         [str(word) for word in [*program, *options]],
         cwd=folder,
-        env=inherited | kept,
+        env=inherited | kept | (variables or {}),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -117,7 +126,7 @@ def by_command_line(program: list, folder: pathlib.Path, *options, ends_well: bo
         start_new_session=True,
     )
     threading.Thread(target=lambda: log.extend(process.stdout), daemon=True).start()
-    url = f"http://127.0.0.1:{port}"
+    url = f"{'https' if '--ssl-certfile' in options else 'http'}://127.0.0.1:{port}"
     PIDS[url] = process.pid
     try:
         # mcpo listens when all its servers are there.

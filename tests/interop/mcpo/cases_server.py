@@ -4,12 +4,16 @@
     cases_server.py NAME         one of those with which mcpo does not load a server at all (CRASHES)
     cases_server.py paged        two tools, each on a page of its own
     cases_server.py plain        one tool of no kind in particular
+    cases_server.py called NAME TYPE    one tool of this name, whose argument `it` has this type
+    cases_server.py telling      one tool, `tells`, of where its process works, which it is, and what its environment is
+    cases_server.py prompting NAME…    prompts and resources, and tools of these names
 
 It answers over stdio, raw, without an SDK. A tool of SCHEMAS gives back its arguments as JSON; one of ANSWERS gives
 back what its name says. `dies` ends the server.
 """
 
 import json
+import os
 import sys
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -78,7 +82,23 @@ SCHEMAS = {
     "with_dash": one({"type": "string"}),
     "dotted.name": one({"type": "string"}),
     "group/tool": one({"type": "string"}),
+    "group_tool": one({"type": "integer"}),
     "größe": one({"type": "string"}),
+    # Of both no letter is one that names of operations and models have.
+    "読む": one({"type": "string"}),
+    "書く": one({"type": "integer"}),
+    "odd_names": {
+        "type": "object",
+        "properties": {
+            "$top": {"type": "integer", "description": "How many."},
+            "名前": {"type": "string"},
+            "filter[x]": {"type": "string", "default": "all"},
+            "with space": {"type": "string"},
+            "a-b.c": {"type": "boolean"},
+        },
+        "required": ["$top"],
+    },
+    "odd_names_inside": one({"type": "object", "properties": {"$top": {"type": "integer"}, "名前": {"type": "string"}}, "required": ["名前"]}),
     "shadowing": {"type": "object", "properties": {"json": {"type": "string"}, "copy": {"type": "string"}, "class": {"type": "string"}}},
     "bare_object": {"type": "object"},
     "no_parameters": {"type": "object", "properties": {}},
@@ -174,7 +194,21 @@ ERRORS = {
 PAGED = ["on_the_first_page", "on_the_second_page"]
 
 
-def tools(name):
+PROMPTS = [
+    {"name": "group/prompt", "description": "Has a slash.", "arguments": [{"name": "$about", "required": True}, {"name": "名前"}]},
+    {"name": "読む"},
+    {"name": "fails"},
+]
+RESOURCES = [{"uri": "mem:two", "name": "two"}, {"uri": "mem:none", "name": "none"}]
+
+
+def tools(name, *words):
+    if name == "telling":
+        return [{"name": "tells", "inputSchema": {"type": "object", "properties": {}}}]
+    if name == "called":
+        return [{"name": words[0], "inputSchema": one({"type": words[1]}, is_required=True)}]
+    if name == "prompting":
+        return [{"name": it, "inputSchema": one({"type": "string"})} for it in words]
     if name == "plain":
         return [{"name": name, "inputSchema": one({"type": "string"}, is_required=True)}]
     if name:
@@ -196,26 +230,51 @@ def page(cursor):
     return {"tools": [tool], **({"nextCursor": str(at + 1)} if at + 1 < len(PAGED) else {})}
 
 
-def answer(request, name):
+def offered(method, params):
+    """What is answered besides tools."""
+    if method == "prompts/list":
+        return {"result": {"prompts": PROMPTS}}
+    if method == "resources/list":
+        return {"result": {"resources": RESOURCES}}
+    if method == "prompts/get" and params["name"] == "fails":
+        return {"error": {"code": -32603, "message": "this prompt fails", "data": {"of": "fails"}}}
+    if method == "prompts/get":
+        said = json.dumps([params["name"], params.get("arguments")], ensure_ascii=False, sort_keys=True)
+        return {"result": {"description": "Filled in.", "messages": [{"role": "user", "content": text(said)}]}}
+    if method == "resources/read" and params["uri"] == "mem:two":
+        first = {"uri": "mem:two/a", "mimeType": "application/json", "text": '{"a": 1}'}
+        return {"result": {"contents": [first, {"uri": "mem:two/b", "mimeType": "image/png", "blob": PNG}]}}
+    if method == "resources/read" and params["uri"] == "mem:none":
+        return {"result": {"contents": []}}
+    return {"error": {"code": -32602, "message": f"no such resource: {params.get('uri')}"}}
+
+
+def answer(request, name=None, *words):
     method, params = request["method"], request.get("params", {})
     if method == "initialize":
+        more = {"prompts": {}, "resources": {}} if name == "prompting" else {}
         return {
             "result": {
                 "protocolVersion": params["protocolVersion"],
-                "capabilities": {"tools": {}},
+                "capabilities": {"tools": {}, **more},
                 "serverInfo": {"name": "cases", "version": "1.2.3"},
             }
         }
     if method == "ping":
         return {"result": {}}
     if method == "tools/list":
-        return {"result": page(params.get("cursor")) if name == "paged" else {"tools": tools(name)}}
+        return {"result": page(params.get("cursor")) if name == "paged" else {"tools": tools(name, *words)}}
+    if name == "prompting" and method.startswith(("prompts/", "resources/")):
+        return offered(method, params)
     if method == "tools/call":
         tool = params["name"]
         if tool == "dies":
             sys.exit(3)
         if tool in ANSWERS:
             return {"result": ANSWERS[tool]}
+        if tool == "tells":
+            told = {"folder": os.getcwd(), "process": os.getpid(), "variables": dict(os.environ)}
+            return {"result": {"content": [text(json.dumps(told))]}}
         if tool in ERRORS:
             return {"error": {"code": ERRORS[tool], "message": f"{tool} it is", "data": {"of": tool}}}
         return {"result": {"content": [text(json.dumps(params.get("arguments"), ensure_ascii=False, sort_keys=True))]}}
@@ -223,11 +282,10 @@ def answer(request, name):
 
 
 def main():
-    name = sys.argv[1] if len(sys.argv) > 1 else None
     for line in sys.stdin:
         request = json.loads(line)
         if "id" in request and "method" in request:
-            print(json.dumps({"jsonrpc": "2.0", "id": request["id"], **answer(request, name)}, ensure_ascii=False), flush=True)
+            print(json.dumps({"jsonrpc": "2.0", "id": request["id"], **answer(request, *sys.argv[1:])}, ensure_ascii=False), flush=True)
 
 
 if __name__ == "__main__":

@@ -63,16 +63,19 @@ def escape(key: str) -> str:
 
 
 def expanded(document: object) -> object:
-    """An OpenAPI document with each model where it is used, and without those that only others use.
+    """An OpenAPI document with each model where it is used, and only the names of those that only others use.
 
-    mcpo gives every object inside of an argument a model of its own, with a name that it made up. Whether a document says so, or says
-    the same in place, is no difference to compare; the models of whole requests and answers, which paths name, are.
+    mcpo gives every object inside of an argument a model of its own, with a name and a title that it made up. They are compared: the
+    titles where the models are used, and the names beside the models of whole requests and answers, which paths name.
 
     >>> inner = {"type": "object", "title": "f_it_model"}
     >>> form = {"properties": {"it": {"$ref": "#/components/schemas/f_it_model", "description": "x"}}}
     >>> paths = {"/f": {"$ref": "#/components/schemas/f"}}
-    >>> expanded({"paths": paths, "components": {"schemas": {"f": form, "f_it_model": inner}}})["components"]
-    {'schemas': {'f': {'properties': {'it': {'type': 'object', 'description': 'x'}}}}}
+    >>> found = expanded({"paths": paths, "components": {"schemas": {"f": form, "f_it_model": inner}}})["components"]
+    >>> found["schemas"]
+    {'f': {'properties': {'it': {'type': 'object', 'title': 'f_it_model', 'description': 'x'}}}}
+    >>> found["schemas#inside"]
+    ['f_it_model']
     """
     if not (isinstance(document, dict) and "paths" in document):
         return document
@@ -80,7 +83,8 @@ def expanded(document: object) -> object:
     used = {name for name in schemas if f'"#/components/schemas/{name}"' in json.dumps(document["paths"])} | {"ValidationError"}
     # Deeper than any of them goes; a reference in circles stays as it is.
     expanded = {name: replace_references(schema, schemas, 20) for name, schema in schemas.items() if name in used}
-    return document | ({"components": document["components"] | {"schemas": expanded}} if schemas else {})
+    inside = {"schemas#inside": sorted(schemas.keys() - used)} if schemas.keys() - used else {}
+    return document | ({"components": document["components"] | {"schemas": expanded} | inside} if schemas else {})
 
 
 def replace_references(schema: object, schemas: dict, depth: int) -> object:
@@ -90,8 +94,7 @@ def replace_references(schema: object, schemas: dict, depth: int) -> object:
         return schema
     name = str(schema.get("$ref", "")).removeprefix("#/components/schemas/")
     if name in schemas and name != "ValidationError" and depth:
-        named = {key: value for key, value in schemas[name].items() if key != "title"}
-        return replace_references(named | {key: value for key, value in schema.items() if key != "$ref"}, schemas, depth - 1)
+        return replace_references(schemas[name] | {key: value for key, value in schema.items() if key != "$ref"}, schemas, depth - 1)
     return {key: replace_references(value, schemas, depth) for key, value in schema.items()}
 
 

@@ -5,12 +5,14 @@
     tests/interop/mcpo/open_webui.py                 what it loses with mcpo, which only shows that this program sees losses
 
 The code is `open_webui_tools.py`'s, out of the wheel of Open WebUI 0.12.4. It is given every server of `golden.py`, those with which
-mcpo does not load included, at both addresses. What a server lists, asked without a bridge, is what a model has to see: each tool, each
+mcpo does not load included, PowerPoint, and a server whose prompts and resources are offered as well, at both addresses, and the one
+document of all servers. What a server lists, asked without a bridge, is what a model has to see: each tool, each
 parameter with the types and the values that it may have, at every depth that is described in place, what is required, and what it is
 for. Then it calls the tools of the cases, whose arguments have to arrive as they were. Ends with `N passed, N failed`.
 """
 
 import argparse
+import contextlib
 import json
 import pathlib
 import re
@@ -26,7 +28,7 @@ import bridges  # noqa: E402
 import cases_server  # noqa: E402
 from golden import CALLS_OF_CRASHES  # noqa: E402
 
-INSTALLS = [*bridges.INSTALLS, "open-webui", "open-webui-client"]
+INSTALLS = [*bridges.INSTALLS, "office-powerpoint", "open-webui", "open-webui-client"]
 SECONDS = 120
 ALL_TYPES = {"string", "number", "integer", "boolean", "object", "array", "null"}
 
@@ -36,12 +38,45 @@ def operation_of(tool: str) -> str:
     return re.sub(r"\W", "_", f"tool_{tool}_post", flags=re.ASCII)
 
 
+def operations_of(tools: list[str]) -> dict[str, str]:
+    """The same of all tools of a document, in which the second of one name is numbered."""
+    found = {}
+    for tool in tools:
+        name, count = operation_of(tool), sum(operation_of(other) == operation_of(tool) for other in found)
+        found[tool] = f"{name}_{count + 1}" if count else name
+    return found
+
+
+def more_servers() -> dict:
+    """What is not compared with mcpo."""
+    everything = bridges.servers("pontoon", HERE)["everything"]
+    return {
+        "powerpoint": {"command": str(bridges.CACHE / "office-powerpoint/bin/ppt_mcp_server"), "args": [], "mode": "stateful"},
+        "besides": everything | {"rest": ["prompts", "resources"]},
+        # In one document these two are alike but for what stands between their words.
+        "x": bridges.cases("called", "y_z", "string"),
+        "x_y": bridges.cases("called", "z", "integer"),
+    }
+
+
+def besides(prompts: list[dict]) -> list[dict]:
+    """What is offered with prompts and resources, as tools would be."""
+    empty = {"type": "object", "properties": {}}
+    uri = {"type": "object", "properties": {"uri": {"type": "string"}}, "required": ["uri"]}
+    names = {"prompts": empty, "resources": empty, "resources/read": uri}
+    found = [{"name": name, "inputSchema": schema} for name, schema in names.items()]
+    for prompt in prompts:
+        arguments = prompt.get("arguments", [])
+        said = [(it["name"], {"description": it["description"]} if "description" in it else {}) for it in arguments]
+        schema = {"type": "object", "properties": {name: {"type": "string"} | words for name, words in said}}
+        schema["required"] = [it["name"] for it in arguments if it.get("required")]
+        found.append({"name": f"prompts/{prompt['name']}", "description": prompt["description"], "inputSchema": schema})
+    return found
+
+
 def tools_of(server: dict, folder: pathlib.Path) -> list[dict]:
-    """What a server lists, asked over stdio without a bridge."""
-    environment = {**dict(bridges.os.environ), **{k: v.replace("${MCPO_WORKDIR}", str(folder)) for k, v in server.get("env", {}).items()}}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen([server["command"], *server["args"]], cwd=folder, env=environment, text=True, **pipes)
-    try:
+    """What a server lists, asked over stdio without a bridge, and its prompts and resources if they are offered."""
+    with started(server, folder) as process:
         hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "interop", "version": "1"}}
         ask(process, "initialize", hello, 1)
         say(process, {"method": "notifications/initialized"})
@@ -51,7 +86,19 @@ def tools_of(server: dict, folder: pathlib.Path) -> list[dict]:
             listed += page["tools"]
             if not (cursor := page.get("nextCursor")):
                 hidden = server.get("disabledTools", [])
-                return [tool for tool in listed if tool["name"] not in hidden]
+                listed = [tool for tool in listed if tool["name"] not in hidden]
+                if "rest" in server:
+                    listed += besides(ask(process, "prompts/list", {}, -1)["prompts"])
+                return listed
+
+
+@contextlib.contextmanager
+def started(server: dict, folder: pathlib.Path):
+    environment = {**dict(bridges.os.environ), **{k: v.replace("${MCPO_WORKDIR}", str(folder)) for k, v in server.get("env", {}).items()}}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen([server["command"], *server["args"]], cwd=folder, env=environment, text=True, **pipes)
+    try:
+        yield process
     finally:
         process.kill()
         process.communicate()
@@ -188,25 +235,29 @@ def lost_of(tools: list[dict], told: dict) -> list[str]:
     return found
 
 
-def calls_of_cases() -> list[list]:
+def calls_of_cases(before: str = "") -> list[list]:
+    operations = operations_of([f"{before}{tool}" for tool in cases_server.SCHEMAS])
     fits = {tool: [{"it": value} for value in asked.VALUES[tool][0] if value is not None] for tool in asked.VALUES}
     whole = {
         "underscore": {"_it": "a", "it": "b"},
         "camelCase": {"someThing": "a", "an_other": "b"},
         "shadowing": {"json": "a", "copy": "b", "class": "c"},
+        "odd_names": {"$top": 1, "名前": "a", "filter[x]": "b", "with space": "c", "a-b.c": True},
         "closed_root": {"it": "a"},
         "open_and_named": {"it": "a"},
         "root_any_of": {"b": 1},
         "several": {"a": "x", "b": 1, "c": True},
         "no_parameters": {},
     }
-    calls = [[operation_of(tool), arguments] for tool in fits for arguments in fits[tool]]
-    return calls + [[operation_of(tool), arguments] for tool, arguments in whole.items()]
+    calls = [(tool, arguments) for tool in fits for arguments in fits[tool]] + list(whole.items())
+    return [[operations[f"{before}{tool}"], arguments] for tool, arguments in calls]
 
 
-def calls_lost(told: dict) -> list[str]:
+def calls_lost(told: dict, wanted: list[list]) -> list[str]:
     """Arguments come back as they were, numbers as numbers of any form."""
-    return [
+    made = [[call["operation"], call["arguments"]] for call in told.get("calls", [])]
+    found = [f"{call[0]} was not there to be called with {json.dumps(call[1])}" for call in wanted if call not in made]
+    return found + [
         f"{call['operation']} was called with {json.dumps(call['arguments'])} and answered {json.dumps(call['answer'])[:300]}"
         for call in told.get("calls", [])
         if call["answer"] != call["arguments"]
@@ -284,7 +335,19 @@ def look(url: str, prefixes: list[str], servers: dict, tools: dict[str, list[dic
                 report.check(f"{prefix}/{name}: what a model reads of {len(READ[name])} answers", reading_lost(name, told))
                 told["calls"] = told.get("calls", [])[: len(calls.get(name, []))]
             if name in calls:
-                report.check(f"{prefix}/{name}: {len(told.get('calls', []))} calls", calls_lost(told))
+                lost = calls_lost(told, calls[name])
+                report.check(f"{prefix}/{name}: {len(told.get('calls', []))} calls", lost)
+
+
+def look_at_all(url: str, tools: dict[str, list[dict]], report: Report) -> None:
+    """The document of all servers, whose tools have the names of their servers before theirs."""
+    headers = bridges.IDENTITY | {"Authorization": f"Bearer {asked.KEY}"}
+    pair = operations_of(["x/y_z", "x_y/z"])
+    wanted = calls_of_cases("cases/") + [[pair["x/y_z"], {"it": "a"}], [pair["x_y/z"], {"it": 1}]]
+    told = told_by_open_webui({"all": {"url": f"{url}/mcpo", "headers": headers, "calls": wanted}})["all"]
+    named = [tool | {"name": f"{server}/{tool['name']}"} for server in tools for tool in tools[server]]
+    report.check(f"/mcpo: {len(named)} tools of {len(tools)} servers", lost_of(named, told))
+    report.check(f"/mcpo: {len(told.get('calls', []))} calls", calls_lost(told, wanted))
 
 
 def main() -> None:
@@ -296,7 +359,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="pontoon-owui-") as folder:
         folder = pathlib.Path(folder)
         kind = "pontoon" if options.pontoon else "mcpo"
-        servers = bridges.servers(kind, folder / "bridge") | bridges.crashing()
+        servers = bridges.servers(kind, folder / "bridge") | bridges.crashing() | more_servers()
         del servers["broken"]
         apart = folder / "apart"
         apart.mkdir()
@@ -304,6 +367,7 @@ def main() -> None:
         if options.pontoon:
             with bridges.pontoon(options.pontoon, folder / "bridge", servers, {"MCPO_API_KEY": asked.KEY}) as replica:
                 look(f"http://{replica.listen}", ["", "/mcpo"], servers, tools, report)
+                look_at_all(f"http://{replica.listen}", tools, report)
         else:
             with bridges.mcpo(folder / "bridge", *bridges.with_config(folder / "bridge", servers), "--api-key", asked.KEY) as url:
                 look(url, [""], servers, tools, report)

@@ -2,30 +2,29 @@
 `{name: {"url": …, "headers": …, "calls": [[operation, arguments], …]}}` and writes `{name: {"tools": …, "calls": …} or {"error": …}}`, each
 call with its answer, the text that a model reads of it, and the files that people see.
 
-Run by the Python of the install `open-webui-client`. The code is that of the wheel in the install `open-webui`: of `utils/tools.py` the
-functions that fetch documents, make tools of them and call those, and of `utils/middleware.py` those that call what a model named
-and make a text of the answer. All the rest of Open WebUI is left out; its settings are those that it has by itself.
+Run by the Python of the install `open-webui-client`. The code is that of Open WebUI's wheel (`open_webui_code.py`): of `utils/tools.py`
+the functions that fetch documents, make tools of them and call those, and of `utils/middleware.py` those that call what a model named
+and make a text of the answer.
 """
 
-import ast
 import asyncio
 import base64
 import copy
 import json
 import logging
-import os
 import pathlib
 import re
 import sys
-import types
 import typing
 import urllib.parse
 
 import aiohttp
 import yaml
 
-CACHE = pathlib.Path(os.environ.get("PONTOON_TEST_CACHE") or pathlib.Path.home() / ".cache" / "pontoon-test")
-SOURCE = CACHE / "open-webui" / "open_webui"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+
+import open_webui_code  # noqa: E402
+
 OF_TOOLS = [
     "OPENAPI_HTTP_METHODS",
     "clean_properties",
@@ -45,35 +44,13 @@ SETTINGS = {
     "AIOHTTP_CLIENT_TIMEOUT_TOOL_SERVER": None,
     "AIOHTTP_CLIENT_TIMEOUT_TOOL_SERVER_DATA": 10,
 }
-CODEC = types.SimpleNamespace(loads=json.loads, dumps=json.dumps, JSONDecodeError=json.JSONDecodeError)
 
-
-def load(file: str, names: list[str], scope: dict) -> dict:
-    """These definitions of a file, and nothing else of it."""
-    tree = ast.parse((SOURCE / file).read_text())
-    found = {name: node for node in tree.body for name in names_of(node) if name in names}
-    assert sorted(found) == sorted(names), f"{file} has no {set(names) - set(found)}"
-    module = ast.Module([node for node in tree.body if node in found.values()], [])
-    exec(compile(module, file, "exec"), scope)
-    return scope
-
-
-def names_of(node: ast.stmt) -> list[str]:
-    if isinstance(node, ast.Assign):
-        return [target.id for target in node.targets if isinstance(target, ast.Name)]
-    return [getattr(node, "name", "")]
-
-
-async def as_it_is(function, extra_params):
-    return function
-
-
-tools = load(
+tools = open_webui_code.load(
     "utils/tools.py",
     OF_TOOLS,
     {
         "Any": typing.Any,
-        "JSONCodec": CODEC,
+        "JSONCodec": open_webui_code.CODEC,
         "aiohttp": aiohttp,
         "asyncio": asyncio,
         "base64": base64,
@@ -86,22 +63,7 @@ tools = load(
         **SETTINGS,
     },
 )
-middleware = load(
-    "utils/middleware.py",
-    ["execute_tool_call", "process_tool_result", "extract_base64_images", "BASE64_IMAGE_DATA_URI_RE"],
-    {
-        "Any": typing.Any,
-        "HTMLResponse": type("HTMLResponse", (), {}),
-        "JSONCodec": CODEC,
-        "ast": ast,
-        "json": json,
-        "re": re,
-        "get_updated_tool_function": as_it_is,
-        "is_saved_chat_id": lambda chat: True,
-        "log": logging.getLogger("open_webui"),
-        "resolve_tool_call": lambda tool_call, tools: None,
-    },
-)
+middleware = open_webui_code.load_calling()
 
 
 def connection(name: str, server: dict) -> dict:
