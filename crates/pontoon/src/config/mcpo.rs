@@ -106,6 +106,13 @@ pub(super) fn warn(settings: &BridgeSettings, remarks: &mut Remarks) {
         "each server has one process for all who do not say who they are, in this folder and with all variables of \
          this environment, as with mcpo; `pontoon serve` keeps people apart",
     );
+    if settings.any_identity {
+        tell(
+            "--api-key",
+            "without a key requests are believed about who asks, so people are kept apart, but not from one who claims to \
+             be another",
+        );
+    }
     if settings.any_host {
         tell(
             "--host",
@@ -163,9 +170,11 @@ mod tests {
 
     #[test]
     fn its_looser_defaults_are_told() {
-        for (any_host, told) in [(false, &["mcpo"][..]), (true, &["mcpo", "--host"])] {
+        for (is_open, told) in [(false, &["mcpo"][..]), (true, &["mcpo", "--api-key", "--host"])] {
             let mut remarks = Remarks::default();
-            warn(&BridgeSettings { any_host, ..BridgeSettings::unset() }, &mut remarks);
+            let (any_host, any_identity) = (is_open, is_open);
+            let settings = BridgeSettings { any_host, any_identity, ..BridgeSettings::unset() };
+            warn(&settings, &mut remarks);
             let keys: Vec<_> = remarks.iter().map(|remark| remark.key.clone()).collect();
             assert_eq!(keys, told);
             assert_eq!(remarks.heaviest(), Some(Weight::Warning));

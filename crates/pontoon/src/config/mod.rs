@@ -249,6 +249,7 @@ fn read(
     if let Some(mcpo) = &options.mcpo {
         settings.rest.root = mcpo.root.clone();
         settings.any_host = true;
+        settings.any_identity = settings.api_keys.is_empty();
         mcpo::warn(&settings, &mut remarks);
     }
     review::review(options, &settings, &mut remarks);

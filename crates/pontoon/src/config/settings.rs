@@ -61,6 +61,8 @@ settings! {
         rest: RestSettings,
         /// Whether clients may call us by any name.
         any_host: bool,
+        /// Whether any client is believed about who calls: it keeps apart those who say it, and proves nothing.
+        any_identity: bool,
     }
 
     /// The file with the servers. A file that is named here must be there.

@@ -104,7 +104,7 @@ pub(crate) async fn serve_secure<S>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     // A proxy in its handshake has something to send.
-    let is_proxy = site.entrance.identities.is_proxy(peer.ip());
+    let is_proxy = site.entrance.identities.is_trusted(peer.ip());
     let _proxied = is_proxy.then(|| site.proxied.token());
     match tls.open(stream).await {
         Ok(stream) => serve_stream(stream, peer, site).await,
@@ -120,7 +120,7 @@ pub(crate) async fn serve_stream<S>(stream: S, peer: SocketAddr, site: Arc<HttpS
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let is_proxy = site.entrance.identities.is_proxy(peer.ip());
+    let is_proxy = site.entrance.identities.is_trusted(peer.ip());
     let _proxied = is_proxy.then(|| site.proxied.token());
     let opening = Lock::new(None);
     let service = service_fn(|request| {

@@ -46,6 +46,8 @@ struct ToolServerState {
     version: u32,
     /// How many of the processes that start next end at once.
     broken_starts: usize,
+    /// What the clients of each handshake can be asked.
+    asked_with: Vec<String>,
     /// What the tool that tells of its arguments was last given.
     picked: String,
     /// How long a process takes until it says a word.
@@ -118,6 +120,11 @@ impl ToolServer {
         let mut heard = self.heard.subscribe();
         let heard = heard.wait_for(|heard| heard.iter().any(|(_, it)| it == what)).await.unwrap();
         heard.iter().find(|(_, it)| it == what).unwrap().0
+    }
+
+    /// What the client of each handshake so far can be asked, as it said it.
+    pub(crate) fn asked_with(&self) -> Vec<String> {
+        self.state.lock().unwrap().asked_with.clone()
     }
 
     /// The arguments of the last call of `pick it`.
@@ -196,6 +203,10 @@ impl ToolServer {
             method::DISCOVER => Some(Era::Modern),
             _ => None,
         };
+        if let Some(capabilities) = message.raw(Slot::Capabilities) {
+            let capabilities = String::from_utf8_lossy(capabilities).into_owned();
+            self.state.lock().unwrap().asked_with.push(capabilities);
+        }
         let answer = match message.method().as_ref() {
             _ if of_era.is_some() && of_era == self.mute => return None,
             _ if of_era.is_some_and(|era| !self.eras.contains(&era)) => return Some(error(&id)),

@@ -15,6 +15,7 @@ use crate::back::conversation::handshake::{HandshakeError, shake_hands};
 use crate::back::conversation::requests::own_info;
 use crate::client::Person;
 use crate::clock::now;
+use crate::config::SessionKey;
 use crate::errors::chain;
 
 /// How long a child may take for a handshake in frames, after another took too long for one in lines.
@@ -37,7 +38,9 @@ impl Launcher {
         patience: Duration,
     ) -> Result<(), StartError> {
         // A server may offer more to a client that can be asked. One that all share asks none.
-        let capabilities = Bytes::from_static(match self.server.mode.is_shared() {
+        let asks_none =
+            self.server.mode.is_shared() || self.server.session_key == SessionKey::Together;
+        let capabilities = Bytes::from_static(match asks_none {
             true => b"{}",
             false => b"{\"elicitation\":{},\"sampling\":{},\"roots\":{}}",
         });

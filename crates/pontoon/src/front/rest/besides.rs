@@ -47,6 +47,15 @@ impl<'p> Besides<'p> {
     }
 }
 
+/// Whether one of them has this path.
+pub(super) fn is_there(facts: &Facts, path: &str, offered: RestExtras) -> bool {
+    match Besides::of(path, offered) {
+        Some(Besides::GetPrompt(name)) => prompt(facts, name).is_some(),
+        Some(_) => true,
+        None => false,
+    }
+}
+
 /// All of them, each as a tool of its path would be: its name, and the JSON of the tool.
 pub(super) fn listed(facts: &Facts, offered: RestExtras) -> Vec<(String, String)> {
     let mut all = Vec::new();
@@ -77,6 +86,10 @@ pub(super) fn listed(facts: &Facts, offered: RestExtras) -> Vec<(String, String)
 fn prompts(facts: &Facts) -> impl Iterator<Item = &[u8]> {
     let prompts = facts.lists.get(method::LIST_PROMPTS).into_iter().flatten();
     prompts.map(|prompt| prompt.get().as_bytes())
+}
+
+fn prompt<'f>(facts: &'f Facts, name: &str) -> Option<&'f [u8]> {
+    prompts(facts).find(|prompt| name_of(prompt).is_some_and(|it| it == name))
 }
 
 fn name_of(prompt: &[u8]) -> Option<Cow<'_, str>> {
@@ -128,13 +141,10 @@ pub(super) async fn post(
             NOTHING.to_owned()
         }
         Besides::ReadResource => READ.to_owned(),
-        Besides::GetPrompt(name) => {
-            let is_it = |prompt: &&[u8]| name_of(prompt).is_some_and(|it| it == name);
-            match prompts(facts).find(is_it) {
-                Some(prompt) => schema_of(prompt),
-                None => return failure::not_found(),
-            }
-        }
+        Besides::GetPrompt(name) => match prompt(facts, name) {
+            Some(prompt) => schema_of(prompt),
+            None => return failure::not_found(),
+        },
     };
     let takes = RequestBody::of(&schema, "form_model");
     let given = std::str::from_utf8(body.trim_ascii()).unwrap_or_default();

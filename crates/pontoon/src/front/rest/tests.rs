@@ -402,6 +402,7 @@ async fn all_who_do_not_say_who_they_are_share_a_process_where_that_is_wanted() 
     });
     bridge.until_known().await;
     let known: &[_] = &[("x-openwebui-user-id", "ada")];
+    assert_eq!(server.asked_with(), ["{}"], "what a client of theirs can be asked");
     for (address, headers) in
         [("127.0.0.1:1", &[][..]), ("10.0.0.7:1", &[]), ("127.0.0.1:2", &[]), ("10.0.0.7:2", known)]
     {
@@ -542,4 +543,27 @@ async fn the_bytes_of_a_call_by_json_rpc_are_counted_while_it_works() {
     connection.write(&post("/mcpo/demo", &[], &rpc("\"id\":1,", "never", &large))).await;
     server.until_heard("tools/call never").await;
     assert!(bridge.site.held.used().0 >= before + 100_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn people_who_say_who_they_are_are_kept_apart_without_a_key_where_that_is_wanted() {
+    for (any_identity, processes) in [(true, 2), (false, 1)] {
+        let server = server();
+        let bridge = TestBridge::start(server.servers(), |settings, server| {
+            (server.mode, server.session_key) = (STATEFUL, SessionKey::Together);
+            settings.any_identity = any_identity;
+        });
+        bridge.until_known().await;
+        for user in ["ada", "bob", "ada"] {
+            let who: &[_] = &[("x-openwebui-user-id", user)];
+            let request = post("/demo/wait", who, "{\"seconds\":0}");
+            assert_eq!(bridge.connect().send(&request).await.status, 200);
+        }
+        let heard = server.work_heard();
+        let mut work: Vec<_> = heard.iter().map(|(number, _)| *number).collect();
+        assert_eq!(work[0], work[2]);
+        work.sort_unstable();
+        work.dedup();
+        assert_eq!(work.len(), processes);
+    }
 }

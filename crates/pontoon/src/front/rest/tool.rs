@@ -11,7 +11,6 @@ use hyper::header::{
     ALLOW, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue,
     X_CONTENT_TYPE_OPTIONS,
 };
-use pontoon_schema::RequestBody;
 use pontoon_wire::{Era, Message, Revision, json, quoted};
 
 use super::super::headers::only_text;
@@ -25,6 +24,7 @@ use super::besides::{self, Besides};
 use super::{failure, result};
 use crate::call::Outcome;
 use crate::session::Arrival;
+use crate::session::catalog::Facts;
 use crate::session::entry::Entry;
 
 /// The bytes of a body of another type that a refusal repeats, at most.
@@ -146,10 +146,13 @@ pub(super) async fn not_posted(
     tool: &str,
     caller: &Caller,
 ) -> HttpResponse {
-    if !is_there(site, entry, tool, caller).await {
-        return failure::not_found();
+    let offered = entry.back.server.rest;
+    let is_posted =
+        |facts: &Facts| facts.body_of(tool).is_some() || besides::is_there(facts, tool, offered);
+    match look(site, entry, caller, is_posted).await {
+        true => only_posted(),
+        false => failure::not_found(),
     }
-    only_posted()
 }
 
 /// A tool answers nothing else.
@@ -166,7 +169,7 @@ pub(super) async fn is_there(
     tool: &str,
     caller: &Caller,
 ) -> bool {
-    body_of(site, entry, tool, caller, |body| body.is_some()).await
+    look(site, entry, caller, |facts| facts.body_of(tool).is_some()).await
 }
 
 /// Whether this tool is there, and needs no arguments.
@@ -176,20 +179,19 @@ async fn takes_nothing(
     tool: &str,
     caller: &Caller,
 ) -> bool {
-    let takes_nothing = |body: Option<&RequestBody>| body.is_some_and(|body| !body.is_needed());
-    body_of(site, entry, tool, caller, takes_nothing).await
+    let takes_nothing = |facts: &Facts| facts.body_of(tool).is_some_and(|body| !body.is_needed());
+    look(site, entry, caller, takes_nothing).await
 }
 
-/// What is to be known of the body that this tool takes, if it is there.
-async fn body_of(
+/// Whether this holds for what a server offers; not where that is not known.
+async fn look(
     site: &Arc<HttpSite>,
     entry: &Arc<Entry>,
-    tool: &str,
     caller: &Caller,
-    look: impl FnOnce(Option<&RequestBody>) -> bool,
+    holds: impl FnOnce(&Facts) -> bool,
 ) -> bool {
     let client = caller.bare_client(entry, Revision::NEWEST_LEGACY);
     let catalog = site.sessions.offered(entry, &client, PATIENCE).await;
     let facts = catalog.as_ref().ok().and_then(|catalog| catalog.facts(Era::Legacy));
-    look(facts.and_then(|facts| facts.body_of(tool)))
+    facts.is_some_and(holds)
 }

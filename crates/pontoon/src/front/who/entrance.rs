@@ -48,7 +48,7 @@ impl Entrance {
         Self {
             guard: if settings.any_host { guard.of_any_host() } else { guard },
             auth: Auth::new(&settings.api_keys, settings.strict_auth),
-            identities: Identities::new(trusted, names, verifier),
+            identities: Identities::new(trusted, names, verifier, settings.any_identity),
             origins: Origins::new(&settings.base_url, settings.scheme()),
         }
     }
