@@ -304,7 +304,7 @@ impl<'b> Learner<'b> {
         let hello = self.child.hello.clone().ok_or_else(silent)?;
         let result = hello.raw(Slot::Result).unwrap_or(b"{}");
         let info = json::find(result, "serverInfo");
-        learn_lists(&self.child, result, info, self.trust, &self.back.heals).await
+        learn_lists(&self.child, result, info, self.trust, self.back).await
     }
 
     /// Tries whether a server that said nothing takes `Content-Length` frames, with a child that has heard no line.
@@ -344,6 +344,6 @@ impl<'b> Learner<'b> {
         }
         let result = discovered.raw(Slot::Result).unwrap_or(b"{}");
         let info = discovered.raw(Slot::ResultServerInfo);
-        learn_lists(&self.child, result, info, self.trust, &self.back.heals).await
+        learn_lists(&self.child, result, info, self.trust, self.back).await
     }
 }
