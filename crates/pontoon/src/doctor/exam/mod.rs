@@ -247,7 +247,8 @@ fn note_heals(visit: &Visit, report: &mut Examination) {
     let mut is_clean = true;
     for heal in Heal::ALL {
         let count = visit.heals(heal.code());
-        if count == 0 {
+        // What HTTP has to do with is told by `http`, each manner by itself.
+        if count == 0 || *heal == Heal::H29 {
             continue;
         }
         let symptom = Symptom::of_heal(*heal, None);
