@@ -11,7 +11,6 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper::header::CONTENT_TYPE;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use pontoon_wire::framing::events::Decoder;
 use pontoon_wire::heal::{Heal, HealMode};
@@ -22,6 +21,9 @@ use tokio_util::task::TaskTracker;
 
 use super::headers::{SESSION, of_message};
 use super::pool::{HttpError, HttpPool};
+use super::response::{
+    answer_of_events, content_type, denies_session, is_request, session_id, told,
+};
 use crate::back::conversation::carrier::Carrier;
 use crate::back::conversation::channel::{MessageSender, message_channel};
 use crate::back::conversation::websocket::SocketEnd;
@@ -39,9 +41,6 @@ const LAST: Duration = Duration::from_secs(2);
 
 /// How long opening another session may take.
 const OPENING: Duration = Duration::from_secs(30);
-
-/// So much of an answer that is no message is told.
-const TOLD: usize = 200;
 
 /// What a server does over HTTP that the protocol has otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -396,56 +395,4 @@ impl HttpSession {
         );
         let _ = self.incoming.send(BytesMut::from(text.as_bytes())).await;
     }
-}
-
-/// How an answer begins that is no message.
-fn told(text: &[u8]) -> String {
-    match text.is_empty() {
-        true => "it said nothing".to_owned(),
-        false => String::from_utf8_lossy(&text[..text.len().min(TOLD)]).into_owned(),
-    }
-}
-
-/// Whether a refusal says that the session is unknown, as some servers do with 400 where the protocol has 404.
-fn denies_session(text: &[u8]) -> bool {
-    const WORDS: [&str; 10] = [
-        "session not found",
-        "session id not found",
-        "unknown session",
-        "session is unknown",
-        "no valid session",
-        "invalid session",
-        "session expired",
-        "expired session",
-        "session has expired",
-        "session does not exist",
-    ];
-    let text = String::from_utf8_lossy(&text[..text.len().min(4 * TOLD)]).to_ascii_lowercase();
-    WORDS.iter().any(|words| text.contains(words))
-}
-
-/// The session that an answer to `initialize` opens.
-fn session_id(response: &Response<Incoming>) -> Option<String> {
-    response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned)
-}
-
-/// The answer in a stream of events that was read to its end.
-fn answer_of_events(body: &[u8], max_message: usize) -> Bytes {
-    let mut decoder = Decoder::new(max_message);
-    decoder.push(body);
-    let events = decoder.by_ref().filter_map(Result::ok).map(|event| event.data);
-    let answer = events.filter(|data| json::find(data, "method").is_none()).last();
-    answer.map(|data| Bytes::copy_from_slice(&data)).unwrap_or_default()
-}
-
-/// Whether a message wants an answer: notifications and answers do not.
-fn is_request(message: &Message) -> bool {
-    message.has(Slot::Id) && message.has(Slot::Method)
-}
-
-/// The kind of a body, without what is said of its letters.
-fn content_type(response: &Response<Incoming>) -> String {
-    let value = response.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok());
-    let value = value.unwrap_or_default().split(';').next().unwrap_or_default();
-    value.trim().to_ascii_lowercase()
 }
