@@ -5,7 +5,6 @@
 //!
 //! When that is done, and what becomes of it, is for `catalog` to say.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -54,7 +53,7 @@ impl Learnt {
         Catalog {
             legacy: keep(self.legacy, before.and_then(|before| before.legacy.as_ref())),
             modern: keep(self.modern, before.and_then(|before| before.modern.as_ref())),
-            rules: HashMap::new(),
+            ..Catalog::default()
         }
     }
 }
@@ -290,6 +289,9 @@ impl<'b> Learner<'b> {
             matches!(greeted, Err(StartError::Handshake { error: HandshakeError::Silent, .. }));
         if is_silent && self.learn_framing().await {
             greeted = Ok(());
+        } else if is_silent {
+            // It may take lines by now: the next try finds out.
+            self.back.note_frames(false);
         }
         greeted.map_err(|error| match &error {
             StartError::Handshake { error: HandshakeError::Refused(_), .. } => {
