@@ -125,6 +125,11 @@ async fn without_handshake(
             return Ok(*visit);
         }
     }
+    if let HandshakeError::Refused(text) = why
+        && !text.starts_with("HTTP ")
+    {
+        report.found(Symptom::of_sign(Sign::NoHandshake, Some(told.clone())));
+    }
     let told = match noise {
         Some(said) => format!("{told}; what it wrote begins with {:?}", short(&said)),
         None => told,
@@ -230,7 +235,7 @@ async fn probe(
     tell("asking what it does not know");
     requests::look(visit, small, report).await;
     tell("asking several things at once");
-    parallel::look(visit, small, !tools.is_empty(), report).await;
+    parallel::look(visit, options, !tools.is_empty(), report).await;
     tell("calling tools");
     calls::look(visit, options, &tools, report, evidence).await;
     note_heals(visit, report);
