@@ -278,6 +278,10 @@ impl App {
     /// Keeps the catalogue of a server, and processes or a connection ready for its calls, for as long as it is served.
     fn keep(&self, entry: &Arc<Entry>) {
         let stop = entry.back.stop.clone();
+        let (site, announced) = (Arc::clone(&self.site), Arc::clone(entry));
+        self.keepers.spawn(until(stop.clone(), async move {
+            site.sessions.announce_withdrawals(&announced).await;
+        }));
         if entry.back.app().is_some() {
             self.keepers.spawn(until(stop, Arc::clone(entry).keep_live()));
             return;

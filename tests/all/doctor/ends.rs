@@ -59,6 +59,14 @@ fn a_server_that_cannot_be_opened_is_told_with_what_to_do() {
 }
 
 #[test]
+fn a_server_that_speaks_no_version_is_told_by_its_code() {
+    let (report, code) = rude(&["--timeout", "2s"], &["--how", "no-version"]);
+    assert_eq!((codes(&report, &["error"]), code), (vec!["D12".to_owned()], 3), "{report:#}");
+    let evidence = finding(&report, "D12")["evidence"].as_str().unwrap();
+    assert!(evidence.contains("unsupported protocol version"), "{evidence}");
+}
+
+#[test]
 fn a_server_that_dies_in_the_middle_costs_what_follows_and_no_more() {
     let call = r#"echo={"text": "x"}"#;
     for how in ["die-mid-line", "die-after-one", "flood-stdout", "flood-lines", "freeze"] {

@@ -112,3 +112,73 @@ fn a_long_message_is_sent_unless_that_is_not_wanted() {
     let (none, _) = rude(&["--probe-size", "0"], &[]);
     assert!(said(&none).contains("was not tried (--probe-size)"), "{none:#}");
 }
+
+#[test]
+fn each_fault_that_only_an_examination_shows_is_told_by_its_code() {
+    let information = |how: &str| {
+        let (report, code) = rude(&["--timeout", "5s"], &["--how", how]);
+        assert_eq!((codes(&report, ALL), code), (Vec::new(), 0), "{how}: {report:#}");
+        codes(&report, &["information"])
+    };
+    check("die-at-unknown", &["D02"]);
+    check("takes-unknown", &["D05"]);
+    check("half-modern", &["D15"]);
+    assert_eq!(information("no-tools"), ["D11"]);
+    assert_eq!(information("shuffles"), ["S026/order"]);
+    let (died, _) = rude(&["--timeout", "5s"], &["--how", "die-at-unknown"]);
+    let evidence = finding(&died, "D02")["evidence"].as_str().unwrap().to_owned();
+    assert!(evidence.contains("at a method that it does not know"), "{evidence}");
+    let (modern, _) = rude(&["--timeout", "5s"], &["--how", "half-modern"]);
+    let evidence = finding(&modern, "D15")["evidence"].as_str().unwrap().to_owned();
+    assert!(evidence.contains("no handshake was made"), "{evidence}");
+}
+
+#[test]
+fn a_call_that_fails_or_ends_the_server_is_told() {
+    let call = r#"echo={"text": "x"}"#;
+    let (fails, code) = rude(&["--call", call], &["--how", "call-error"]);
+    assert_eq!((codes(&fails, ALL), code), (vec!["D14".to_owned()], 0), "{fails:#}");
+    let (dies, code) = rude(&["--call", call], &["--how", "die-mid-line"]);
+    assert_eq!((codes(&dies, &["error"]), code), (vec!["D02".to_owned()], 1), "{dies:#}");
+    let evidence = finding(&dies, "D02")["evidence"].as_str().unwrap();
+    assert!(evidence.contains("it exited with code 9"), "{evidence}");
+}
+
+#[test]
+fn a_start_that_takes_longer_than_clients_like_is_told() {
+    let (slow, code) = rude(&[], &["--how", "slow-start", "--ms", "5200"]);
+    assert_eq!((codes(&slow, ALL), code), (vec!["D01".to_owned()], 0), "{slow:#}");
+}
+
+#[test]
+fn pages_that_do_not_end_are_told_and_an_empty_one_is_not() {
+    for (how, part) in
+        [("endless-pages", "repeats the one before"), ("circular-pages", "comes again")]
+    {
+        let (report, code) = rude(&["--timeout", "5s"], &["--how", how]);
+        assert_eq!((codes(&report, ALL), code), (vec!["S029/pages".to_owned()], 1), "{report:#}");
+        let evidence = finding(&report, "S029/pages")["evidence"].as_str().unwrap();
+        assert!(evidence.contains(part), "{how}: {evidence}");
+        assert_eq!(report["tools"], 2, "{how}");
+    }
+    check("empty-page", &[]);
+}
+
+#[test]
+fn answers_are_mixed_up_only_where_one_had_that_of_another() {
+    let (mixes, code) = rude(&["--timeout", "5s"], &["--how", "one-id"]);
+    assert_eq!((codes(&mixes, &["error"]), code), (vec!["D07".to_owned()], 1), "{mixes:#}");
+    // Every answer twice, one that is late, and some that come too late for all of them: slow or odd, but never mixed.
+    for (hows, expected) in [
+        (&["--how duplicate --when start"][..], &["H10"][..]),
+        (&["--how slow-refusal --ms 1500"], &["D06", "H10"]),
+        (&["--how one-by-one --ms 200"], &["H10"]),
+    ] {
+        let (report, code) = rude(&["--timeout", "1s"], hows);
+        assert_eq!((codes(&report, ALL), code), (own(expected), 0), "{hows:?}: {report:#}");
+    }
+}
+
+fn own(codes: &[&str]) -> Vec<String> {
+    codes.iter().map(|code| (*code).to_owned()).collect()
+}

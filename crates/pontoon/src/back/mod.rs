@@ -167,6 +167,16 @@ impl Back {
         self.launcher.may_take_frames()
     }
 
+    /// Whether it turned out to take nothing but such frames.
+    pub(crate) fn takes_frames(&self) -> bool {
+        self.launcher.takes_frames()
+    }
+
+    /// Notes whether it does, as far as is known.
+    pub(crate) fn note_frames(&self, takes_frames: bool) {
+        self.launcher.note_frames(takes_frames);
+    }
+
     /// Shakes hands with such a child in `Content-Length` frames. Whether it answered so.
     pub(crate) async fn greet_in_frames(&self, child: &mut ReadyChild) -> bool {
         self.launcher.greet_in_frames(child).await

@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use pontoon_schema::Check;
 use pontoon_wire::{json, string_value};
 use serde_json::value::RawValue;
+use tokio::sync::watch;
 
 use crate::lock::Lock;
 
@@ -20,7 +21,11 @@ use crate::lock::Lock;
 /// It keeps none alive itself. A tool that is learnt again, or by another person, with the same promise has the same
 /// one: what was withdrawn stays so.
 #[derive(Debug, Default)]
-pub(crate) struct Outputs(Lock<HashMap<String, Vec<Weak<Promise>>>>);
+pub(crate) struct Outputs {
+    known: Lock<HashMap<String, Vec<Weak<Promise>>>>,
+    /// How many promises were withdrawn.
+    withdrawn: watch::Sender<u64>,
+}
 
 /// The promises of the tools of one list, by the names that clients see and those that the server knows.
 #[derive(Debug, Clone, Default)]
@@ -38,7 +43,7 @@ pub(crate) struct Promise {
 impl Outputs {
     /// The promises of these tools, each a JSON text as clients see it.
     pub(crate) fn of<'t>(&self, tools: impl Iterator<Item = &'t str>) -> Promises {
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         known.retain(|_, promises| {
             promises.retain(|it| it.strong_count() > 0);
             !promises.is_empty()
@@ -57,6 +62,18 @@ impl Outputs {
             Some((name, promise))
         });
         Promises(promises.collect())
+    }
+
+    /// Shows a tool without its promise from now on.
+    pub(crate) fn withdraw(&self, promise: &Promise) {
+        if !promise.is_withdrawn.swap(true, Ordering::Relaxed) {
+            self.withdrawn.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// Changes when a tool is shown without its promise that was shown with it before.
+    pub(crate) fn withdrawals(&self) -> watch::Receiver<u64> {
+        self.withdrawn.subscribe()
     }
 }
 
@@ -122,11 +139,6 @@ impl Promise {
     /// out. `None` if that does not do.
     pub(crate) fn fitted(&self, text: &str) -> Option<String> {
         self.check()?.fitted(text)
-    }
-
-    /// Shows the tool without its promise from now on.
-    pub(crate) fn withdraw(&self) {
-        self.is_withdrawn.store(true, Ordering::Relaxed);
     }
 }
 
@@ -196,7 +208,7 @@ mod tests {
         let outputs = Outputs::default();
         let first = promises(&outputs, &[GREET, PLAIN]);
         assert_eq!(shown(&first, GREET), GREET);
-        first.of("greet").unwrap().withdraw();
+        outputs.withdraw(first.of("greet").unwrap());
         let without = r#"{"name":"greet","x":1.0}"#;
         assert_eq!(shown(&first, GREET), without);
         assert_eq!(shown(&first, PLAIN), PLAIN);
@@ -212,7 +224,7 @@ mod tests {
         let [ada, ben] = [GREET, OTHER].map(|tool| promises(&outputs, &[tool]));
         let does_fit = |promises: &Promises| promises.of("greet").unwrap().fits(r#"{"n":1}"#);
         assert!(does_fit(&ada) && !does_fit(&ben));
-        ben.of("greet").unwrap().withdraw();
+        outputs.withdraw(ben.of("greet").unwrap());
         assert_eq!(shown(&ada, GREET), GREET);
         assert_eq!(shown(&ben, OTHER), r#"{"name":"greet"}"#);
     }
@@ -224,12 +236,12 @@ mod tests {
             drop(promises(&outputs, &[&GREET.replace("greet", &number.to_string())]));
         }
         let last = promises(&outputs, &[GREET]);
-        assert_eq!(outputs.0.lock().len(), 1);
+        assert_eq!(outputs.known.lock().len(), 1);
         for number in 0..100 {
             let tool = GREET.replace("\"n\"", &format!("\"{number}\""));
             drop(promises(&outputs, &[&tool]));
         }
-        assert!(outputs.0.lock()["greet"].len() <= 2);
+        assert!(outputs.known.lock()["greet"].len() <= 2);
         drop(last);
     }
 
@@ -263,9 +275,10 @@ mod tests {
 
     #[test]
     fn a_promise_is_known_by_the_name_that_the_server_has_for_its_tool() {
-        let mut promises = promises(&Outputs::default(), &[GREET]);
+        let outputs = Outputs::default();
+        let mut promises = promises(&outputs, &[GREET]);
         promises.also_called("greet", "greet.it");
-        promises.of("greet.it").unwrap().withdraw();
+        outputs.withdraw(promises.of("greet.it").unwrap());
         assert_ne!(shown(&promises, GREET), GREET);
     }
 }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::child::in_memory::{InMemoryServers, ServerEnd};
 use super::child::process::Starter;
 use super::child::told::Hearers;
+use super::outputs::Promise;
 use super::{Back, Surroundings, open_store};
 use crate::call::{Call, CallError, Outcome, Questions, Reply};
 use crate::client::{Client, Key, Person};
@@ -73,6 +74,18 @@ impl Pair {
         method: &str,
         params: &str,
     ) -> MadeCall {
+        self.call_promised(client, child, method, params, None)
+    }
+
+    /// The same for a tool that promises to give this back.
+    pub(crate) fn call_promised(
+        &self,
+        client: &Arc<Client>,
+        child: Era,
+        method: &str,
+        params: &str,
+        promise: Option<Arc<Promise>>,
+    ) -> MadeCall {
         let request =
             format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"{method}\",\"params\":{params}}}");
         let request = Message::parse(request.as_bytes()).unwrap();
@@ -87,7 +100,7 @@ impl Pair {
             cancel: cancel.clone(),
             clock,
             may_repeat: false,
-            promise: None,
+            promise,
             reply,
         };
         let back = Arc::clone(&self.back);

@@ -18,7 +18,8 @@ pub fn of(heal: Heal) -> (Aspect, Severity) {
         Heal::H08 | Heal::H10 | Heal::H12 | Heal::H22 => (Requests, Warning),
         Heal::H18 | Heal::H24 | Heal::H25 | Heal::H29 => (Requests, Warning),
         Heal::H09 | Heal::H11 | Heal::H14 | Heal::H17 => (Requests, Error),
-        Heal::H19 | Heal::H20 | Heal::H23 => (Handshake, Warning),
+        Heal::H23 => (Handshake, Error),
+        Heal::H19 | Heal::H20 => (Handshake, Warning),
         Heal::H21 => (Handshake, Information),
         Heal::H27 | Heal::H28 => (Ending, Warning),
         // A kind that is newer than this table.

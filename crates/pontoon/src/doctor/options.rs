@@ -8,6 +8,9 @@ use serde_json::Value;
 /// How long a server may take to answer something small, at most.
 const SMALL: Duration = Duration::from_secs(10);
 
+/// Modes of a service that its caller has to choose: where it is not, they say nothing of a server.
+const CHOSEN: [&str; 1] = ["openai-strict"];
+
 /// What is wanted of an examination.
 #[derive(Debug, Clone)]
 pub struct ExamOptions {
@@ -17,7 +20,7 @@ pub struct ExamOptions {
     pub probe_size: usize,
     /// Tools to call, with their arguments.
     pub calls: Vec<(String, Value)>,
-    /// The client to judge for; all of them otherwise.
+    /// The client to judge for; all of them otherwise, but for modes that have to be chosen.
     pub profile: Option<&'static Profile>,
 }
 
@@ -29,7 +32,10 @@ impl ExamOptions {
 
     /// The clients to judge for.
     pub(super) fn profiles(&self) -> Vec<&'static Profile> {
-        let is_client = |profile: &&Profile| !matches!(profile.name.as_str(), "none" | "common");
+        let is_client = |profile: &&Profile| {
+            let name = profile.name.as_str();
+            !matches!(name, "none" | "common") && !CHOSEN.contains(&name)
+        };
         match self.profile {
             Some(profile) => vec![profile],
             None => Profile::all().iter().filter(is_client).collect(),

@@ -149,6 +149,7 @@ impl ExamRoom {
                     dialer,
                     machine.max_message,
                     Arc::clone(&self.manners),
+                    Arc::clone(&self.launcher.heals),
                     &machine.endings,
                 );
                 return Ok(self.converse(carrier));

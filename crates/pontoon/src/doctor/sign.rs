@@ -96,7 +96,7 @@ signs! {
     }
     Unnamed D09 Handshake Error {
         "it has tools, and does not name them in its capabilities"
-        fix: "Name `\"tools\": {}` in the `capabilities` of the answer to `initialize`: clients show \"Capabilities: none\" and ask for no tools."
+        fix: "Name `\"tools\": {}` in the `capabilities` of the answer to `initialize`: clients such as those on the TypeScript SDK 2 ask for nothing else."
         here: "They are asked for, and shown, all the same (H23)."
     }
     LeftBehind D10 Ending Warning {

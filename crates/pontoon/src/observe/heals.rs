@@ -100,6 +100,20 @@ impl HealLog {
         }
     }
 
+    /// Notes a fault of a whole list, which was read as far as it has anything new.
+    pub fn note_list(&self, list: &str, fault: Fault, why: &str) {
+        let (server, code, meaning) = (&self.server, fault.code(), fault.meaning());
+        let mut schemas = self.schemas.lock();
+        let count = schemas.repaired.entry(code).or_default();
+        *count += 1;
+        if *count == 1 {
+            tracing::warn!(
+                %server, code, meaning, list, why,
+                "a list of the server was read as far as it has anything new; told once"
+            );
+        }
+    }
+
     /// Notes a fault that was put right in a call.
     pub fn note_fault(&self, fault: Fault) {
         *self.schemas.lock().repaired.entry(fault.code()).or_default() += 1;

@@ -24,6 +24,9 @@ pub struct Catalog {
     pub legacy: Option<Facts>,
     /// What it offers in the modern era, if it speaks it.
     pub modern: Option<Facts>,
+    /// Whether its server turned out to take nothing but `Content-Length` frames (H05).
+    #[serde(default)]
+    pub(super) takes_frames: bool,
     /// The rules for headers that repeat arguments, for each tool that has any, by either of its names.
     #[serde(skip)]
     pub(super) rules: HashMap<String, HeaderRules>,
@@ -157,7 +160,7 @@ impl Catalog {
     pub(super) fn eras_only(&self) -> Self {
         let nothing = |facts: &Option<Facts>| facts.as_ref().map(|_| Facts::default());
         let (legacy, modern) = (nothing(&self.legacy), nothing(&self.modern));
-        Self { legacy, modern, rules: HashMap::new() }
+        Self { legacy, modern, ..Self::default() }
     }
 
     /// Whether clients of every era are offered the same by both.

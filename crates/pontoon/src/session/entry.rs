@@ -79,6 +79,7 @@ impl Entry {
             let status = file.as_deref().and_then(|file| std::fs::metadata(file).ok());
             learnt = status.and_then(|status| status.modified().ok());
             show(&back, &mut catalog, false);
+            back.note_frames(catalog.takes_frames);
             CatalogState::Ready(Arc::new(catalog))
         });
         let unknown = || match back.app() {
@@ -211,5 +212,35 @@ pub(super) fn show(back: &Back, catalog: &mut Catalog, is_new: bool) {
     for facts in [&mut catalog.legacy, &mut catalog.modern].into_iter().flatten() {
         let tools = facts.lists.get(method::LIST_TOOLS).into_iter().flatten();
         facts.shown.note_promises(tools.map(|tool| tool.get()), &back.outputs);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use pontoon_wire::heal::HealMode;
+
+    use super::*;
+    use crate::back::child::in_memory::InMemoryServers;
+    use crate::back::pair::Pair;
+
+    #[tokio::test(start_paused = true)]
+    async fn that_a_server_takes_frames_alone_is_known_after_a_restart() {
+        for (heal, expected) in [(HealMode::Repair, true), (HealMode::Off, false)] {
+            let state = tempfile::tempdir().unwrap();
+            let servers = InMemoryServers::new(|_| std::future::pending());
+            let pair = Pair::new(servers, |server| server.heal = heal.into());
+            let learnt = Catalog {
+                legacy: Some(Facts::default()),
+                takes_frames: true,
+                ..Catalog::default()
+            };
+            let file = kept::file_of(&pair.back.server, state.path());
+            kept::write(&file, &learnt, SystemTime::now(), Some(Duration::ZERO)).unwrap();
+            assert!(!pair.back.takes_frames());
+            let entry = Entry::new(Arc::clone(&pair.back), Some(state.path()));
+            assert_eq!(entry.back.takes_frames(), expected, "{heal:?}");
+        }
     }
 }

@@ -5,7 +5,6 @@
 //!
 //! When that is done, and what becomes of it, is for `catalog` to say.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -54,7 +53,7 @@ impl Learnt {
         Catalog {
             legacy: keep(self.legacy, before.and_then(|before| before.legacy.as_ref())),
             modern: keep(self.modern, before.and_then(|before| before.modern.as_ref())),
-            rules: HashMap::new(),
+            ..Catalog::default()
         }
     }
 }
@@ -290,6 +289,9 @@ impl<'b> Learner<'b> {
             matches!(greeted, Err(StartError::Handshake { error: HandshakeError::Silent, .. }));
         if is_silent && self.learn_framing().await {
             greeted = Ok(());
+        } else if is_silent {
+            // It may take lines by now: the next try finds out.
+            self.back.note_frames(false);
         }
         greeted.map_err(|error| match &error {
             StartError::Handshake { error: HandshakeError::Refused(_), .. } => {
@@ -304,7 +306,7 @@ impl<'b> Learner<'b> {
         let hello = self.child.hello.clone().ok_or_else(silent)?;
         let result = hello.raw(Slot::Result).unwrap_or(b"{}");
         let info = json::find(result, "serverInfo");
-        learn_lists(&self.child, result, info, self.trust, &self.back.heals).await
+        learn_lists(&self.child, result, info, self.trust, self.back).await
     }
 
     /// Tries whether a server that said nothing takes `Content-Length` frames, with a child that has heard no line.
@@ -344,6 +346,6 @@ impl<'b> Learner<'b> {
         }
         let result = discovered.raw(Slot::Result).unwrap_or(b"{}");
         let info = discovered.raw(Slot::ResultServerInfo);
-        learn_lists(&self.child, result, info, self.trust, &self.back.heals).await
+        learn_lists(&self.child, result, info, self.trust, self.back).await
     }
 }

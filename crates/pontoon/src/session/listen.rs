@@ -36,6 +36,13 @@ impl Sessions {
         let mut filter = Filter::of(&request).within(capabilities.as_bytes());
         filter.uris.clear();
         reply.note(filter.acknowledgement(reply.id()).into());
+        let mut withdrawals = entry.back.outputs.withdrawals();
+        let tell = |list| {
+            let note = Message::own(plain_notification(list).to_vec());
+            if filter.wants(&note) {
+                reply.note(pontoon_wire::era::to_modern_note(&note, reply.id()).into());
+            }
+        };
         loop {
             let learnt = async {
                 match &name {
@@ -52,6 +59,10 @@ impl Sessions {
             let learnt = tokio::select! {
                 () = cancel.cancelled() => return reply.forget(),
                 () = entry.back.stop.cancelled() => return end(reply),
+                Ok(()) = withdrawals.changed() => {
+                    tell(method::TOOLS_CHANGED);
+                    continue;
+                }
                 learnt = learnt => learnt,
             };
             let Some(learnt) = learnt else { return end(reply) };
@@ -61,13 +72,9 @@ impl Sessions {
                 continue;
             }
             known = new;
-            for list in [method::TOOLS_CHANGED, method::PROMPTS_CHANGED, method::RESOURCES_CHANGED]
-            {
-                let note = Message::own(plain_notification(list).to_vec());
-                if filter.wants(&note) {
-                    reply.note(pontoon_wire::era::to_modern_note(&note, reply.id()).into());
-                }
-            }
+            [method::TOOLS_CHANGED, method::PROMPTS_CHANGED, method::RESOURCES_CHANGED]
+                .into_iter()
+                .for_each(tell);
         }
     }
 

@@ -6,18 +6,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
+use pontoon_schema::Fault;
 use pontoon_wire::heal::{Heal, HealMode};
 use pontoon_wire::{Message, Slot, json, method};
 use serde_json::value::RawValue;
 
 use super::catalog::Facts;
+use super::pages::Pages;
+use crate::back::Back;
 use crate::back::child::ready::ReadyChild;
 use crate::back::conversation::{Conversation, NoResult};
 use crate::call::list_member;
-use crate::observe::heals::HealLog;
-
-/// How many pages of a list are read: a server that never ends one is wrong.
-const MAX_PAGES: usize = 1000;
 
 /// How long a server may take for one answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -82,7 +81,7 @@ pub(super) async fn learn_lists(
     hello: &[u8],
     server_info: Option<&[u8]>,
     trust: Trust,
-    heals: &HealLog,
+    back: &Back,
 ) -> Result<Facts, LearnError> {
     let capabilities = json::find(hello, "capabilities").unwrap_or(b"{}");
     let mut facts = Facts {
@@ -98,11 +97,11 @@ pub(super) async fn learn_lists(
         (method::LIST_TEMPLATES, "resources"),
     ] {
         if json::find(capabilities, capability).is_some() {
-            learn_list(conversation, list, trust, &mut facts, heals).await?;
+            learn_list(conversation, list, trust, &mut facts, back).await?;
         }
     }
-    if heals.mode(Heal::H23) != HealMode::Off {
-        learn_unnamed(conversation, &mut facts, heals).await?;
+    if back.heals.mode(Heal::H23) != HealMode::Off {
+        learn_unnamed(conversation, &mut facts, back).await?;
     }
     Ok(facts)
 }
@@ -112,7 +111,7 @@ pub(super) async fn learn_lists(
 async fn learn_unnamed(
     conversation: &Conversation,
     facts: &mut Facts,
-    heals: &HealLog,
+    back: &Back,
 ) -> Result<(), LearnError> {
     const LISTS: [(&str, &str); 3] = [
         (method::LIST_TOOLS, "tools"),
@@ -135,15 +134,15 @@ async fn learn_unnamed(
                 let result = page.raw(Slot::Result).unwrap_or(b"{}");
                 let items = json::find(result, list_member(list).unwrap_or_default());
                 let is_filled = items.is_some_and(|it| json::elements(it, 0..it.len()).count() > 0);
-                if !is_filled || !heals.found(Heal::H23) {
+                if !is_filled || !back.heals.found(Heal::H23) {
                     continue;
                 }
             }
         }
         facts.capabilities = with_capability(&facts.capabilities, capability)?;
-        learn_list(conversation, list, Trust::Fresh, facts, heals).await?;
+        learn_list(conversation, list, Trust::Fresh, facts, back).await?;
         if list == method::LIST_RESOURCES {
-            learn_list(conversation, method::LIST_TEMPLATES, Trust::Fresh, facts, heals).await?;
+            learn_list(conversation, method::LIST_TEMPLATES, Trust::Fresh, facts, back).await?;
         }
     }
     Ok(())
@@ -163,14 +162,14 @@ async fn learn_list(
     list: &str,
     trust: Trust,
     facts: &mut Facts,
-    heals: &HealLog,
+    back: &Back,
 ) -> Result<(), LearnError> {
     // No capability promises templates, and many servers lack them.
     let may_lack = trust == Trust::Fresh || list == method::LIST_TEMPLATES;
     let member = list_member(list).unwrap_or_default();
-    let mut items = Vec::new();
+    let mut pages = Pages::of(list);
     let mut cursor: Option<Bytes> = None;
-    for _ in 0..MAX_PAGES {
+    loop {
         let params = cursor.as_ref().map_or_else(
             || "{}".to_owned(),
             |cursor| format!("{{\"cursor\":{}}}", String::from_utf8_lossy(cursor)),
@@ -180,7 +179,7 @@ async fn learn_list(
             // A server may lack a list that its capabilities promise; then it is empty.
             Err(LearnError::Refused(_)) if cursor.is_none() && may_lack => {
                 if list != method::LIST_TEMPLATES {
-                    heals.note(Heal::H24);
+                    back.heals.note(Heal::H24);
                 }
                 break;
             }
@@ -189,17 +188,20 @@ async fn learn_list(
         };
         let result = page.raw(Slot::Result).unwrap_or(b"{}");
         let array = json::find(result, member).unwrap_or(b"[]");
-        for range in json::elements(array, 0..array.len()) {
-            items.push(raw(&array[range])?);
-        }
+        let items = json::elements(array, 0..array.len()).map(|range| raw(&array[range]));
+        let items = items.collect::<Result<_, _>>()?;
         note_hints(&page, list, facts);
         let next = page.copy(Slot::NextCursor).filter(|next| next.as_ref() != b"null");
-        if next.is_none() || next == cursor {
+        cursor = pages.take(items, next);
+        if cursor.is_none() {
             break;
         }
-        cursor = next;
     }
-    facts.lists.insert(list.to_owned(), items);
+    let mode = back.server.heal.schema(Fault::Pages.code());
+    if let Some(why) = pages.fault().filter(|_| mode != HealMode::Off) {
+        back.heals.note_list(list, Fault::Pages, why);
+    }
+    facts.lists.insert(list.to_owned(), pages.into_items(mode == HealMode::Repair));
     Ok(())
 }
 
@@ -236,4 +238,116 @@ pub(super) async fn ask(
         }
         NoResult::Gone => LearnError::Gone,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use pontoon_wire::{Era, string_value};
+
+    use super::*;
+    use crate::back::child::in_memory::InMemoryServers;
+    use crate::back::pair::{Pair, result};
+    use crate::client::Person;
+    use crate::session::learn::learn_era;
+
+    /// What is on the page behind a cursor, and the next cursor.
+    type PageBehind = fn(&str) -> (&'static str, String);
+
+    /// A server with these pages in each list, and how often it was asked for one.
+    fn paged(page: PageBehind, asked: Arc<AtomicUsize>) -> InMemoryServers {
+        InMemoryServers::new(move |mut end| {
+            let asked = Arc::clone(&asked);
+            async move {
+                while let Some(line) = end.next_line().await {
+                    let message = Message::parse(line.as_bytes()).unwrap();
+                    let Some(id) = message.raw(Slot::Id) else { continue };
+                    let said = match list_member(&message.method()) {
+                        None => "{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{\"tools\":{},\"prompts\":{},\"resources\":{}},\"serverInfo\":{\"name\":\"x\",\"version\":\"1\"}}".to_owned(),
+                        Some(member) => {
+                            asked.fetch_add(1, Ordering::Relaxed);
+                            let params = message.raw(Slot::Params).unwrap_or(b"{}");
+                            let cursor = json::find(params, "cursor").and_then(string_value);
+                            let (names, next) = page(&cursor.unwrap_or_default());
+                            let items = names.split_whitespace().map(|it| {
+                                format!("{{\"name\":\"{it}\",\"uri\":\"{it}\",\"uriTemplate\":\"{it}\"}}")
+                            });
+                            let items = items.collect::<Vec<_>>().join(",");
+                            let next = match next.is_empty() {
+                                true => String::new(),
+                                false => format!(",\"nextCursor\":\"{next}\""),
+                            };
+                            format!("{{\"{member}\":[{items}]{next}}}")
+                        }
+                    };
+                    end.say(&result(&String::from_utf8_lossy(id), &said)).await;
+                }
+            }
+        })
+    }
+
+    /// Of a server with these pages each of the four lists is learnt with these items, by so many requests; `is_told`
+    /// says whether its pages are called wrong.
+    async fn check(page: PageBehind, expected: &str, requests: usize, is_told: bool) {
+        let asked = Arc::default();
+        let pair = Pair::new(paged(page, Arc::clone(&asked)), |_| {});
+        let facts = learn_era(&pair.back, &Person::local(), Era::Legacy).await.unwrap();
+        for (list, items) in &facts.lists {
+            let names = items.iter().map(|it| json::find(it.get().as_bytes(), "name").unwrap());
+            let names: Vec<_> = names.filter_map(string_value).collect();
+            assert_eq!(names.join(" "), expected, "{list}");
+        }
+        assert_eq!((facts.lists.len(), asked.load(Ordering::Relaxed)), (4, 4 * requests));
+        let told = if is_told { vec![("S029", 4)] } else { Vec::new() };
+        assert_eq!(pair.back.heals.counts(), told);
+    }
+
+    fn after(cursor: &str) -> String {
+        format!("{cursor}x")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pages_that_repeat_are_read_once_whatever_their_cursors() {
+        check(|cursor| ("a b", after(cursor)), "a b", 2, true).await;
+        check(|_| ("a b", "x".to_owned()), "a b", 2, true).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cursor_that_comes_again_ends_a_list() {
+        let page: PageBehind = |cursor| match cursor {
+            "" => ("a", "A".to_owned()),
+            "A" => ("b", "B".to_owned()),
+            _ => ("c", "A".to_owned()),
+        };
+        check(page, "a b c", 3, true).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn empty_pages_are_passed_over_within_bounds() {
+        let healthy: PageBehind = |cursor| match cursor {
+            "" => ("a", "x".to_owned()),
+            "x" => ("", "xx".to_owned()),
+            "xx" => ("b", "xxx".to_owned()),
+            _ => ("", String::new()),
+        };
+        check(healthy, "a b", 4, false).await;
+        check(|cursor| ("", after(cursor)), "", 10, true).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_on_two_pages_is_shown_once() {
+        let page: PageBehind = |cursor| match cursor {
+            "" => ("a b", "x".to_owned()),
+            _ => ("b c", String::new()),
+        };
+        let asked = Arc::default();
+        let pair = Pair::new(paged(page, asked), |_| {});
+        let facts = learn_era(&pair.back, &Person::local(), Era::Legacy).await.unwrap();
+        let count = |list: &str| facts.lists[list].len();
+        assert_eq!([method::LIST_PROMPTS, method::LIST_RESOURCES].map(count), [3, 3]);
+        // Two tools of one name may differ, and the repair of schemas tells them.
+        assert_eq!(count(method::LIST_TOOLS), 4);
+    }
 }

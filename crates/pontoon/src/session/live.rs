@@ -10,11 +10,11 @@ use super::catalog::{Catalog, Facts};
 use super::entry::{CatalogState, Entry, show};
 use super::kept;
 use super::lists::{LearnError, Trust, learn_lists};
+use crate::back::Back;
 use crate::back::remote::connection::AppConnection;
 use crate::back::remote::live_app::{AppState, LiveApp};
 use crate::call::{CallError, list_member};
 use crate::clock::{now, since};
-use crate::observe::heals::HealLog;
 
 /// How long a client that shakes hands waits for an application: it must not be late itself.
 const GREETING: Duration = Duration::from_millis(80);
@@ -49,7 +49,7 @@ impl Entry {
         let (mut is_known, mut pause, mut learnt_at) = (false, BURST, now());
         loop {
             let learnt = tokio::select! {
-                learnt = learn(connection, &self.back.heals) => learnt,
+                learnt = learn(connection, &self.back) => learnt,
                 () = connection.lost() => return None,
             };
             match learnt {
@@ -149,14 +149,14 @@ async fn fresh_or_away(app: &LiveApp, fresh: impl Future<Output = bool>) {
 }
 
 /// What an application offers over this connection.
-async fn learn(connection: &AppConnection, heals: &HealLog) -> Result<Facts, LearnError> {
+async fn learn(connection: &AppConnection, back: &Back) -> Result<Facts, LearnError> {
     let hello = connection.hello.as_ref().ok_or(LearnError::Gone)?;
     let result = hello.raw(Slot::Result).unwrap_or(b"{}");
     let info = match connection.era {
         Era::Legacy => json::find(result, "serverInfo"),
         Era::Modern => hello.raw(Slot::ResultServerInfo),
     };
-    let mut facts = learn_lists(connection, result, info, Trust::Fresh, heals).await?;
+    let mut facts = learn_lists(connection, result, info, Trust::Fresh, back).await?;
     // A client may have been promised these before the application was seen.
     let lists: HashMap<_, _> =
         [method::LIST_TOOLS, method::LIST_PROMPTS, method::LIST_RESOURCES, method::LIST_TEMPLATES]

@@ -23,6 +23,7 @@ mod lists;
 mod live;
 pub mod memory;
 mod open;
+mod pages;
 pub mod personal;
 mod relearn;
 mod sessions;

@@ -252,6 +252,12 @@ impl Sessions {
         }
     }
 
+    /// The sessions with this server.
+    pub(super) fn of_server(&self, entry: &Entry) -> Vec<Arc<Session>> {
+        let name = &entry.back.server.name;
+        self.lock().values().filter(|session| session.server == *name).cloned().collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Session>>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

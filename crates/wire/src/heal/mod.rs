@@ -195,7 +195,7 @@ heals! {
         "capabilities that do not name what the server has"
         fix: "Name `tools`, `prompts` and `resources` in the answer to `initialize` if there are any."
         here: "Lists are asked for once although the capabilities do not name them, and what answers is named."
-        minds: "Every client that goes by the capabilities, Claude Code and both SDKs among them: the server seems to have nothing."
+        minds: "Clients that go by the capabilities, such as those on the TypeScript SDK 2: the server seems to have nothing. The TypeScript SDK 1 and the Python SDKs ask for the tools all the same."
     }
     H24 {
         "no answer to `ping`, `logging/setLevel` or a list that clients ask for as a matter of course"

@@ -21,7 +21,7 @@ mod tasks;
 use std::collections::HashSet;
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -71,6 +71,8 @@ behaviours! {
     SlowExit = "slow-exit",
     /// Writes `--bytes` (1 MiB) of log lines to stdout before it reads anything.
     WritesBeforeReads = "writes-before-reads",
+    /// Exits with 3 at a method that it does not know.
+    DieAtUnknown = "die-at-unknown",
     /// Exits with 1 if the first message is a notification, as rmcp's servers do.
     ExitOnNotificationFirst = "exit-on-notification-first",
     /// Closes its input before it answers `initialize`, and lives on.
@@ -115,6 +117,12 @@ behaviours! {
     StringId = "string-id",
     /// Answers a call under its id with `.0` after it.
     FloatId = "float-id",
+    /// Answers each request a moment later, under the id of the newest, as one does that keeps it in one variable.
+    OneId = "one-id",
+    /// Waits `--ms` before it refuses a call of a tool that it does not have, and does nothing else meanwhile.
+    SlowRefusal = "slow-refusal",
+    /// Waits `--ms` before it answers a `tools/list` or `ping`, one after the other.
+    OneByOne = "one-by-one",
     /// Sends an answer that nobody waits for before the one to a call.
     UnknownId = "unknown-id",
     /// Sends every answer to a call twice.
@@ -161,6 +169,14 @@ behaviours! {
     NoCapabilities = "no-capabilities",
     /// Declares prompts, resources and logging, and knows nothing of them.
     EmptyPromises = "empty-promises",
+    /// Answers methods that it does not know with an empty result.
+    TakesUnknown = "takes-unknown",
+    /// Has no tools.
+    NoTools = "no-tools",
+    /// Knows `server/discover`, and nothing else of the modern era.
+    HalfModern = "half-modern",
+    /// Refuses every `initialize`, for it knows no such version.
+    NoVersion = "no-version",
     /// Knows no `ping`.
     NoPing = "no-ping",
     /// Insists on the version 2024-11-05.
@@ -181,6 +197,16 @@ behaviours! {
     OddSchemas = "odd-schemas",
     /// Lists its tools, and two more, on three pages.
     Pages = "pages",
+    /// Lists its tools on one page that names another with each cursor.
+    EndlessPages = "endless-pages",
+    /// Lists its tools on two pages, of which the second names itself.
+    CircularPages = "circular-pages",
+    /// Lists its tools on one page, and names a second that is empty.
+    EmptyPage = "empty-page",
+    /// Lists its tools in another order each time.
+    Shuffles = "shuffles",
+    /// Has a third tool, whose name has 55 letters.
+    LongName = "long-name",
     /// Has a third tool, `play {steps}`, which says and does what a test wrote: see `play`.
     Plays = "plays",
     /// Has another tool, `attempt {acts}`, which tries what a server should not: see `attempts`.
@@ -201,6 +227,10 @@ struct Rude {
     /// The roots it was told, as JSON.
     roots: Mutex<Option<String>>,
     has_asked: AtomicBool,
+    /// How often its tools were listed.
+    lists: AtomicUsize,
+    /// The id of the newest request.
+    newest: Mutex<Value>,
 }
 
 impl Rude {
@@ -248,12 +278,45 @@ fn main() -> ExitCode {
             }
             "tools/call" => call(&rude, id, &message["params"]),
             _ if rude.is(How::Hang) => {}
-            "tools/list" => answers::send(&rude, id, &list(&rude, &message["params"])),
-            "ping" if !rude.is(How::NoPing) => answers::send(&rude, id, &json!({ "result": {} })),
+            "tools/list" if is_modern(&message) => {
+                answers::send(&rude, id, &error(-32600, "no handshake was made"));
+            }
+            "tools/list" => answer(&rude, id, list(&rude, &message["params"])),
+            "ping" if !rude.is(How::NoPing) => answer(&rude, id, json!({ "result": {} })),
+            "server/discover" if rude.is(How::HalfModern) => {
+                let result = json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} } });
+                answers::send(&rude, id, &json!({ "result": result }));
+            }
+            _ if rude.is(How::DieAtUnknown) && has_handshake => return ExitCode::from(3),
+            _ if rude.is(How::TakesUnknown) => {
+                answers::send(&rude, id, &json!({ "result": {} }));
+            }
             _ => answers::send(&rude, id, &error(-32601, "no such method")),
         }
     }
     process::end(&rude)
+}
+
+/// Whether a request has the form of the modern era.
+fn is_modern(message: &Value) -> bool {
+    !message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].is_null()
+}
+
+/// Answers a small request, in its own time.
+fn answer(rude: &Arc<Rude>, id: &Value, body: Value) {
+    if rude.is(How::OneByOne) {
+        std::thread::sleep(Duration::from_millis(rude.ms));
+    }
+    if !rude.is(How::OneId) {
+        return answers::send(rude, id, &body);
+    }
+    *rude.newest.lock().unwrap_or_else(PoisonError::into_inner) = id.clone();
+    let rude = Arc::clone(rude);
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        let newest = rude.newest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        answers::send(&rude, &newest, &body);
+    });
 }
 
 /// The next message, or `None` at the end. What cannot be read as one is passed over.
@@ -314,6 +377,9 @@ fn initialize(rude: &Rude, id: &Value, message: &Value, is_second: bool) {
     if rude.is(How::AlreadyInitialized) || (rude.is(How::DoubleInitializeError) && is_second) {
         return answers::send(rude, id, &error(-32600, "already initialized"));
     }
+    if rude.is(How::NoVersion) {
+        return answers::send(rude, id, &error(-32602, "unsupported protocol version"));
+    }
     if rude.is(How::RefusesVersion) && asked != Some("2025-03-26") {
         let mut refusal = error(-32602, "Unsupported protocol version, supported: 2025-03-26");
         refusal["error"]["data"] = json!({ "supported": ["2025-03-26"], "requested": asked });
@@ -360,6 +426,15 @@ fn list(rude: &Rude, params: &Value) -> Value {
     if rude.is(How::Attempts) {
         tools.push(tool("attempt", "acts", "array"));
     }
+    if rude.is(How::LongName) {
+        tools.push(tool(&"long_".repeat(11), "text", "string"));
+    }
+    if rude.is(How::NoTools) {
+        tools.clear();
+    }
+    if rude.is(How::Shuffles) && rude.lists.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
+        tools.reverse();
+    }
     if rude.is(How::OddSchemas) {
         tools[1]["inputSchema"] = json!({ "properties": null });
         let items = json!({ "type": "array", "items": ["type", "number"] });
@@ -382,10 +457,23 @@ fn list(rude: &Rude, params: &Value) -> Value {
         tools[0]["outputSchema"] = Value::Null;
         return json!({ "result": { "tools": tools, "nextCursor": null, "_meta": null } });
     }
+    let cursor = params["cursor"].as_str();
+    if rude.is(How::EndlessPages) {
+        let next = format!("{}x", cursor.unwrap_or_default());
+        return json!({ "result": { "tools": tools, "nextCursor": next } });
+    }
+    if rude.is(How::CircularPages) {
+        let at = usize::from(cursor == Some("b"));
+        return json!({ "result": { "tools": [tools[at]], "nextCursor": "b" } });
+    }
+    if rude.is(How::EmptyPage) {
+        let page = json!({ "tools": tools, "nextCursor": "b" });
+        return json!({ "result": if cursor.is_none() { page } else { json!({ "tools": [] }) } });
+    }
     if !rude.is(How::Pages) {
         return json!({ "result": { "tools": tools } });
     }
-    let page = match params["cursor"].as_str() {
+    let page = match cursor {
         None => json!({ "tools": tools, "nextCursor": "page 2" }),
         Some("page 2") => json!({ "tools": [tool("extra1", "text", "string")], "nextCursor": "3" }),
         Some("3") => json!({ "tools": [tool("extra2", "text", "string")] }),
@@ -416,7 +504,12 @@ fn call(rude: &Arc<Rude>, id: &Value, params: &Value) {
         Some("play") if rude.is(How::Plays) => return play::play(rude, id, &arguments["steps"]),
         Some("attempt") if rude.is(How::Attempts) => &attempts::attempt_all(&arguments["acts"]),
         Some("echo" | "extra1" | "extra2") => arguments["text"].as_str().unwrap_or_default(),
-        _ => return answers::send(rude, id, &error(-32602, "no such tool")),
+        _ => {
+            if rude.is(How::SlowRefusal) {
+                std::thread::sleep(Duration::from_millis(rude.ms));
+            }
+            return answers::send(rude, id, &error(-32602, "no such tool"));
+        }
     };
     answers::send_call(rude, id, text, &params["_meta"]["progressToken"]);
     process::after_answer(rude);
@@ -449,6 +542,8 @@ fn command_line(mut arguments: impl Iterator<Item = String>) -> Result<Option<Ru
         heard: play::Heard::default(),
         roots: Mutex::default(),
         has_asked: AtomicBool::new(false),
+        lists: AtomicUsize::new(0),
+        newest: Mutex::default(),
     };
     while let Some(option) = arguments.next() {
         if option == "--list" {

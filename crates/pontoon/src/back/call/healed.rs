@@ -36,12 +36,14 @@ impl Exchange<'_> {
         if !is_broken || !self.back.heals.found(Heal::H18) {
             return answer;
         }
-        let texts = structured::candidates(&answer);
-        let fitting = texts.into_iter().find(|text| promise.fits(text));
-        let fitting = fitting.or_else(|| given.and_then(|given| promise.fitted(given)));
-        let kept = fitting.and_then(|text| structured::with_structured(&answer, &text));
+        let kept = match given {
+            None => structured::candidates(&answer).into_iter().find(|text| promise.fits(text)),
+            // What it says beside what it gave may be something else.
+            Some(given) => promise.fitted(given),
+        };
+        let kept = kept.and_then(|text| structured::with_structured(&answer, &text));
         kept.unwrap_or_else(|| {
-            promise.withdraw();
+            self.back.outputs.withdraw(promise);
             answer.clone()
         })
     }
@@ -123,5 +125,62 @@ mod tests {
             assert!(refused.contains("\"error\":{\"code\":-32602"), "{again}: {refused}");
         }
         assert_eq!(pair.back.heals.counts(), [("H25", 1)]);
+    }
+
+    /// A server of the handshake whose one tool gives this result.
+    fn giving(result: &'static str) -> InMemoryServers {
+        InMemoryServers::new(move |mut end| async move {
+            while let Some(line) = end.next_line().await {
+                let message = Message::parse(line.as_bytes()).unwrap();
+                let Some(id) = message.raw(Slot::Id) else { continue };
+                let said = match message.method() == method::CALL_TOOL {
+                    true => result,
+                    false => {
+                        r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}"#
+                    }
+                };
+                end.say(&crate::back::pair::result(&String::from_utf8_lossy(id), said)).await;
+            }
+        })
+    }
+
+    /// Of a tool that promises this, which gives this structured content beside this text, a client hears `expected`
+    /// as structured content; `None` if the promise is withdrawn.
+    async fn check(promised: &str, result: &'static str, expected: Option<&str>) {
+        let pair = Pair::new(giving(result), |_| {});
+        let tool = format!(r#"{{"name":"x","outputSchema":{promised}}}"#);
+        let promises = pair.back.outputs.of([tool.as_str()].into_iter());
+        let promise = promises.of("x").cloned();
+        let ada = client(Revision::NEWEST_LEGACY, "ada", "{}");
+        let params = r#"{"name":"x","arguments":{}}"#;
+        let call = pair.call_promised(&ada, Era::Legacy, method::CALL_TOOL, params, promise);
+        let answer = call.answer().await;
+        let answer = Message::parse(answer.as_bytes()).unwrap();
+        let shown = promises.kept(vec![tool.as_str().into()]);
+        let is_withdrawn = !shown[0].contains("outputSchema");
+        let heard = structured::given(&answer).filter(|_| !is_withdrawn);
+        assert_eq!(heard, expected, "{promised} {result}");
+        assert_eq!(pair.back.heals.counts().first(), Some(&("H18", 1)), "{result}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_tool_gave_is_replaced_only_by_the_same_in_the_promised_form() {
+        let any = r#"{"type":"object"}"#;
+        let numbered =
+            r#"{"type":"object","required":["n"],"properties":{"n":{"type":"integer"}}}"#;
+        // What it says beside what it gave may be something else.
+        let list =
+            r#"{"content":[{"type":"text","text":"{\"debug\":1}"}],"structuredContent":["a"]}"#;
+        check(any, list, None).await;
+        let other =
+            r#"{"content":[{"type":"text","text":"{\"n\":1}"}],"structuredContent":{"m":2}}"#;
+        check(numbered, other, None).await;
+        let quoted = r#"{"content":[{"type":"text","text":"{ \"n\": 1 }"}],"structuredContent":"{\"n\":1}"}"#;
+        check(numbered, quoted, Some(r#"{"n":1}"#)).await;
+        let loose =
+            r#"{"content":[{"type":"text","text":"{\"n\":2}"}],"structuredContent":{"n":"1"}}"#;
+        check(numbered, loose, Some(r#"{"n":1}"#)).await;
+        let missing = r#"{"content":[{"type":"text","text":"{\"n\":1}"}]}"#;
+        check(numbered, missing, Some(r#"{"n":1}"#)).await;
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use pontoon_wire::{Era, Message, Rewrite, Slot, era, json, method, quoted};
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::back::Back;
@@ -119,20 +120,34 @@ impl Back {
         match self.lease_unless(cancel, clock, Use::Listen, client, child_era).await {
             None => call.reply.forget(),
             Some(Err(error)) => call.reply.fail(error),
-            Some(Ok(lease)) if lease.era == Era::Modern => relay(&lease, call, &self.stop).await,
-            Some(Ok(lease)) => translate(&lease, call, &self.stop).await,
+            Some(Ok(lease)) if lease.era == Era::Modern => {
+                relay(&lease, call, &self.stop, self.outputs.withdrawals()).await;
+            }
+            Some(Ok(lease)) => {
+                translate(&lease, call, &self.stop, self.outputs.withdrawals()).await;
+            }
         }
     }
 }
 
 /// A modern child's own subscription, passed through.
-async fn relay(server: &Conversation, call: Call, stop: &CancellationToken) {
+async fn relay(
+    server: &Conversation,
+    call: Call,
+    stop: &CancellationToken,
+    mut withdrawals: watch::Receiver<u64>,
+) {
     let Call { request, cancel, reply, .. } = call;
+    let filter = Filter::of(&request);
     let mut asked = server.link.ask(Rewrite::new(request), None, Purpose::Listen);
     loop {
         let heard = tokio::select! {
             () = cancel.cancelled() => return reply.forget(),
             () = stop.cancelled() => return end(reply),
+            Ok(()) = withdrawals.changed() => {
+                tell_of_tools(&filter, &reply);
+                continue;
+            }
             heard = asked.next_event() => heard,
         };
         match heard {
@@ -148,7 +163,12 @@ async fn relay(server: &Conversation, call: Call, stop: &CancellationToken) {
 }
 
 /// A subscription kept by the bridge over a legacy child's notifications.
-async fn translate(server: &Conversation, call: Call, stop: &CancellationToken) {
+async fn translate(
+    server: &Conversation,
+    call: Call,
+    stop: &CancellationToken,
+    mut withdrawals: watch::Receiver<u64>,
+) {
     let Call { request, cancel, reply, .. } = call;
     let filter = Filter::of(&request).within(server.capabilities());
     let mailbox = Arc::new(Mailbox::default());
@@ -167,8 +187,17 @@ async fn translate(server: &Conversation, call: Call, stop: &CancellationToken) 
             () = cancel.cancelled() => return reply.forget(),
             () = stop.cancelled() => return end(reply),
             () = server.link.gone() => return end(reply),
+            Ok(()) = withdrawals.changed() => tell_of_tools(&filter, &reply),
             heard = mailbox.next() => if let ServerEvent::Note(note) = heard { reply.note(note) },
         }
+    }
+}
+
+/// A tool has lost its promise, which no server says.
+fn tell_of_tools(filter: &Filter, reply: &Reply) {
+    let note = Message::own(crate::call::plain_notification(method::TOOLS_CHANGED).to_vec());
+    if filter.wants(&note) {
+        reply.note(era::to_modern_note(&note, reply.id()).into());
     }
 }
 

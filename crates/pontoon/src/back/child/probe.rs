@@ -61,6 +61,17 @@ impl Launcher {
         Ok(())
     }
 
+    /// Whether the server turned out to take nothing but frames.
+    pub(crate) fn takes_frames(&self) -> bool {
+        self.takes_frames.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether it does; all children are written to so, where that is to be healed.
+    pub(crate) fn note_frames(&self, takes_frames: bool) {
+        let is_healed = self.heals.mode(Heal::H05) == HealMode::Repair;
+        self.takes_frames.store(takes_frames && is_healed, Ordering::Relaxed);
+    }
+
     /// Whether a server that says nothing to a line is to be tried with frames.
     pub(crate) fn may_take_frames(&self) -> bool {
         self.heals.mode(Heal::H05) == HealMode::Repair && !self.writes_frames()
@@ -72,7 +83,7 @@ impl Launcher {
         child.link.write_frames();
         let is_framed = self.greet(child, FRAMES).await.is_ok() && child.link.has_framed();
         if is_framed {
-            self.takes_frames.store(true, Ordering::Relaxed);
+            self.note_frames(true);
             tracing::warn!(
                 server = %self.server.name,
                 "the server reads `Content-Length` frames; `\"framing\": \"content-length\"` in its entry saves the search for that"

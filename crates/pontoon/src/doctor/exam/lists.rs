@@ -16,7 +16,7 @@ use crate::doctor::symptom::Symptom;
 use crate::doctor::visit::{Said, Visit};
 use crate::doctor::words::{number, tool_name};
 
-/// As many pages are read: a list that goes on is one that never ends.
+/// As many pages are read of a list that has something new on each.
 const MAX_PAGES: usize = 100;
 
 /// What was read of a list.
@@ -28,6 +28,8 @@ struct ReadList {
     fault: Option<String>,
     /// Whether a page was not answered at all.
     is_silent: bool,
+    /// Whether there were more pages than are read.
+    goes_on: bool,
 }
 
 /// Reads all lists, and gives the tools as they came. `None` if it hung at one: then it answers nothing any more.
@@ -57,7 +59,9 @@ pub(super) async fn look(
     };
     if !names_tools && !tools.items.is_empty() {
         let evidence = format!("tools/list gives {} of them all the same", tools.items.len());
-        report.found(Symptom::of_sign(Sign::Unnamed, Some(evidence)));
+        let mut symptom = Symptom::of_sign(Sign::Unnamed, Some(evidence));
+        symptom.minds.push("clients on the TypeScript SDK 2".to_owned());
+        report.found(symptom);
     }
     if names_tools && tools.items.is_empty() {
         report.found(Symptom::of_sign(Sign::NoTools, None));
@@ -65,6 +69,7 @@ pub(super) async fn look(
     if let Some(fault) = &tools.fault {
         report.found(Symptom::of_fault(Fault::Pages, Some(fault.clone())));
     }
+    note_length(&tools, method::LIST_TOOLS, report);
     note_twins(&tools.items, report);
     let pages = tools.pages.len();
     report.dump.extend(tools.pages);
@@ -138,7 +143,11 @@ async fn read(visit: &Visit, list: &'static str, patience: Duration) -> Result<R
         if let Ok(result) = RawValue::from_string(result.into_owned()) {
             read.pages.push(DumpedPage { method: list, result });
         }
-        if before > 0 && read.items[before..].iter().all(|it| read.items[..before].contains(it)) {
+        let has_items = read.items.len() > before;
+        if has_items
+            && before > 0
+            && read.items[before..].iter().all(|it| read.items[..before].contains(it))
+        {
             read.items.truncate(before);
             read.fault = Some(format!("page {} repeats the one before", read.pages.len()));
             return Ok(read);
@@ -152,7 +161,7 @@ async fn read(visit: &Visit, list: &'static str, patience: Duration) -> Result<R
             return Ok(read);
         }
         if read.pages.len() >= MAX_PAGES {
-            read.fault = Some(format!("there are more than {MAX_PAGES} pages"));
+            read.goes_on = true;
             return Ok(read);
         }
         cursor = Some(next);
@@ -164,6 +173,14 @@ fn take(page: &Message, list: &'static str, read: &mut ReadList) {
     let array = json::find(result, list_member(list).unwrap_or_default()).unwrap_or(b"[]");
     for range in json::elements(array, 0..array.len()) {
         read.items.push(String::from_utf8_lossy(&array[range]).into_owned());
+    }
+}
+
+/// Tells of a list that was not read to its end, which it may have.
+fn note_length(read: &ReadList, list: &str, report: &mut Examination) {
+    if read.goes_on {
+        let text = format!("{list} has more than {MAX_PAGES} pages; the others were not read");
+        report.skip(Aspect::Lists, text);
     }
 }
 
@@ -215,6 +232,7 @@ async fn others(visit: &Visit, options: &ExamOptions, report: &mut Examination) 
         match read {
             Ok(read) => {
                 let count = read.items.len();
+                note_length(&read, list, report);
                 report.dump.extend(read.pages);
                 if let Some(fault) = read.fault {
                     report.found(Symptom::of_fault(Fault::Pages, Some(format!("{list}: {fault}"))));

@@ -125,6 +125,11 @@ async fn without_handshake(
             return Ok(*visit);
         }
     }
+    if let HandshakeError::Refused(text) = why
+        && !text.starts_with("HTTP ")
+    {
+        report.found(Symptom::of_sign(Sign::NoHandshake, Some(told.clone())));
+    }
     let told = match noise {
         Some(said) => format!("{told}; what it wrote begins with {:?}", short(&said)),
         None => told,
@@ -230,7 +235,7 @@ async fn probe(
     tell("asking what it does not know");
     requests::look(visit, small, report).await;
     tell("asking several things at once");
-    parallel::look(visit, small, !tools.is_empty(), report).await;
+    parallel::look(visit, options, !tools.is_empty(), report).await;
     tell("calling tools");
     calls::look(visit, options, &tools, report, evidence).await;
     note_heals(visit, report);
@@ -247,7 +252,8 @@ fn note_heals(visit: &Visit, report: &mut Examination) {
     let mut is_clean = true;
     for heal in Heal::ALL {
         let count = visit.heals(heal.code());
-        if count == 0 {
+        // What HTTP has to do with is told by `http`, each manner by itself.
+        if count == 0 || *heal == Heal::H29 {
             continue;
         }
         let symptom = Symptom::of_heal(*heal, None);

@@ -37,6 +37,7 @@ pub(super) fn faults_of(tool: &str, profile: &Profile) -> Vec<(Fault, String)> {
 /// Looks at each tool, for each of these clients.
 pub(super) fn look(tools: &[String], profiles: &[&'static Profile], report: &mut Examination) {
     let mut places: BTreeMap<Fault, Vec<ToolPlace>> = BTreeMap::new();
+    let taken: Vec<_> = profiles.iter().map(|profile| profile.of_server(&report.name)).collect();
     for tool in tools {
         let name = tool_name(tool);
         let mut note = |(fault, pointer): (Fault, String)| {
@@ -47,7 +48,7 @@ pub(super) fn look(tools: &[String], profiles: &[&'static Profile], report: &mut
             }
         };
         faults_of(tool, Profile::none()).into_iter().for_each(&mut note);
-        for profile in profiles {
+        for profile in &taken {
             let minded = faults_of(tool, profile).into_iter();
             minded.filter(|(fault, _)| profile.is_about(*fault)).for_each(&mut note);
         }

@@ -62,6 +62,7 @@ pub fn people(report: &Examination, sheet: Sheet) -> String {
     if let Some(unexamined) = &report.unexamined {
         out += &sheet.item(2, "✗", "31", &unexamined.why);
         out += &sheet.item(4, "fix:", "36", &unexamined.advice);
+        report.symptoms.iter().for_each(|symptom| out += &fault(symptom, sheet));
         return out;
     }
     let symptoms = report.sorted();
@@ -200,19 +201,21 @@ fn bases(group: &[&ClientView]) -> String {
                 group.iter().map(|it| format!("{} {}", it.title, it.basis)).collect();
             let is_one = group.iter().all(|it| it.basis == group[0].basis);
             match (is_one, group.len() > PLACES) {
-                (true, _) => group[0].basis.clone(),
+                (true, _) => group[0].basis.replace("by its", "by their"),
                 (false, false) => named.join("; "),
                 (false, true) => {
-                    let measured = group.iter().filter(|it| it.basis.starts_with("measured"));
-                    let measured: Vec<_> = measured.map(|it| it.title).collect();
+                    let kinds = [
+                        ("measured", "measured"),
+                        ("by its published rules", "by published rules"),
+                        ("by reports", "by reports"),
+                    ];
+                    let told = kinds.into_iter().filter_map(|(begin, words)| {
+                        let known = group.iter().filter(|it| it.basis.starts_with(begin));
+                        let titles: Vec<_> = known.map(|it| it.title).collect();
+                        (!titles.is_empty()).then(|| format!("{} {words}", titles.join(", ")))
+                    });
                     let date = group[0].basis.rsplit(' ').next().unwrap_or_default();
-                    match measured.is_empty() {
-                        true => format!("by their rules as known on {date}"),
-                        false => format!(
-                            "{} measured, the others by their rules as known; {date}",
-                            measured.join(", ")
-                        ),
-                    }
+                    format!("{}; {date}", told.collect::<Vec<_>>().join("; "))
                 }
             }
         }

@@ -1,7 +1,8 @@
 //! A session over HTTP as the carrier of a conversation: each message is sent, and what comes back is its answer.
 //!
-//! A session that the server has lost is opened once more, and the message that found out is sent again. What is no
-//! answer in the form of the protocol becomes one: a status that tells a failure is an error of the request it is about.
+//! A session that the server has lost is opened once more, by the first of the messages that find out; each of them was
+//! refused, and is sent again. What is no answer in the form of the protocol becomes one: a status that tells a failure
+//! is an error of the request it is about. What the server strays from is noted, and taken where that is healed (H29).
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -10,9 +11,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper::header::CONTENT_TYPE;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use pontoon_wire::framing::events::Decoder;
+use pontoon_wire::heal::{Heal, HealMode};
 use pontoon_wire::{Message, Slot, json, method, quoted, string_value};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -20,6 +21,9 @@ use tokio_util::task::TaskTracker;
 
 use super::headers::{SESSION, of_message};
 use super::pool::{HttpError, HttpPool};
+use super::response::{
+    answer_of_events, content_type, denies_session, is_request, session_id, told,
+};
 use crate::back::conversation::carrier::Carrier;
 use crate::back::conversation::channel::{MessageSender, message_channel};
 use crate::back::conversation::websocket::SocketEnd;
@@ -27,6 +31,7 @@ use crate::back::remote::dial::Dialer;
 use crate::config::AppTarget;
 use crate::errors::chain;
 use crate::lock::Lock;
+use crate::observe::heals::HealLog;
 
 /// How many requests are under way at once.
 const AT_ONCE: usize = 32;
@@ -34,11 +39,8 @@ const AT_ONCE: usize = 32;
 /// How long the end of a session may take.
 const LAST: Duration = Duration::from_secs(2);
 
-/// The error of a server that does not know the session.
-const NO_SESSION: &[u8] = b"-32001";
-
-/// So much of an answer that is no message is told.
-const TOLD: usize = 200;
+/// How long opening another session may take.
+const OPENING: Duration = Duration::from_secs(30);
 
 /// What a server does over HTTP that the protocol has otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +61,7 @@ pub(crate) fn open(
     dialer: Dialer,
     max_message: usize,
     manners: Arc<Lock<BTreeSet<HttpManner>>>,
+    heals: Arc<HealLog>,
     endings: &TaskTracker,
 ) -> Carrier {
     let (channel, MessageSender { outgoing, incoming, end }) = message_channel();
@@ -68,7 +71,9 @@ pub(crate) fn open(
         incoming,
         end,
         state: tokio::sync::Mutex::default(),
+        opening: tokio::sync::Mutex::new(Ok(())),
         manners,
+        heals,
     };
     // The end of the session is waited for where the ends of processes are.
     endings.spawn(Arc::new(session).run(outgoing));
@@ -82,8 +87,16 @@ struct HttpSession {
     incoming: mpsc::Sender<BytesMut>,
     end: Arc<OnceLock<SocketEnd>>,
     state: tokio::sync::Mutex<HttpSessionFacts>,
+    /// Held while another session is opened; what came of the last try.
+    opening: tokio::sync::Mutex<Result<(), NotReopened>>,
     manners: Arc<Lock<BTreeSet<HttpManner>>>,
+    heals: Arc<HealLog>,
 }
+
+/// Why there is no session in place of a lost one.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("it does not know the session, and another could not be opened: {0}")]
+struct NotReopened(String);
 
 /// What is known of the session.
 #[derive(Debug, Clone, Default)]
@@ -93,15 +106,17 @@ struct HttpSessionFacts {
     version: Option<String>,
     /// What opened it, to open another.
     opening: Option<Bytes>,
-    /// How often it was opened.
-    generation: u32,
+    /// How often another one was tried to be opened in its place.
+    tries: u32,
 }
 
 /// What became of a message that was sent.
 enum Delivered {
     Done,
-    /// The server does not know the session any more.
-    NoSession,
+    /// The server refused it, for it does not know the session any more that had so many tries before it.
+    NoSession {
+        tries: u32,
+    },
 }
 
 impl HttpSession {
@@ -143,20 +158,18 @@ impl HttpSession {
 
     /// Sends a message, and passes on what comes back. A session that is lost is opened once more.
     async fn deliver(&self, message: Message) {
-        let generation = self.state.lock().await.generation;
         let sent = match self.send(&message).await {
-            Ok(Delivered::NoSession) if message.method() != method::INITIALIZE => {
-                self.manners.lock().insert(HttpManner::LostSession);
-                match self.open_again(generation).await {
+            Ok(Delivered::NoSession { tries }) if message.method() != method::INITIALIZE => {
+                match self.open_again(tries).await {
                     Ok(()) => self.send(&message).await,
-                    Err(error) => Err(error),
+                    Err(why) => return self.fail(&message, &why.to_string()).await,
                 }
             }
             sent => sent,
         };
         match sent {
             Ok(Delivered::Done) => {}
-            Ok(Delivered::NoSession) => {
+            Ok(Delivered::NoSession { .. }) => {
                 self.fail(&message, "HTTP 404: it does not know the session").await;
             }
             Err(error) => {
@@ -169,53 +182,78 @@ impl HttpSession {
         }
     }
 
-    /// Opens another session in place of a lost one, unless another message has done so.
-    async fn open_again(&self, generation: u32) -> Result<(), HttpError> {
-        let opening = {
-            let mut state = self.state.lock().await;
-            if state.generation != generation {
-                return Ok(());
-            }
-            state.id = None;
-            state.opening.clone()
-        };
+    /// Opens another session in place of the one that had so many tries before it. Of messages that ask for it at the
+    /// same time the first does so, and what came of that is so for all of them.
+    async fn open_again(&self, tries: u32) -> Result<(), NotReopened> {
+        let mut outcome = self.opening.lock().await;
+        if self.state.lock().await.tries == tries {
+            let silent = |_| Err(NotReopened("it did not answer in time".to_owned()));
+            *outcome = match self.notes(HttpManner::LostSession) {
+                true => {
+                    tokio::time::timeout(OPENING, self.open_another()).await.unwrap_or_else(silent)
+                }
+                false => Err(NotReopened("that is not to be healed (H29)".to_owned())),
+            };
+            self.state.lock().await.tries += 1;
+        }
+        outcome.clone()
+    }
+
+    async fn open_another(&self) -> Result<(), NotReopened> {
+        let failed = |error: HttpError| NotReopened(chain(&error));
+        let opening = self.state.lock().await.opening.clone();
         let Some(opening) = opening.and_then(|text| Message::parse(&text[..]).ok()) else {
-            return Ok(());
+            return Err(NotReopened("nothing opened the first".to_owned()));
         };
         let headers = of_message(&opening, None, None);
-        let (response, connection) =
-            self.pool.request(Method::POST, &headers, opening.text()).await?;
-        self.note_session(&opening, &response, true).await;
-        // Its answer was heard once already.
-        drop(response.into_body().collect().await?);
+        let asked = self.pool.request(Method::POST, &headers, opening.text()).await;
+        let (response, connection) = asked.map_err(failed)?;
+        let (status, id) = (response.status(), session_id(&response));
+        let is_stream = content_type(&response) == "text/event-stream";
+        let body = http_body_util::Limited::new(response.into_body(), self.max_message);
+        let body = body.collect().await.map_err(|error| NotReopened(error.to_string()))?.to_bytes();
+        let answer = if is_stream { answer_of_events(&body, self.max_message) } else { body };
+        let result = json::find(&answer, "result").filter(|it| it.first() == Some(&b'{'));
+        let Some(result) = result.filter(|_| status.is_success()) else {
+            let said = told(answer.trim_ascii());
+            return Err(NotReopened(format!("HTTP {}: {said}", status.as_u16())));
+        };
+        // The rest of its answer was heard once already.
+        let version = json::find(result, "protocolVersion").and_then(string_value);
+        {
+            let mut state = self.state.lock().await;
+            state.id = id;
+            state.version = version.map(|it| it.into_owned()).or(state.version.take());
+        }
         self.pool.keep(connection);
         let initialized = Message::own(crate::call::plain_notification(method::INITIALIZED));
-        self.send(&initialized).await.map(|_| ())
+        self.send(&initialized).await.map(|_| ()).map_err(failed)
     }
 
     async fn send(&self, message: &Message) -> Result<Delivered, HttpError> {
-        let headers = {
+        let (headers, tries) = {
             let state = self.state.lock().await;
-            of_message(message, state.id.as_deref(), state.version.as_deref())
+            (of_message(message, state.id.as_deref(), state.version.as_deref()), state.tries)
         };
         let had_session = headers.contains_key(SESSION);
         let (response, connection) =
             self.pool.request(Method::POST, &headers, message.text()).await?;
         let status = response.status();
         if status == StatusCode::NOT_FOUND && had_session {
-            return Ok(Delivered::NoSession);
+            return Ok(Delivered::NoSession { tries });
         }
-        if status.is_success() {
-            self.note_session(message, &response, false).await;
+        if status.is_success() && message.method() == method::INITIALIZE {
+            let mut state = self.state.lock().await;
+            state.id = session_id(&response);
+            state.opening = Some(message.text().clone());
+            state.version = message.string(Slot::ProtocolVersion).map(|it| it.into_owned());
         }
         let is_stream = content_type(&response) == "text/event-stream";
         match status.is_success() && is_stream {
             true => self.read_events(response.into_body(), message).await?,
             false => {
-                if let Some(Delivered::NoSession) =
-                    self.read_body(response, message, had_session).await?
-                {
-                    return Ok(Delivered::NoSession);
+                if !self.read_body(response, message, had_session).await {
+                    return Ok(Delivered::NoSession { tries });
                 }
             }
         }
@@ -223,19 +261,12 @@ impl HttpSession {
         Ok(Delivered::Done)
     }
 
-    /// Takes note of the session that an answer to `initialize` opens.
-    async fn note_session(&self, message: &Message, response: &Response<Incoming>, is_again: bool) {
-        if message.method() != method::INITIALIZE {
-            return;
+    /// Notes what the server does otherwise than it should. Whether it is taken as it was meant.
+    fn notes(&self, manner: HttpManner) -> bool {
+        if self.heals.mode(Heal::H29) != HealMode::Off {
+            self.manners.lock().insert(manner);
         }
-        let id = response.headers().get(SESSION).and_then(|id| id.to_str().ok());
-        let mut state = self.state.lock().await;
-        state.id = id.map(str::to_owned);
-        state.opening = Some(message.text().clone());
-        state.generation += 1;
-        if !is_again {
-            state.version = message.string(Slot::ProtocolVersion).map(|it| it.into_owned());
-        }
+        self.heals.found(Heal::H29)
     }
 
     async fn read_events(&self, mut body: Incoming, message: &Message) -> Result<(), HttpError> {
@@ -258,19 +289,20 @@ impl HttpSession {
         Ok(())
     }
 
+    /// Passes on a body that is no stream. False if it says that the session is unknown, which was passed on to nothing.
     async fn read_body(
         &self,
         response: Response<Incoming>,
         message: &Message,
         had_session: bool,
-    ) -> Result<Option<Delivered>, HttpError> {
+    ) -> bool {
         let (status, kind) = (response.status(), content_type(&response));
         let mut body = http_body_util::Limited::new(response.into_body(), self.max_message);
         let mut text = BytesMut::new();
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else {
                 self.fail(message, "the answer is longer than is taken").await;
-                return Ok(None);
+                return true;
             };
             if let Ok(data) = frame.into_data() {
                 text.extend_from_slice(&data);
@@ -282,27 +314,27 @@ impl HttpSession {
             if is_request {
                 self.fail(message, &format!("HTTP {}: it answered nothing", status.as_u16())).await;
             } else if status == StatusCode::OK {
-                self.manners.lock().insert(HttpManner::EmptyAnswer);
+                self.notes(HttpManner::EmptyAnswer);
             }
-            return Ok(None);
+            return true;
         }
         let is_message = trimmed.first() == Some(&b'{');
-        if had_session
-            && json::find(trimmed, "error").and_then(|it| json::find(it, "code"))
-                == Some(NO_SESSION)
-        {
-            return Ok(Some(Delivered::NoSession));
+        if had_session && status == StatusCode::BAD_REQUEST && denies_session(trimmed) {
+            return false;
         }
         let error = json::find(trimmed, "error").filter(|it| it.first() == Some(&b'{'));
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             let said = error.and_then(|it| json::find(it, "message")).and_then(string_value);
             let said = said.map_or_else(|| told(trimmed), |it| it.into_owned());
             self.fail(message, &format!("HTTP {}: {said}", status.as_u16())).await;
-            return Ok(None);
+            return true;
         }
         if is_message && (status.is_success() || error.is_some()) {
-            if status.is_success() && kind != "application/json" {
-                self.manners.lock().insert(HttpManner::OtherType);
+            let is_other = status.is_success() && kind != "application/json";
+            if is_other && !self.notes(HttpManner::OtherType) {
+                self.fail(message, &format!("its answer is called {kind:?}, not application/json"))
+                    .await;
+                return true;
             }
             if is_request || json::find(trimmed, "method").is_some() {
                 self.take(trimmed, message).await;
@@ -310,10 +342,10 @@ impl HttpSession {
                 // An answer to a notification, which the conversation counts.
                 let _ = self.incoming.send(BytesMut::from(trimmed)).await;
             }
-            return Ok(None);
+            return true;
         }
         if status.is_redirection() {
-            self.manners.lock().insert(HttpManner::Moved);
+            self.notes(HttpManner::Moved);
         }
         if !status.is_success() || is_request {
             let said = match status.is_success() && kind == "text/html" {
@@ -322,7 +354,7 @@ impl HttpSession {
             };
             self.fail(message, &format!("HTTP {}: {said}", status.as_u16())).await;
         }
-        Ok(None)
+        true
     }
 
     /// Passes on what came. An error that names no request is about the one it answers. True if it is an answer.
@@ -363,24 +395,4 @@ impl HttpSession {
         );
         let _ = self.incoming.send(BytesMut::from(text.as_bytes())).await;
     }
-}
-
-/// How an answer begins that is no message.
-fn told(text: &[u8]) -> String {
-    match text.is_empty() {
-        true => "it said nothing".to_owned(),
-        false => String::from_utf8_lossy(&text[..text.len().min(TOLD)]).into_owned(),
-    }
-}
-
-/// Whether a message wants an answer: notifications and answers do not.
-fn is_request(message: &Message) -> bool {
-    message.has(Slot::Id) && message.has(Slot::Method)
-}
-
-/// The kind of a body, without what is said of its letters.
-fn content_type(response: &Response<Incoming>) -> String {
-    let value = response.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok());
-    let value = value.unwrap_or_default().split(';').next().unwrap_or_default();
-    value.trim().to_ascii_lowercase()
 }

@@ -42,12 +42,18 @@ struct HttpTestServer {
     conversation: Conversation,
     asked: Arc<Lock<Vec<Asked>>>,
     manners: Arc<Lock<BTreeSet<HttpManner>>>,
+    heals: Arc<HealLog>,
     endings: TaskTracker,
 }
 
 impl HttpTestServer {
     /// One that answers like this: the request and how many came before it give the whole response.
     async fn start(answer: fn(&Asked, usize) -> String) -> Self {
+        Self::start_healed(HealMode::Repair, answer).await
+    }
+
+    /// The same, with this done about what it strays from.
+    async fn start_healed(heal: HealMode, answer: fn(&Asked, usize) -> String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let place = listener.local_addr().unwrap();
         let asked: Arc<Lock<Vec<Asked>>> = Arc::default();
@@ -68,20 +74,28 @@ impl HttpTestServer {
         let (environment, secrets) = (Environment::default(), Secrets::default());
         let dialer = Dialer::new(TokenReader { starter, environment, secrets });
         let (manners, endings) = (Arc::default(), TaskTracker::new());
-        let carrier = open(target, dialer, 1 << 20, Arc::clone(&manners), &endings);
+        let heals = Arc::new(HealLog::with_modes("test", heal.into()));
+        let (noted, counted) = (Arc::clone(&manners), Arc::clone(&heals));
+        let carrier = open(target, dialer, 1 << 20, noted, counted, &endings);
         let options = LinkOptions {
-            heal: HealMode::Repair.into(),
+            heal: heal.into(),
             writes_frames: false,
             max_message: 1 << 20,
             held: HeldBytes::new(1 << 20),
             one_client: true,
-            heals: Arc::new(HealLog::new("test")),
+            heals: Arc::clone(&heals),
             messages: None,
             span: Span::none(),
         };
         let mut conversation = Conversation::new(Link::start(carrier, &options), &Arc::default());
         conversation.era = pontoon_wire::Era::Legacy;
-        Self { conversation, asked, manners, endings }
+        Self { conversation, asked, manners, heals, endings }
+    }
+
+    /// How many requests for this method came.
+    fn count(&self, method: &str) -> usize {
+        let named = format!("\"{method}\"");
+        self.asked.lock().iter().filter(|asked| asked.body.contains(&named)).count()
     }
 
     async fn ask(&self, method: &str) -> Result<String, NoResult> {
@@ -123,9 +137,14 @@ async fn serve(
 }
 
 fn response(status: &str, kind: &str, body: &str) -> String {
+    response_in("s-1", status, kind, body)
+}
+
+/// The same in the session of this name.
+fn response_in(session: &str, status: &str, kind: &str, body: &str) -> String {
     let length = body.len();
     format!(
-        "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\nmcp-session-id: s-1\r\ncontent-length: {length}\r\n\r\n{body}"
+        "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\nmcp-session-id: {session}\r\ncontent-length: {length}\r\n\r\n{body}"
     )
 }
 
@@ -254,4 +273,139 @@ async fn what_is_no_answer_becomes_an_error_of_its_request() {
         );
     }
     assert!(server.ask("tools/list").await.is_ok(), "and it goes on");
+}
+
+#[track_caller]
+fn expect_refused(refused: &Result<String, NoResult>, part: &str) {
+    assert!(
+        matches!(refused, Err(NoResult::Refused(why)) if why.contains(part)),
+        "{part}: {refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_error_of_a_call_is_no_lost_session_and_the_call_is_made_once() {
+    for (status, part) in [("200 OK", "Request timed out"), ("500 Oh", "Request timed out")] {
+        let answer: fn(&Asked, usize) -> String = match status.starts_with("200") {
+            true => |asked, _| timed_out(asked, "200 OK"),
+            false => |asked, _| timed_out(asked, "500 Oh"),
+        };
+        let server = HttpTestServer::start(answer).await;
+        assert!(server.ask("initialize").await.is_ok());
+        expect_refused(&server.ask("tools/call").await, part);
+        assert_eq!((server.count("tools/call"), server.count("initialize")), (1, 1), "{status}");
+        assert!(server.manners.lock().is_empty());
+    }
+}
+
+/// The TypeScript SDK's own error for a request that took too long has the code of a lost session.
+fn timed_out(asked: &Asked, status: &str) -> String {
+    match asked.body.contains("tools/call") {
+        false => response("200 OK", "application/json", &result(asked)),
+        true => {
+            let error = r#"{"code":-32001,"message":"MCP error -32001: Request timed out"}"#;
+            let body = format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, asked.id());
+            response(status, "application/json", &body)
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_that_says_the_session_is_unknown_is_a_lost_session() {
+    let server = HttpTestServer::start(|asked, at| match at {
+        1 => response(
+            "400 Bad Request",
+            "application/json",
+            r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request: No valid session ID provided"}}"#,
+        ),
+        _ if asked.id() == "null" => response("202 Accepted", "text/plain", ""),
+        _ => response("200 OK", "application/json", &result(asked)),
+    })
+    .await;
+    assert!(server.ask("initialize").await.is_ok());
+    assert!(server.ask("tools/list").await.is_ok());
+    assert_eq!((server.count("tools/list"), server.count("initialize")), (2, 2));
+}
+
+/// A server that has forgotten its first session, and knows the second.
+fn forgetful(asked: &Asked, at: usize) -> String {
+    match asked.head.contains("mcp-session-id: s-1") {
+        true => response("404 Not Found", "text/plain", "no such session"),
+        _ if asked.id() == "null" => response_in("s-2", "202 Accepted", "text/plain", ""),
+        _ => {
+            let session = if at == 0 { "s-1" } else { "s-2" };
+            response_in(session, "200 OK", "application/json", &result(asked))
+        }
+    }
+}
+
+#[tokio::test]
+async fn messages_that_find_the_session_lost_together_open_one() {
+    let server = HttpTestServer::start(forgetful).await;
+    assert!(server.ask("initialize").await.is_ok());
+    let all = futures_util::future::join_all((0..8).map(|_| server.ask("tools/list"))).await;
+    assert!(all.iter().all(Result::is_ok), "{all:?}");
+    assert_eq!(server.count("initialize"), 2, "the first and one in its place");
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_opened_again_is_told_with_the_reason() {
+    let server = HttpTestServer::start(|asked, at| match at {
+        0 => response("200 OK", "application/json", &result(asked)),
+        _ if asked.body.contains("\"initialize\"") => {
+            response("503 Service Unavailable", "text/plain", "too many sessions")
+        }
+        _ => response("404 Not Found", "text/plain", ""),
+    })
+    .await;
+    assert!(server.ask("initialize").await.is_ok());
+    let all = futures_util::future::join_all((0..8).map(|_| server.ask("tools/list"))).await;
+    for refused in &all {
+        expect_refused(refused, "HTTP 503: too many sessions");
+    }
+    assert_eq!(server.count("notifications/initialized"), 0);
+    // Those that found out together had one try; the next message has another.
+    let tries = server.count("initialize");
+    expect_refused(&server.ask("tools/list").await, "HTTP 503");
+    assert_eq!((tries, server.count("initialize")), (2, 3));
+}
+
+#[tokio::test]
+async fn an_empty_answer_to_a_notification_and_a_redirection_are_manners() {
+    let server = HttpTestServer::start(|asked, at| match at {
+        0 => response("200 OK", "application/json", &result(asked)),
+        1 => response("200 OK", "text/plain", ""),
+        _ => response("307 Temporary Redirect", "text/plain", ""),
+    })
+    .await;
+    assert!(server.ask("initialize").await.is_ok());
+    let note = crate::call::plain_notification("notifications/initialized");
+    server.conversation.link.say(note);
+    expect_refused(&server.ask("tools/list").await, "HTTP 307: it said nothing");
+    let manners = server.manners.lock().clone();
+    assert_eq!(manners, BTreeSet::from([HttpManner::EmptyAnswer, HttpManner::Moved]));
+}
+
+#[tokio::test]
+async fn what_it_strays_from_is_counted_and_healed_as_the_server_is_to_be() {
+    let answer: fn(&Asked, usize) -> String = |asked, at| match at {
+        0 => response("200 OK", "application/json", &result(asked)),
+        1 => response("200 OK", "text/plain", &result(asked)),
+        _ => forgetful(asked, at),
+    };
+    for (heal, count) in [(HealMode::Repair, 2), (HealMode::Warn, 2), (HealMode::Off, 0)] {
+        let server = HttpTestServer::start_healed(heal, answer).await;
+        assert!(server.ask("initialize").await.is_ok());
+        let [other_type, lost] = [server.ask("tools/list").await, server.ask("tools/list").await];
+        match heal {
+            HealMode::Repair => assert!(other_type.is_ok() && lost.is_ok(), "{lost:?}"),
+            HealMode::Warn | HealMode::Off => {
+                expect_refused(&other_type, "not application/json");
+                expect_refused(&lost, "it does not know the session");
+            }
+        }
+        let counts = server.heals.counts();
+        let counted = counts.iter().find(|(code, _)| *code == "H29").map_or(0, |(_, it)| *it);
+        assert_eq!(counted, count, "{heal:?}");
+    }
 }
