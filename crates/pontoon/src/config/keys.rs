@@ -134,7 +134,8 @@ key_table! {
     /// named API key, else the address; a request that shows only the key without a name (`MCPO_API_KEY`) is refused,
     /// because it may be anybody's. `"credential"`: the API key alone, so that all who show one key share a process and
     /// a folder. `"ip"`: the address alone, which is everybody's where all come through one proxy. `"together"`: user and
-    /// chat where a request says them; all other requests share one process, which is kept for as long as it lives.
+    /// chat where a request says them; all other requests share one process, which is kept for as long as it lives. Its
+    /// tools are those that a client has which cannot be asked.
     "session_key", "\"auto\"" => {
         let words = [
             ("auto", SessionKey::Auto),
