@@ -40,9 +40,10 @@ FINE, CALL, TOOL, SERVER_LOST, REFUSED = "fine", "error at call", "tool lost", "
 OUTCOMES = [FINE, CALL, TOOL, SERVER_LOST, REFUSED]
 # These are about lists, or cannot be in a list with others.
 APART = ["S025-too-many", "S026-order", "S029-pages"]
-# A client that waits longer for pages that never end would wait for ever.
-SECONDS = 5
-RUN_SECONDS = 120
+# A client that waits longer for pages that never end would wait for ever. What has to work has its time.
+SECONDS = 15
+PATIENCE_SECONDS = 90
+RUN_SECONDS = 300
 
 
 class Server(typing.NamedTuple):
@@ -51,6 +52,7 @@ class Server(typing.NamedTuple):
     url: str
     tools: list
     calls: dict[str, dict]
+    seconds: int = SECONDS
 
 
 # What a client says of each server: {"tools": […], "calls": {…}} or {"error": …}; of Claude Code also {"refused": …}.
@@ -67,7 +69,7 @@ def node(sdk: str) -> list:
 
 def run_program(command: list, servers: dict[str, Server]) -> Told:
     asked = {
-        name: {"url": server.url, "calls": server.calls, "seconds": SECONDS} for name, server in servers.items()
+        name: {"url": server.url, "calls": server.calls, "seconds": server.seconds} for name, server in servers.items()
     }
     environment = os.environ | {"PONTOON_TEST_CACHE": str(CACHE), "PYTHONDONTWRITEBYTECODE": "1"}
     # SDKs say on standard error what they leave out.
@@ -396,7 +398,7 @@ class Bridge:
             # The forms of a fault have arguments of their own; to be seen is enough for those.
             if arguments:
                 calls[tool["name"]] = shown_arguments(tool, arguments)
-        return Server(url, [tool["name"] for tool in shown], calls)
+        return Server(url, [tool["name"] for tool in shown], calls, PATIENCE_SECONDS)
 
     def expected(self, name: str, server: Server) -> dict[str, dict]:
         """The arguments with which the server is called: with its own names, fitted to what it takes."""
