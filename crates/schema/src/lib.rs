@@ -35,6 +35,7 @@ mod form;
 mod header;
 mod keyword;
 mod lint;
+mod loosen;
 mod members;
 mod node;
 mod notes;

@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use crate::definitions::{Definitions, reference};
 use crate::fault::Fault;
 use crate::node::{Member, Node, member};
-use crate::notes::{Finding, Notes};
+use crate::notes::{Effect, Finding, Notes};
 use crate::profile::{Names, Profile};
-use crate::repair::MAX_BYTES;
+use crate::repair::{MAX_BYTES, settle};
 use crate::shape::is_newest;
 use crate::valid::{self, Outcome};
 use crate::walk::each_schema;
-use crate::{form, header, references};
+use crate::{form, header};
 
 /// Descriptions of more letters are cut by some clients, and so are names of arguments.
 const MAX_DESCRIPTION: usize = 1024;
@@ -95,7 +95,7 @@ pub fn lint(tool: &str) -> Vec<Finding> {
             true => form::mend_arguments(&mut schema, &mut quiet),
             false => form::mend_schema(&mut schema, Fault::OutputForm, &mut quiet),
         }
-        references::mend(&mut schema, &mut quiet);
+        settle(&mut schema, &mut quiet, Effect::Wider);
         notes.inside(name, |notes| look_at(&mut schema, is_arguments, notes));
     }
     notes.findings

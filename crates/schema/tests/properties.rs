@@ -4,7 +4,9 @@
 
 mod generator;
 
-use generator::{Dice, arguments, arguments_schema, break_it, cases, object, shown, tool};
+use generator::{
+    Dice, arguments, arguments_schema, break_it, cases, object, places, riddle, shown, tool,
+};
 use pontoon_schema::{Effect, Profile, lint, repair};
 use serde_json::{Map, Value, json};
 
@@ -90,6 +92,64 @@ fn a_repaired_tool_takes_what_it_took_before_and_refuses_what_it_refused() {
         taken > cases() / 2 && refused > cases() / 2 && enforced > cases() / 2,
         "{taken} {refused} {enforced}"
     );
+}
+
+#[test]
+fn what_a_broken_schema_may_have_meant_is_taken_by_its_repair() {
+    let mut dice = Dice(0x5851_F42D_4C95_7F2D);
+    let mut taken = 0;
+    for case in 0..cases() / 3 {
+        let mut broken = arguments_schema(&mut dice);
+        let mut meanings = vec![broken.clone()];
+        for _ in 0..=dice.below(2) {
+            let places = places(&broken);
+            if places.is_empty() {
+                continue;
+            }
+            let place = &places[dice.below(places.len())];
+            let (riddle, answers) = riddle(&mut dice);
+            let with = |schema: &Value, part: &Value| {
+                let mut schema = schema.clone();
+                *schema.pointer_mut(place).expect("it is there") = part.clone();
+                schema
+            };
+            meanings = meanings
+                .iter()
+                .flat_map(|it| answers.each_ref().map(|part| with(it, part)))
+                .collect();
+            broken = with(&broken, &riddle);
+        }
+        // A reference may lead into a part that is none any more.
+        let meanings: Vec<_> =
+            meanings.iter().filter_map(|it| jsonschema::draft202012::new(it).ok()).collect();
+        let tool = tool(&broken);
+        let profile = match case % 2 {
+            0 => Profile::none(),
+            _ => &Profile::all()[case / 2 % Profile::all().len()],
+        };
+        let report = repair(&tool, profile);
+        let in_words = repair(&report.tool, Profile::none());
+        let seen = jsonschema::draft202012::new(&shown(&in_words.tool)).unwrap();
+        let is_merged = report.findings.iter().any(|it| it.fault.code() == "S004");
+        for _ in 0..12 {
+            let arguments = arguments(&mut dice, 2);
+            if !meanings.iter().any(|meaning| meaning.is_valid(&arguments)) {
+                continue;
+            }
+            taken += 1;
+            let text = arguments.to_string();
+            match report.plan.arguments(&text) {
+                Ok(fitted) => assert_eq!(fitted, text, "{profile}: {tool}"),
+                Err(refusal) => panic!("{profile}: {refusal}: {text} for {tool}"),
+            }
+            assert!(
+                seen.is_valid(&arguments) || is_merged || !report.plan.is_plain(),
+                "{profile}: {text}\n{tool}\n{}",
+                report.tool
+            );
+        }
+    }
+    assert!(taken > cases() / 3, "only {taken}");
 }
 
 #[test]
