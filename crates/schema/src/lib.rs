@@ -55,7 +55,7 @@ mod walk;
 
 pub use check::Check;
 pub use fault::{Fault, Severity};
-pub use lint::{lint, lint_for};
+pub use lint::{lint, lint_for, lint_list};
 pub use notes::{Effect, Finding, MAX_FINDINGS, Repair};
 pub use plan::{Plan, Refusal};
 pub use profile::{Names, Profile};

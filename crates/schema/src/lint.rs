@@ -122,6 +122,16 @@ pub fn lint_for(tool: &str, profile: &Profile) -> Vec<Finding> {
     notes.findings
 }
 
+/// What a client minds in a list of tools as a whole: that it is longer than the client takes. Which tools it leaves out
+/// then is for the client to say, so this is about none of them.
+pub fn lint_list(tools: &[impl AsRef<str>], profile: &Profile) -> Vec<Finding> {
+    let mut notes = Notes::default();
+    if profile.max_tools.is_some_and(|max| tools.len() > max) && profile.is_about(Fault::TooMany) {
+        notes.tell(Fault::TooMany);
+    }
+    notes.findings
+}
+
 /// Whether an object requires all that it names, and takes nothing else.
 fn openness(members: &[Member<'_>], profile: &Profile, notes: &mut Notes) {
     let is_object = match member(members, "type") {
@@ -365,6 +375,23 @@ mod tests {
         let good =
             good.replace(r#""required":["c"]"#, r#""required":["c"],"additionalProperties":false"#);
         assert_eq!(lint_for(&good, strict), []);
+    }
+
+    #[test]
+    fn a_list_is_too_long_for_the_clients_that_publish_a_limit() {
+        let tools = vec!["{}"; 129];
+        let found = |tools: &[&str], profile: &str| {
+            lint_list(tools, Profile::named(profile).unwrap())
+                .iter()
+                .map(|it| it.fault)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(found(&tools, "openai"), [Fault::TooMany]);
+        assert_eq!(found(&tools[1..], "openai"), []);
+        assert_eq!(found(&tools, "common"), []);
+        for profile in Profile::all() {
+            assert_eq!(profile.max_tools.is_some(), profile.is_about(Fault::TooMany), "{profile}");
+        }
     }
 
     #[test]
