@@ -66,10 +66,15 @@ impl<'n, 't> Definitions<'n, 't> {
             return Some(definition);
         }
         let pointer = reference.strip_prefix('#')?;
-        let mut node = self.root;
         if pointer.is_empty() {
-            return Some(node);
+            return Some(self.root);
         }
+        // There may be very many definitions: what is inside one begins there.
+        let inside = reference.match_indices('/').nth(2).and_then(|(at, _)| {
+            let definition = self.usual.get(&reference[..at])?;
+            Some((*definition, &reference[at..]))
+        });
+        let (mut node, pointer) = inside.unwrap_or((self.root, pointer));
         for part in pointer.strip_prefix('/')?.split('/') {
             let part = unescaped(part);
             node = match node {

@@ -1,7 +1,7 @@
 //! References that lead nowhere, or to other documents.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::definitions::Definitions;
 use crate::fault::Fault;
@@ -57,15 +57,21 @@ fn lost(root: &Node<'_>) -> HashMap<String, Fault> {
         let anchors = text("$anchor").into_iter().chain(text("$dynamicAnchor"));
         names.extend(anchors.map(|anchor| format!("#{anchor}")));
     });
+    // Names are addresses, and some end as the reference does.
+    let reversed = |name: &str| name.trim_end_matches('#').chars().rev().collect::<String>();
+    let ends: BTreeSet<_> = names.iter().map(|name| reversed(name)).collect();
+    let is_end = |to: &str| {
+        let end = reversed(to);
+        let next = ends.range(end.clone()..).next();
+        !to.is_empty() && next.is_some_and(|name| name.starts_with(&end))
+    };
     let definitions = Definitions::of(root);
     let is_there = |to: &str| {
         definitions
             .resolve(to)
             .is_some_and(|node| matches!(node, Node::Object(_)) || node.as_bool().is_some())
             || names.contains(to)
-            || names.iter().any(|name| {
-                !to.is_empty() && name.trim_end_matches('#').ends_with(to.trim_end_matches('#'))
-            })
+            || is_end(to)
     };
     let lost = references.into_iter().filter(|to| !is_there(to));
     lost.map(|to| {
