@@ -157,7 +157,7 @@ heals! {
         minds: "Clients on the TypeScript SDK refuse the whole result or list."
     }
     H17 {
-        "a result of a tool without a list of blocks of content"
+        "a result of a tool without a list of content"
         fix: "Give back `{\"content\": [{\"type\": \"text\", \"text\": ...}]}`."
         here: "What the tool said becomes a text. A block without a `type` gets the one that its members can mean, and is told as a text where that is not clear."
         minds: "Clients on the TypeScript and Python SDKs refuse the result; others show an empty one."
