@@ -6,7 +6,7 @@
 pub(crate) mod envelope;
 pub mod failures;
 pub mod lines;
-pub mod messages;
+pub(crate) mod messages;
 mod modes;
 pub(crate) mod nulls;
 pub(crate) mod results;
