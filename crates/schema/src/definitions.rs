@@ -33,6 +33,12 @@ pub(crate) fn reference(members: &[Member<'_>]) -> Option<String> {
     member(members, "$ref").and_then(Node::as_text).map(Cow::into_owned)
 }
 
+/// Whether a schema has an address of its own. References in it are read from there, not from the root.
+pub(crate) fn is_base(members: &[Member<'_>]) -> bool {
+    let address = member(members, "$id").and_then(Node::as_text);
+    address.is_some_and(|address| !address.starts_with('#'))
+}
+
 impl<'n, 't> Definitions<'n, 't> {
     pub(crate) fn of(root: &'n Node<'t>) -> Self {
         let mut usual = HashMap::new();
@@ -48,16 +54,27 @@ impl<'n, 't> Definitions<'n, 't> {
         Self { root, usual }
     }
 
+    /// Whether references in this schema lead elsewhere than those of the root: they are not followed.
+    pub(crate) fn is_elsewhere(&self, members: &[Member<'_>]) -> bool {
+        let is_root = self.root.as_members().is_some_and(|root| std::ptr::addr_eq(root, members));
+        !is_root && is_base(members)
+    }
+
     /// What a reference inside the schema leads to.
     pub(crate) fn resolve(&self, reference: &str) -> Option<&'n Node<'t>> {
         if let Some(definition) = self.usual.get(reference) {
             return Some(definition);
         }
         let pointer = reference.strip_prefix('#')?;
-        let mut node = self.root;
         if pointer.is_empty() {
-            return Some(node);
+            return Some(self.root);
         }
+        // There may be very many definitions: what is inside one begins there.
+        let inside = reference.match_indices('/').nth(2).and_then(|(at, _)| {
+            let definition = self.usual.get(&reference[..at])?;
+            Some((*definition, &reference[at..]))
+        });
+        let (mut node, pointer) = inside.unwrap_or((self.root, pointer));
         for part in pointer.strip_prefix('/')?.split('/') {
             let part = unescaped(part);
             node = match node {
@@ -169,7 +186,7 @@ fn reach(places: &[ReferencePlace]) -> Reach {
 }
 
 /// A part of a pointer in a reference, which is an address too.
-fn unescaped(part: &str) -> String {
+pub(crate) fn unescaped(part: &str) -> String {
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part.as_bytes();
     while let [first, after @ ..] = rest {

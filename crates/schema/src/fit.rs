@@ -209,7 +209,7 @@ impl Look<'_, '_, '_> {
     /// What a schema wants of the parts of a value. Only what holds in any case counts: no alternatives.
     fn inside(&mut self, schema: &Node<'_>, want: &mut Want, steps: usize) {
         let Some(members) = schema.as_members() else { return };
-        if steps > MAX_STEPS || self.left == 0 {
+        if steps > MAX_STEPS || self.left == 0 || self.definitions.is_elsewhere(members) {
             return;
         }
         self.left -= 1;
@@ -248,7 +248,7 @@ impl Look<'_, '_, '_> {
     /// The types that a schema may take; all, where that is not known.
     fn types(&mut self, schema: &Node<'_>, steps: usize) -> Types {
         let Some(members) = schema.as_members() else { return Types::ALL };
-        if steps > MAX_STEPS || self.left == 0 {
+        if steps > MAX_STEPS || self.left == 0 || self.definitions.is_elsewhere(members) {
             return Types::ALL;
         }
         self.left -= 1;

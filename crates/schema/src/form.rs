@@ -126,29 +126,8 @@ fn keywords(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
     require(members, &required);
 }
 
-/// One keyword. A value that cannot be widened without taking less elsewhere goes whole.
+/// One keyword.
 fn mend_keyword(
-    keyword: Keyword,
-    value: &mut Node<'_>,
-    required: &mut Vec<String>,
-    is_open: &mut bool,
-    notes: &mut Notes,
-) -> Fate {
-    let widened = notes.widened;
-    let fate = by_form(keyword, value, required, is_open, notes);
-    let is_wider = notes.widened > widened;
-    match keyword.name {
-        "not" | "if" | "oneOf" | "contains" if is_wider => Fate::Goes,
-        "additionalProperties" | "unevaluatedProperties" if is_wider => fate,
-        "patternProperties" if is_wider => {
-            *is_open = true;
-            fate
-        }
-        _ => fate,
-    }
-}
-
-fn by_form(
     keyword: Keyword,
     value: &mut Node<'_>,
     required: &mut Vec<String>,

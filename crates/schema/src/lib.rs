@@ -35,6 +35,7 @@ mod form;
 mod header;
 mod keyword;
 mod lint;
+mod loosen;
 mod members;
 mod node;
 mod notes;
@@ -54,7 +55,7 @@ mod walk;
 
 pub use check::Check;
 pub use fault::{Fault, Severity};
-pub use lint::{lint, lint_for};
+pub use lint::{lint, lint_for, lint_list};
 pub use notes::{Effect, Finding, MAX_FINDINGS, Repair};
 pub use plan::{Plan, Refusal};
 pub use profile::{Names, Profile};

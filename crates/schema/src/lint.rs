@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use crate::definitions::{Definitions, reference};
 use crate::fault::Fault;
 use crate::node::{Member, Node, member};
-use crate::notes::{Finding, Notes};
+use crate::notes::{Effect, Finding, Notes};
 use crate::profile::{Names, Profile};
-use crate::repair::MAX_BYTES;
+use crate::repair::{MAX_BYTES, settle};
 use crate::shape::is_newest;
 use crate::valid::{self, Outcome};
 use crate::walk::each_schema;
-use crate::{form, header, references};
+use crate::{form, header};
 
 /// Descriptions of more letters are cut by some clients, and so are names of arguments.
 const MAX_DESCRIPTION: usize = 1024;
@@ -95,7 +95,7 @@ pub fn lint(tool: &str) -> Vec<Finding> {
             true => form::mend_arguments(&mut schema, &mut quiet),
             false => form::mend_schema(&mut schema, Fault::OutputForm, &mut quiet),
         }
-        references::mend(&mut schema, &mut quiet);
+        settle(&mut schema, &mut quiet, Effect::Wider);
         notes.inside(name, |notes| look_at(&mut schema, is_arguments, notes));
     }
     notes.findings
@@ -119,6 +119,16 @@ pub fn lint_for(tool: &str, profile: &Profile) -> Vec<Finding> {
             openness(members, profile, notes);
         });
     });
+    notes.findings
+}
+
+/// What a client minds in a list of tools as a whole: that it is longer than the client takes. Which tools it leaves out
+/// then is for the client to say, so this is about none of them.
+pub fn lint_list(tools: &[impl AsRef<str>], profile: &Profile) -> Vec<Finding> {
+    let mut notes = Notes::default();
+    if profile.max_tools.is_some_and(|max| tools.len() > max) && profile.is_about(Fault::TooMany) {
+        notes.tell(Fault::TooMany);
+    }
     notes.findings
 }
 
@@ -365,6 +375,23 @@ mod tests {
         let good =
             good.replace(r#""required":["c"]"#, r#""required":["c"],"additionalProperties":false"#);
         assert_eq!(lint_for(&good, strict), []);
+    }
+
+    #[test]
+    fn a_list_is_too_long_for_the_clients_that_publish_a_limit() {
+        let tools = vec!["{}"; 129];
+        let found = |tools: &[&str], profile: &str| {
+            lint_list(tools, Profile::named(profile).unwrap())
+                .iter()
+                .map(|it| it.fault)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(found(&tools, "openai"), [Fault::TooMany]);
+        assert_eq!(found(&tools[1..], "openai"), []);
+        assert_eq!(found(&tools, "common"), []);
+        for profile in Profile::all() {
+            assert_eq!(profile.max_tools.is_some(), profile.is_about(Fault::TooMany), "{profile}");
+        }
     }
 
     #[test]

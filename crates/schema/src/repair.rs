@@ -11,10 +11,14 @@ use crate::plan::{Enforced, Plan};
 use crate::profile::Profile;
 use crate::valid::{self, Outcome};
 use crate::walk::look;
-use crate::{form, members, older, pattern, references, rename, shape};
+use crate::{form, loosen, members, older, pattern, references, rename, shape};
 
 /// A tool of more bytes is not looked at.
 pub const MAX_BYTES: usize = 1 << 20;
+
+/// What is taken out may be what references lead to, and what refers to nothing takes more: so often that is followed.
+/// Then all references go.
+const MAX_ROUNDS: usize = 8;
 
 /// What was found in a tool, and what became of it.
 #[derive(Debug)]
@@ -101,8 +105,13 @@ fn repair_arguments(
         older::drop_ignored(&mut valid);
         plan.want = Want::of(&valid);
         shape::shape_arguments(schema, profile, notes);
-        plan.keys = rename::rename_keys(schema, &profile.keys, notes);
-        references::cut(schema, notes);
+        settle(schema, notes, Effect::Enforced);
+        // What speaks of other names is taken out, and may have been what kept an object closed.
+        for _ in 0..2 {
+            shape::require_known(schema, profile, notes);
+            plan.keys.extend(rename::rename_keys(schema, &profile.keys, notes));
+            settle(schema, notes, Effect::Enforced);
+        }
         match notes.is_to_enforce {
             false => {}
             true if valid::can_check(&valid) => plan.enforced = Some(Enforced::new(valid)),
@@ -115,6 +124,21 @@ fn repair_arguments(
 pub(crate) fn make_valid(schema: &mut Node<'_>, notes: &mut Notes) {
     form::mend_arguments(schema, notes);
     mend_words(schema, notes);
+    settle(schema, notes, Effect::Wider);
+}
+
+/// Takes out what would take less where more is taken now, and the references to what is gone.
+pub(crate) fn settle(schema: &mut Node<'_>, notes: &mut Notes, effect: Effect) {
+    for _ in 0..MAX_ROUNDS {
+        references::mend(schema, notes, effect);
+        if !notes.has_wider() {
+            return;
+        }
+        loosen::loosen(schema, notes, effect);
+    }
+    references::remove(schema, notes, effect);
+    loosen::loosen(schema, notes, effect);
+    notes.take_wider();
 }
 
 fn repair_results(members: &mut Vec<Member<'_>>, profile: &Profile, notes: &mut Notes) {
@@ -127,8 +151,10 @@ fn repair_results(members: &mut Vec<Member<'_>>, profile: &Profile, notes: &mut 
         }
         form::mend_schema(schema, Fault::OutputForm, notes);
         mend_words(schema, notes);
+        settle(schema, notes, Effect::Wider);
         shape::shape_results(schema, profile, notes);
-        references::cut(schema, notes);
+        settle(schema, notes, Effect::Enforced);
+        shape::require_known(schema, profile, notes);
         is_object(schema, profile, notes)
     });
     if !is_shown {
@@ -162,7 +188,7 @@ fn is_object(schema: &mut Node<'_>, profile: &Profile, notes: &mut Notes) -> boo
 /// Puts patterns and references right. What the validator does not read then has no references.
 fn mend_words(schema: &mut Node<'_>, notes: &mut Notes) {
     pattern::mend(schema, notes);
-    references::mend(schema, notes);
+    references::mend(schema, notes, Effect::Wider);
     let mut has_names = false;
     look(schema, &mut |members| {
         has_names |= members.iter().any(|member| {
@@ -173,7 +199,7 @@ fn mend_words(schema: &mut Node<'_>, notes: &mut Notes) {
         });
     });
     if has_names && matches!(valid::compile(schema), Outcome::Invalid) {
-        references::remove(schema, notes);
+        references::remove(schema, notes, Effect::Wider);
     }
 }
 

@@ -149,7 +149,7 @@ impl<'n, 't> RootReading<'n, 't> {
     fn object(&mut self, schema: &Node<'t>, steps: usize) -> RootObject<'t> {
         let mut object = RootObject::default();
         let Some(members) = schema.as_members() else { return object };
-        if steps > MAX_STEPS || self.left == 0 {
+        if steps > MAX_STEPS || self.left == 0 || self.definitions.is_elsewhere(members) {
             return object;
         }
         self.left -= 1;

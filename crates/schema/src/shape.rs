@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use crate::definitions::{Definitions, reference};
+use crate::definitions::{Definitions, is_base, reference};
 use crate::fault::Fault;
 use crate::header;
 use crate::node::{Member, Node, describe, member, position, set, take};
-use crate::notes::Notes;
+use crate::notes::{Notes, PlaceMark};
 use crate::profile::Profile;
 use crate::root;
-use crate::walk::each_schema;
+use crate::walk::{each_schema, each_schema_of_base};
 
 /// References inside what a reference leads to are followed this far, and schemas this large are made.
 const MAX_STEPS: usize = 8;
@@ -58,16 +58,11 @@ fn shape(node: &mut Node<'_>, profile: &Profile, notes: &mut Notes, dialect: Fau
     if profile.is_about(Fault::YesNo) {
         write_out_words(node, notes);
     }
-    let is_looser = profile.unsupported.iter().any(|it| !ANNOTATIONS.contains(&it.as_str()));
     each_schema(node, notes, &mut |members, notes| {
         formats(members, profile, notes);
         unsupported(members, profile, notes);
-        if is_looser {
-            one_of_as_any_of(members, notes);
-        }
         for (fault, change) in [
             (Fault::NoItems, add_items as fn(&mut Vec<Member<'_>>, &mut Notes)),
-            (Fault::RequiredUnknown, add_required),
             (Fault::EnumEmpty, drop_empty_enum),
             (Fault::Const, const_as_enum),
             (Fault::EnumNumbers, describe_enum),
@@ -78,6 +73,14 @@ fn shape(node: &mut Node<'_>, profile: &Profile, notes: &mut Notes, dialect: Fau
             }
         }
     });
+}
+
+/// What is required is one of the properties. This comes after all that is taken out: objects that are closed no more
+/// get such a property, too.
+pub(crate) fn require_known(node: &mut Node<'_>, profile: &Profile, notes: &mut Notes) {
+    if profile.is_about(Fault::RequiredUnknown) {
+        each_schema(node, notes, &mut |members, notes| add_required(members, notes));
+    }
 }
 
 /// A yes or no in the place of a property's schema is an object that says the same.
@@ -123,7 +126,7 @@ fn rename_definitions(root: &mut Node<'_>, notes: &mut Notes) {
     }
     members[at].rename("$defs");
     notes.inside("definitions", |notes| notes.mend(Fault::Definitions, "is `$defs`"));
-    each_schema(root, notes, &mut |members, _| {
+    each_schema_of_base(root, notes, &mut |members, _| {
         let Some(at) = position(members, "$ref") else { return };
         let renamed = members[at]
             .value
@@ -138,9 +141,15 @@ fn rename_definitions(root: &mut Node<'_>, notes: &mut Notes) {
 /// Puts what references lead to in their place. What refers to itself is any value there.
 fn inline<'t>(root: &mut Node<'t>, notes: &mut Notes) {
     let whole = root.clone();
-    let definitions = Definitions::of(&whole);
-    let mut left = MAX_BYTES;
-    notes.is_changed |= inline_in(root, &definitions, 0, &mut left, notes);
+    let mut inlining = Inlining {
+        definitions: Definitions::of(&whole),
+        root: notes.mark(),
+        bases: HashSet::new(),
+        left: MAX_BYTES,
+        is_changed: false,
+    };
+    inlining.inline(root, 0, notes);
+    notes.is_changed |= inlining.is_changed;
     if let Some(members) = root.as_members_mut() {
         for definitions in ["$defs", "definitions"] {
             if take(members, definitions).is_some() {
@@ -150,35 +159,49 @@ fn inline<'t>(root: &mut Node<'t>, notes: &mut Notes) {
     }
 }
 
-fn inline_in<'t>(
-    node: &mut Node<'t>,
-    definitions: &Definitions<'_, 't>,
-    steps: usize,
-    left: &mut usize,
-    notes: &mut Notes,
-) -> bool {
-    let mut is_changed = false;
-    each_schema(node, notes, &mut |members, notes| {
-        let Some(to) = reference(members) else { return };
-        take(members, "$ref");
-        is_changed = true;
-        let target = definitions.resolve(&to).filter(|_| steps < MAX_STEPS);
-        let Some(mut target) = target.cloned() else {
-            return notes.enforce(Fault::Recursive, "cut: any value");
-        };
-        *left = left.saturating_sub(target.written().len());
-        if *left == 0 {
-            return notes.enforce(Fault::TooLarge, "cut: any value");
-        }
-        inline_in(&mut target, definitions, steps + 1, left, notes);
-        let Node::Object(inside) = target else { return };
-        for member in inside {
-            if position(members, &member.name()).is_none() && member.name() != "$defs" {
-                members.push(member);
+struct Inlining<'n, 't> {
+    definitions: Definitions<'n, 't>,
+    root: PlaceMark,
+    /// The schemas that have an address of their own: references in them lead elsewhere than those of the root.
+    bases: HashSet<PlaceMark>,
+    left: usize,
+    is_changed: bool,
+}
+
+impl<'t> Inlining<'_, 't> {
+    fn inline(&mut self, node: &mut Node<'t>, steps: usize, notes: &mut Notes) {
+        each_schema(node, notes, &mut |members, notes| {
+            if notes.mark() != self.root && is_base(members) {
+                self.bases.insert(notes.mark());
             }
-        }
-    });
-    is_changed
+            let Some(to) = reference(members) else { return };
+            take(members, "$ref");
+            self.is_changed = true;
+            let is_elsewhere =
+                !self.bases.is_empty() && notes.marks().any(|mark| self.bases.contains(&mark));
+            let target = self.definitions.resolve(&to).filter(|_| steps < MAX_STEPS);
+            let Some(mut target) = target.filter(|_| !is_elsewhere).cloned() else {
+                return notes.enforce(Fault::Recursive, "cut: any value");
+            };
+            if let Some(members) = target.as_members_mut().filter(|it| is_base(it)) {
+                if to != "#" {
+                    return notes.enforce(Fault::Recursive, "cut: any value");
+                }
+                take(members, "$id");
+            }
+            self.left = self.left.saturating_sub(target.written().len());
+            if self.left == 0 {
+                return notes.enforce(Fault::TooLarge, "cut: any value");
+            }
+            self.inline(&mut target, steps + 1, notes);
+            let Node::Object(inside) = target else { return };
+            for member in inside {
+                if position(members, &member.name()).is_none() && member.name() != "$defs" {
+                    members.push(member);
+                }
+            }
+        });
+    }
 }
 
 /// A list says what its items are.
@@ -193,7 +216,6 @@ fn add_items(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
     }
 }
 
-/// What is required is one of the properties.
 fn add_required(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
     let Some(Node::List(names)) = member(members, "required") else { return };
     let names: Vec<_> = names.iter().filter_map(Node::as_text).map(Cow::into_owned).collect();
@@ -334,16 +356,6 @@ fn unsupported(members: &mut Vec<Member<'_>>, profile: &Profile, notes: &mut Not
             _ => {}
         }
     }
-}
-
-/// With keywords taken out of alternatives, two may take a value of which one did.
-fn one_of_as_any_of(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
-    let Some(at) = position(members, "oneOf") else { return };
-    match position(members, "anyOf") {
-        None => members[at].rename("anyOf"),
-        Some(_) => drop(take(members, "oneOf")),
-    }
-    notes.inside("oneOf", |notes| notes.enforce(Fault::Unsupported, "is `anyOf`"));
 }
 
 /// Keywords that say nothing about which values are taken.

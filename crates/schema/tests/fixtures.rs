@@ -6,12 +6,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use pontoon_schema::{Fault, Profile, Report, lint, lint_for, repair_list};
+use pontoon_schema::{Fault, Profile, Report, lint, lint_for, lint_list, repair_list};
 use serde_json::Value;
 
 /// Faults of which a list of tools tells nothing: those of calls, of several lists, and of clients.
-const ELSEWHERE: [Fault; 5] =
-    [Fault::OutputUnkept, Fault::TooMany, Fault::Order, Fault::Pages, Fault::Arguments];
+const ELSEWHERE: [Fault; 4] = [Fault::OutputUnkept, Fault::Order, Fault::Pages, Fault::Arguments];
 
 fn fixtures() -> Vec<(PathBuf, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
@@ -48,6 +47,7 @@ fn profile_for(fault: Fault) -> &'static Profile {
 fn found(reports: &[Report<'_>], tools: &[String], profile: &Profile) -> BTreeSet<Fault> {
     let repaired = reports.iter().flat_map(|report| &report.findings).map(|it| it.fault);
     let told = tools.iter().flat_map(|tool| lint(tool).into_iter().chain(lint_for(tool, profile)));
+    let told = told.chain(lint_list(tools, profile));
     repaired.chain(told.map(|it| it.fault)).collect()
 }
 

@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use crate::heal::messages::mend;
-use crate::heal::{Heal, HealModes, Heals, envelope, results};
+use crate::heal::nulls::{ObjectForm, result_of};
+use crate::heal::{Heal, HealModes, Heals, envelope, messages, results};
 use crate::message::{Kind, Message, quoted, string_value};
 use crate::method;
 use crate::nameless::{Nameless, is_long};
@@ -64,6 +64,8 @@ struct Open<T> {
     notes: u64,
     /// What is asked for.
     aim: Aim,
+    /// What its result looks like.
+    form: &'static ObjectForm,
     /// How many bytes the request has.
     length: usize,
 }
@@ -138,6 +140,7 @@ impl<T> Peer<T> {
         let client = request.message();
         let client_id = client.copy(Slot::Id).unwrap_or_default();
         let token = client.copy(Slot::MetaProgressToken);
+        let form = result_of(&client.method());
         let aim = match client.method().as_ref() {
             method::CALL_TOOL => Aim::Tool,
             method::LISTEN => Aim::Subscription,
@@ -162,6 +165,7 @@ impl<T> Peer<T> {
                 told: f64::NEG_INFINITY,
                 notes: 0,
                 aim,
+                form,
                 length,
             },
         );
@@ -235,9 +239,13 @@ impl<T> Peer<T> {
             true => envelope::tidy(&message),
             false => message,
         };
+        let message = messages::mend_version(message, &mut self.heals);
         match message.kind() {
-            Kind::Request => Some(PeerEvent::Ask(message)),
-            Kind::Notification => self.handle_note(message),
+            Kind::Request => Some(PeerEvent::Ask(messages::mend_params(message, &mut self.heals))),
+            Kind::Notification => {
+                let message = messages::mend_params(message, &mut self.heals);
+                self.handle_note(message)
+            }
             Kind::Answer => self.handle_answer(message),
             Kind::Unclear => {
                 // An id and nothing else still tells that the request is over (H14).
@@ -251,7 +259,7 @@ impl<T> Peer<T> {
     }
 
     fn handle_answer(&mut self, message: Message) -> Option<PeerEvent<T>> {
-        let message = mend(message, &mut self.heals);
+        let message = messages::mend_answer(message, &mut self.heals);
         let raw = message.raw(Slot::Id).unwrap_or(b"null");
         if raw == b"null" {
             return self.handle_stray_error(message);
@@ -263,6 +271,7 @@ impl<T> Peer<T> {
         let open = self.forget(id)?;
         self.nameless.answered(id.number());
         self.is_initialized_last = false;
+        let message = messages::mend_result(message, open.form, &mut self.heals);
         let message = match open.aim {
             Aim::Tool => results::mend(message, &mut self.heals),
             Aim::Subscription | Aim::Other => message,
@@ -330,19 +339,28 @@ impl<T> Peer<T> {
     fn handle_progress(&mut self, message: Message) -> Option<PeerEvent<T>> {
         let found = message.raw(Slot::ProgressToken).and_then(|token| self.find(token));
         let Some((id, is_exact)) = found else { return self.drop_it(Heal::H12) };
-        if !is_exact && !self.heals.found(Heal::H12) {
+        let said = message.raw(Slot::Progress).unwrap_or_default();
+        let text = string_value(said).and_then(|text| json_number(&text));
+        // What is no number says nothing of how far it is.
+        let progress = text.as_deref().map_or(said, str::as_bytes);
+        let progress = number(progress).filter(|progress| progress.is_finite());
+        let open = self.open.get_mut(&id)?;
+        let token = open.token.clone();
+        let goes_back = progress.is_some_and(|progress| progress < open.progress);
+        let Some(token) = token.filter(|_| !goes_back) else { return self.drop_it(Heal::H12) };
+        let is_odd = !is_exact || text.is_some();
+        let is_repaired = is_odd && self.heals.found(Heal::H12);
+        if !is_exact && !is_repaired {
             return None;
         }
-        let open = self.open.get_mut(&id)?;
-        let Some(token) = open.token.clone() else { return self.drop_it(Heal::H12) };
-        let progress = message.raw(Slot::Progress).and_then(number).unwrap_or(f64::NAN);
-        if progress < open.progress {
-            return self.drop_it(Heal::H12);
-        }
-        let has_heard_more = open.told > open.progress && progress <= open.told;
-        open.progress = progress;
         open.notes += 1;
         let mut note = Rewrite::new(message).replace(Slot::ProgressToken, token);
+        if let Some(text) = text.filter(|_| is_repaired) {
+            note = note.replace(Slot::Progress, text);
+        }
+        let Some(progress) = progress else { return Some(PeerEvent::Note(id, note.finish())) };
+        let has_heard_more = open.told > open.progress && progress <= open.told;
+        open.progress = progress;
         if has_heard_more {
             // From us, and it may not become less.
             open.told = a_little_more(open.told);
@@ -359,9 +377,7 @@ impl<T> Peer<T> {
     pub fn keep_alive(&mut self, id: OurId, heard: u64) -> Option<Text> {
         let open = self.open.get_mut(&id).filter(|open| open.notes <= heard)?;
         let token = open.token.as_ref()?;
-        // What was no number cannot be added to.
-        let told = if open.told.is_nan() { f64::NEG_INFINITY } else { open.told };
-        open.told = a_little_more(told);
+        open.told = a_little_more(open.told);
         let note = format!(
             r#"{{"jsonrpc":"2.0","method":"{}","params":{{"progressToken":{},"progress":{:?},"message":"no news yet"}}}}"#,
             method::PROGRESS,
@@ -438,6 +454,13 @@ fn tell_length(error: &Message, length: usize) -> Message {
          It may take no messages of this length: send less at once"
     );
     Rewrite::new(error.clone()).replace(Slot::ErrorMessage, quoted(&text)).into_message()
+}
+
+/// The number that a text is, as JSON has it.
+fn json_number(text: &str) -> Option<String> {
+    let text = text.trim();
+    let is_number = serde_json::from_str::<serde_json::Number>(text).is_ok();
+    is_number.then(|| text.to_owned())
 }
 
 fn number(raw: &[u8]) -> Option<f64> {

@@ -3,13 +3,22 @@
 //!
 //! That is found out when it is first asked for: most servers are reached by MCP alone.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use pontoon_schema::RequestBody;
 use pontoon_wire::json;
 
-use super::catalog::OwnTool;
+/// A tool as its server wrote it.
+pub struct OwnTool<'f> {
+    /// The name that its server has for it.
+    pub name: Cow<'f, str>,
+    /// The name that clients of MCP see.
+    pub shown: Cow<'f, str>,
+    /// The tool, a JSON text.
+    pub text: &'f str,
+}
 
 /// What the tools of a server take as the body of a request, by their names.
 #[derive(Debug, Clone, Default)]

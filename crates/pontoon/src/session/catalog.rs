@@ -12,7 +12,7 @@ use pontoon_wire::{Era, Message, Slot, json, method, string_value};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::bodies::Bodies;
+use super::bodies::{Bodies, OwnTool};
 use crate::back::shown_tools::{self, ShownTools};
 use crate::config::Server;
 use crate::observe::heals::HealLog;
@@ -62,16 +62,6 @@ pub struct Facts {
     /// Its tools as the server wrote them, if they are shown otherwise.
     #[serde(skip)]
     pub(super) written: Option<Vec<Box<RawValue>>>,
-}
-
-/// A tool as its server wrote it.
-pub struct OwnTool<'f> {
-    /// The name that its server has for it.
-    pub name: Cow<'f, str>,
-    /// The name that clients of MCP see.
-    pub shown: Cow<'f, str>,
-    /// The tool, a JSON text.
-    pub text: &'f str,
 }
 
 fn name_of(tool: &RawValue) -> Option<Cow<'_, str>> {

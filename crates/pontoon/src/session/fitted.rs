@@ -22,7 +22,7 @@ pub(super) enum Fitted {
 
 /// Who wrote the arguments of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Writer {
+pub(super) enum CallAuthor {
     /// A model, by what it was shown of the tool: what it meant is what counts.
     Model,
     /// A program, which means what it wrote: whether that fits is for the server to say.
@@ -37,7 +37,7 @@ pub(super) enum Writer {
 pub(super) fn fit(
     catalog: &Catalog,
     entry: &Entry,
-    writer: Writer,
+    author: CallAuthor,
     call: &mut Call,
 ) -> Result<Fitted, CallError> {
     if call.request.method() != method::CALL_TOOL {
@@ -54,11 +54,11 @@ pub(super) fn fit(
     let Some(plan) = shown.and_then(|shown| shown.plan(&tool)) else { return Ok(Fitted::Same) };
     let arguments = call.request.raw(Slot::Arguments).filter(|it| *it != b"null").unwrap_or(b"{}");
     let arguments = std::str::from_utf8(arguments).expect("a message is UTF-8");
-    let fitted = match writer {
-        Writer::Model => plan.arguments(arguments).map_err(|refusal| {
+    let fitted = match author {
+        CallAuthor::Model => plan.arguments(arguments).map_err(|refusal| {
             CallError::BadArguments(format!("{refusal}. The call was not made: put them right"))
         })?,
-        Writer::Program => plan.with_own_names(arguments),
+        CallAuthor::Program => plan.with_own_names(arguments),
     };
     let original = plan.name.as_ref().filter(|original| **original != tool);
     if original.is_none() && matches!(fitted, Cow::Borrowed(_)) {

@@ -7,7 +7,7 @@ pub mod admit;
 mod announce;
 mod answered_here;
 pub mod answers;
-mod bodies;
+pub mod bodies;
 pub mod catalog;
 mod completed;
 mod ended;

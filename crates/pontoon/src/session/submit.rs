@@ -11,7 +11,7 @@ use super::answered_here;
 use super::catalog::Catalog;
 use super::completed;
 use super::entry::Entry;
-use super::fitted::{self, Fitted, Writer};
+use super::fitted::{self, CallAuthor, Fitted};
 use super::legacy::{OpenCall, Session};
 use super::sessions::{NoSession, Sessions};
 use crate::back::Back;
@@ -184,11 +184,11 @@ impl Sessions {
         if let Some(refusal) = answered_here::disabled(entry, &call.request) {
             return call.reply.error(&refusal);
         }
-        let writer = match arrived {
-            Arrived::AsWritten => Writer::Program,
-            _ => Writer::Model,
+        let author = match arrived {
+            Arrived::AsWritten => CallAuthor::Program,
+            _ => CallAuthor::Model,
         };
-        match fitted::fit(catalog, entry, writer, &mut call) {
+        match fitted::fit(catalog, entry, author, &mut call) {
             Err(why) => return refuse(call, why),
             Ok(Fitted::Same) => {}
             Ok(Fitted::Renamed) => {

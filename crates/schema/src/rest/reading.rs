@@ -30,6 +30,8 @@ pub(super) struct Reading<'n, 't> {
     lengths: HashMap<String, usize>,
     bytes_left: usize,
     depth: usize,
+    /// How many schemas around have an address of their own: references in them are not followed.
+    elsewhere: usize,
 }
 
 impl<'n, 't> Reading<'n, 't> {
@@ -49,6 +51,7 @@ impl<'n, 't> Reading<'n, 't> {
             lengths: HashMap::new(),
             bytes_left: MAX_PUT_IN,
             depth: 0,
+            elsewhere: 0,
         }
     }
 
@@ -67,8 +70,11 @@ impl<'n, 't> Reading<'n, 't> {
         if self.depth >= MAX_DEPTH {
             return cut(members);
         }
+        let is_elsewhere = usize::from(self.definitions.is_elsewhere(members));
         self.depth += 1;
+        self.elsewhere += is_elsewhere;
         let meaning = self.read_here(members);
+        self.elsewhere -= is_elsewhere;
         self.depth -= 1;
         meaning
     }
@@ -83,7 +89,7 @@ impl<'n, 't> Reading<'n, 't> {
                 "$ref" => reference(members),
                 _ => member(members, keyword).and_then(Node::as_text).map(Cow::into_owned),
             };
-            if let Some(to) = to {
+            if let Some(to) = to.filter(|_| self.elsewhere == 0) {
                 meaning = meaning.and(self.follow(&to)).0;
             }
         }

@@ -38,7 +38,7 @@ pub(crate) const NAMES: [&str; 8] = ["a", "b", "c", "$top", "uids[]", "日本", 
 /// A valid schema with all that draft 2020-12 has. References lead to definitions that are there.
 pub(crate) fn schema(dice: &mut Dice, depth: usize) -> Value {
     let inner = |dice: &mut Dice| schema(dice, depth - 1);
-    match dice.below(if depth == 0 { 9 } else { 18 }) {
+    match dice.below(if depth == 0 { 9 } else { 22 }) {
         0 => json!({"type": "string", "minLength": dice.below(3)}),
         1 => json!({"type": "integer", "minimum": dice.below(3), "maximum": 9}),
         2 => json!({"type": "number", "exclusiveMaximum": 5, "multipleOf": 0.5}),
@@ -56,6 +56,10 @@ pub(crate) fn schema(dice: &mut Dice, depth: usize) -> Value {
         14 => json!({"not": inner(dice)}),
         15 => json!({"type": "string", "pattern": dice.one(&["^[a-z]+$", "\\d"])}),
         16 => json!({"prefixItems": [inner(dice)], "items": false}),
+        17 => json!({"oneOf": [inner(dice), inner(dice)]}),
+        18 => json!({"if": inner(dice), "then": inner(dice), "else": inner(dice)}),
+        19 => json!({"type": "array", "contains": inner(dice), "maxContains": 1}),
+        20 => json!({"allOf": [inner(dice)], "unevaluatedProperties": false}),
         _ => object(dice, depth - 1),
     }
 }
@@ -167,6 +171,61 @@ pub(crate) fn break_it(value: &mut Value, dice: &mut Dice) {
         }
         Value::Array(items) => items.iter_mut().for_each(|value| break_it(value, dice)),
         _ => {}
+    }
+}
+
+/// Where schemas stand inside a schema, as JSON pointers.
+pub(crate) fn places(schema: &Value) -> Vec<String> {
+    fn look(schema: &Value, at: &str, places: &mut Vec<String>) {
+        let Value::Object(members) = schema else { return };
+        for (keyword, value) in members {
+            let at = format!("{at}/{keyword}");
+            let inside: Vec<_> = match (keyword.as_str(), value) {
+                ("properties" | "patternProperties" | "$defs", Value::Object(all)) => {
+                    let escaped = |name: &String| name.replace('~', "~0").replace('/', "~1");
+                    all.iter().map(|(name, it)| (format!("{at}/{}", escaped(name)), it)).collect()
+                }
+                ("anyOf" | "oneOf" | "allOf" | "prefixItems", Value::Array(all)) => {
+                    all.iter().enumerate().map(|(n, it)| (format!("{at}/{n}"), it)).collect()
+                }
+                (
+                    "items" | "not" | "if" | "then" | "else" | "contains" | "additionalProperties",
+                    one,
+                ) => {
+                    vec![(at, one)]
+                }
+                _ => Vec::new(),
+            };
+            for (at, schema) in inside {
+                look(schema, &at, places);
+                places.push(at);
+            }
+        }
+    }
+    let mut places = Vec::new();
+    look(schema, "", &mut places);
+    places
+}
+
+/// A schema of which nobody can say what it means, and what it may mean. One says nothing of the members it takes,
+/// and another that it knows them all.
+pub(crate) fn riddle(dice: &mut Dice) -> (Value, [Value; 3]) {
+    let open = json!({"additionalProperties": true, "items": true});
+    match dice.below(5) {
+        0 => (json!({"$ref": "#/nowhere"}), [json!(true), json!(false), open]),
+        1 => (json!({"$ref": "https://example.com/x"}), [json!(true), json!(false), open]),
+        2 => (json!(7), [json!(true), json!(false), open]),
+        3 => (
+            json!({"$ref": "#/nowhere", "minLength": 1}),
+            [json!(true), json!(false), open].map(|it| json!({"allOf": [it], "minLength": 1})),
+        ),
+        _ => {
+            let text = json!({"type": "string", "minLength": 1});
+            (
+                json!({"type": "string", "pattern": "(?i)x"}),
+                [json!({"type": "string"}), json!(false), text],
+            )
+        }
     }
 }
 

@@ -1,53 +1,47 @@
-//! Answers of the wrong form, put right (H13, H14, H16). What cannot be read is left alone.
+//! Messages of the wrong form, put right (H13, H14, H16). What cannot be read is left alone.
 
+use super::nulls::{self, ObjectForm};
 use super::{Heal, Heals};
 use crate::error::{ErrorObject, code};
-use crate::json::{Entry, elements, entries};
+use crate::json::entries;
 use crate::message::{Message, string_value};
 use crate::rewrite::Rewrite;
-use crate::scan::{Member, Word};
+use crate::scan::Member;
 use crate::slot::Slot;
 
-/// Members that may be absent but, by the schema, not null.
-const OPTIONAL: [&str; 19] = [
-    "_meta",
-    "annotations",
-    "audience",
-    "blob",
-    "cursor",
-    "description",
-    "execution",
-    "icons",
-    "instructions",
-    "isError",
-    "lastModified",
-    "mimeType",
-    "nextCursor",
-    "outputSchema",
-    "priority",
-    "size",
-    "structuredContent",
-    "text",
-    "title",
-];
-
-/// Lists whose items are looked into for such members.
-const LISTS: [&str; 7] =
-    ["content", "contents", "messages", "prompts", "resources", "resourceTemplates", "tools"];
-
-/// The answer as it should have been.
-pub fn mend(message: Message, heals: &mut Heals) -> Message {
-    let mut message = message;
-    for (is_broken, repair, heal) in [
-        (lacks_version(&message), add_version as fn(&Message) -> Message, Heal::H13),
-        (has_odd_outcome(&message), mend_outcome, Heal::H14),
-        (has_nulls(&message), drop_nulls, Heal::H16),
-    ] {
-        if is_broken && heals.found(heal) {
-            message = repair(&message);
-        }
+/// The answer with one outcome.
+pub(crate) fn mend_answer(answer: Message, heals: &mut Heals) -> Message {
+    match has_odd_outcome(&answer) && heals.found(Heal::H14) {
+        true => mend_outcome(&answer),
+        false => answer,
     }
-    message
+}
+
+/// The result of a request without what should be absent.
+pub(crate) fn mend_result(answer: Message, form: &ObjectForm, heals: &mut Heals) -> Message {
+    let nulls = nulls::in_result(&answer, form);
+    without(answer, nulls, heals)
+}
+
+/// What a server says by itself without what should be absent.
+pub(crate) fn mend_params(message: Message, heals: &mut Heals) -> Message {
+    let nulls = nulls::in_params(&message);
+    without(message, nulls, heals)
+}
+
+fn without(message: Message, nulls: Vec<Member>, heals: &mut Heals) -> Message {
+    match !nulls.is_empty() && heals.found(Heal::H16) {
+        true => nulls::without(&message, nulls),
+        false => message,
+    }
+}
+
+/// The message with its version.
+pub(crate) fn mend_version(message: Message, heals: &mut Heals) -> Message {
+    match lacks_version(&message) && heals.found(Heal::H13) {
+        true => add_version(&message),
+        false => message,
+    }
 }
 
 fn lacks_version(message: &Message) -> bool {
@@ -122,65 +116,6 @@ fn proper_error(message: &Message, raw: &[u8]) -> ErrorObject {
     ErrorObject { code: number(Slot::ErrorCode).unwrap_or(DEFAULT), message: text, data }
 }
 
-fn has_nulls(message: &Message) -> bool {
-    // Most results have no null at all.
-    message.says(Word::Null) && !nulls(message).is_empty()
-}
-
-fn drop_nulls(message: &Message) -> Message {
-    Rewrite::new(message.clone()).remove_all(nulls(message)).into_message()
-}
-
-/// The null members at places where the schema has an optional one: in the result itself and in the
-/// items of its lists, never inside data of the user.
-fn nulls(message: &Message) -> Vec<Member> {
-    let text = message.text();
-    let Some(result) = message.member(Slot::Result) else { return Vec::new() };
-    let result = result.start as usize..result.end as usize;
-    let name =
-        |key: std::ops::Range<usize>| string_value(&text[key]).unwrap_or_default().into_owned();
-    let mut found = Vec::new();
-    let mut collect = |object: std::ops::Range<usize>| {
-        for entry in entries(text, object) {
-            if &text[entry.value.clone()] == b"null"
-                && OPTIONAL.contains(&name(entry.key.clone()).as_str())
-            {
-                found.push(member_of(&entry));
-            }
-        }
-    };
-    collect(result.clone());
-    let (mut capabilities, mut is_greeting) = (None, false);
-    for entry in entries(text, result) {
-        let name = name(entry.key);
-        is_greeting |= matches!(name.as_str(), "protocolVersion" | "supportedVersions");
-        if LISTS.contains(&name.as_str()) {
-            elements(text, entry.value).for_each(&mut collect);
-        } else if name == "capabilities" {
-            capabilities = Some(entry.value);
-        }
-    }
-    // Every capability, and every promise of one, may be absent.
-    let capabilities = capabilities.filter(|_| is_greeting);
-    for capability in capabilities.into_iter().flat_map(|all| entries(text, all)) {
-        let inside = entries(text, capability.value.clone());
-        for entry in std::iter::once(capability).chain(inside) {
-            if &text[entry.value.clone()] == b"null" {
-                found.push(member_of(&entry));
-            }
-        }
-    }
-    found
-}
-
-fn member_of(entry: &Entry) -> Member {
-    Member {
-        key: entry.key.start as u32,
-        start: entry.value.start as u32,
-        end: entry.value.end as u32,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,7 +138,7 @@ mod tests {
     fn check(text: &str, expected: &str, expected_heals: &[(Heal, u64)]) {
         let mut heals = Heals::default();
         let message = Message::parse(text.as_bytes()).unwrap();
-        let mended = mend(message, &mut heals);
+        let mended = mend_answer(mend_version(message, &mut heals), &mut heals);
         assert_eq!(std::str::from_utf8(mended.text()).unwrap(), expected);
         assert_eq!(heals.take(), expected_heals);
     }
@@ -250,25 +185,5 @@ mod tests {
             &answer(r#","error":{"code":5,"message":"m","data":[1]}"#),
             heal,
         );
-    }
-
-    #[test]
-    fn nulls_go_only_where_the_schema_is_known() {
-        check(
-            r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a","title":null,"inputSchema":{"default":null}}],"nextCursor":null,"own":null}}"#,
-            r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a","inputSchema":{"default":null}}],"own":null}}"#,
-            &[(Heal::H16, 1)],
-        );
-        check(
-            r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":null},"prompts":null,"x":{"y":{"z":null}}}}}"#,
-            r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"x":{"y":{"z":null}}}}}"#,
-            &[(Heal::H16, 1)],
-        );
-        for data in [
-            r#"{"jsonrpc":"2.0","id":1,"result":{"structuredContent":{"title":null}}}"#,
-            r#"{"jsonrpc":"2.0","id":1,"result":{"content":[],"capabilities":{"prompts":null}}}"#,
-        ] {
-            check(data, data, &[]);
-        }
     }
 }

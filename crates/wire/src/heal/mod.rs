@@ -6,8 +6,9 @@
 pub(crate) mod envelope;
 pub mod failures;
 pub mod lines;
-pub mod messages;
+pub(crate) mod messages;
 mod modes;
+pub(crate) mod nulls;
 pub(crate) mod results;
 pub mod structured;
 mod text;
@@ -128,7 +129,7 @@ heals! {
     H12 {
         "progress with an unknown token, out of order or after the answer"
         fix: "Report progress only with the `progressToken` of the request, of the type it came with, with growing numbers, and before the answer."
-        here: "Tokens are matched by their number; what belongs to no open request, and what goes back, is dropped."
+        here: "Tokens are matched by their number, and progress that is the text of a number is the number; what belongs to no open request, and what goes back, is dropped."
         minds: "Claude Code and other clients on the TypeScript SDK report an unknown token; some close the connection."
     }
     H13 {
@@ -158,7 +159,7 @@ heals! {
     H17 {
         "a result of a tool without a list of content"
         fix: "Give back `{\"content\": [{\"type\": \"text\", \"text\": ...}]}`."
-        here: "What the tool said becomes a text."
+        here: "What the tool said becomes a text. A block without a `type` gets the one that its members can mean, and is told as a text where that is not clear."
         minds: "Clients on the TypeScript and Python SDKs refuse the result; others show an empty one."
     }
     H18 {

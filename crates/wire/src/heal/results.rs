@@ -3,8 +3,8 @@
 //! Clients show the blocks of `content` and nothing else: a bare result looks to them like none.
 
 use super::{Heal, Heals};
-use crate::json::{elements, find};
-use crate::message::{Message, quoted};
+use crate::json::{elements, entries, find};
+use crate::message::{Message, quoted, string_value};
 use crate::rewrite::Rewrite;
 use crate::slot::Slot;
 
@@ -24,8 +24,10 @@ fn is_bare(answer: &Message) -> bool {
         return true;
     }
     match answer.raw(Slot::ResultContent) {
-        // Of a list the first item tells how the server writes them.
-        Some(content) => content.first() != Some(&b'[') || first_item(content).is_some_and(is_text),
+        Some(content) => {
+            let mut items = elements(content, 0..content.len()).map(|item| &content[item]);
+            content.first() != Some(&b'[') || items.any(|item| !is_block(item))
+        }
         None => {
             let kind = answer.string(Slot::ResultType);
             let goes_on = kind.is_some_and(|kind| kind != "complete")
@@ -76,13 +78,45 @@ fn block(value: &[u8]) -> String {
     let as_it_is = || String::from_utf8_lossy(value).into_owned();
     match value.first() {
         Some(b'"') => format!("{{\"type\":\"text\",\"text\":{}}}", as_it_is()),
-        Some(b'{') if find(value, "type").is_some_and(is_text) => as_it_is(),
-        Some(b'{') if find(value, "text").is_some_and(is_text) => {
-            as_it_is().replacen('{', "{\"type\":\"text\",", 1)
-        }
         Some(b'n') => String::new(),
-        _ => text_block(value),
+        Some(b'{') if is_block(value) => as_it_is(),
+        _ => match meant_type(value) {
+            Some(kind) => with_type(value, kind),
+            None => text_block(value),
+        },
     }
+}
+
+fn is_block(value: &[u8]) -> bool {
+    value.first() == Some(&b'{') && find(value, "type").is_some_and(is_text)
+}
+
+/// The one type of which a block without a type may be.
+fn meant_type(block: &[u8]) -> Option<&'static str> {
+    let has_text = |name| find(block, name).is_some_and(is_text);
+    let kind = |prefix: &str| {
+        let kind = find(block, "mimeType").and_then(string_value);
+        has_text("data") && kind.is_some_and(|kind| kind.starts_with(prefix))
+    };
+    let meant = [
+        ("text", has_text("text")),
+        ("image", kind("image/")),
+        ("audio", kind("audio/")),
+        ("resource", find(block, "resource").is_some_and(|it| it.first() == Some(&b'{'))),
+        ("resource_link", has_text("uri") && has_text("name")),
+    ];
+    let mut meant = meant.into_iter().filter(|(_, is_meant)| *is_meant);
+    let (kind, _) = meant.next()?;
+    meant.next().is_none().then_some(kind)
+}
+
+/// The block with this type, in the place of one that is no text.
+fn with_type(block: &[u8], kind: &str) -> String {
+    let is_type = |key: &[u8]| string_value(key).is_some_and(|key| key == "type");
+    let others = entries(block, 0..block.len()).filter(|entry| !is_type(&block[entry.key.clone()]));
+    let others =
+        others.map(|entry| String::from_utf8_lossy(&block[entry.key.start..entry.value.end]));
+    others.fold(format!("{{\"type\":\"{kind}\""), |made, other| made + "," + &other) + "}"
 }
 
 fn text_block(json: &[u8]) -> String {
@@ -94,14 +128,8 @@ fn is_text(value: &[u8]) -> bool {
     value.first() == Some(&b'"')
 }
 
-fn first_item(list: &[u8]) -> Option<&[u8]> {
-    let rest = list.get(1..)?;
-    let start = rest.iter().position(|byte| !matches!(byte, b' ' | b'\t'))?;
-    rest.get(start..)
-}
-
 fn elements_of_object(object: &[u8]) -> usize {
-    crate::json::entries(object, 0..object.len()).take(1).count()
+    entries(object, 0..object.len()).take(1).count()
 }
 
 #[cfg(test)]
@@ -161,6 +189,21 @@ mod tests {
         check(r#"{"content":{"text":"hello"}}"#, HELLO);
         check(r#"{"content":{"type":"text","text":"hello"}}"#, HELLO);
         check(r#"{"content":null}"#, r#"{"content":[]}"#);
+        check(r#"{"content":[{"text":"hello"}]}"#, HELLO);
+        check(r#"{"content":[{"type":null,"text":"hello"}]}"#, HELLO);
+        check(
+            r#"{"content":[{"type":"text","text":"a"}, {"text":"b","_meta":{}}]}"#,
+            r#"{"content":[{"type":"text","text":"a"},{"type":"text","text":"b","_meta":{}}]}"#,
+        );
+        check(
+            r#"{"content":[{"data":"eA==","mimeType":"image/png"},{"data":"eA==","mimeType":"audio/wav"},{"resource":{"uri":"a:b","text":"x"}},{"uri":"a:b","name":"n"}]}"#,
+            r#"{"content":[{"type":"image","data":"eA==","mimeType":"image/png"},{"type":"audio","data":"eA==","mimeType":"audio/wav"},{"type":"resource","resource":{"uri":"a:b","text":"x"}},{"type":"resource_link","uri":"a:b","name":"n"}]}"#,
+        );
+        // What may mean several things, or nothing, is told as it stands.
+        check(
+            r#"{"content":[{"n":1.50},{"data":"eA==","mimeType":"video/mp4"},{"text":"x","uri":"a:b","name":"n"}]}"#,
+            r#"{"content":[{"type":"text","text":"{\"n\":1.50}"},{"type":"text","text":"{\"data\":\"eA==\",\"mimeType\":\"video/mp4\"}"},{"type":"text","text":"{\"text\":\"x\",\"uri\":\"a:b\",\"name\":\"n\"}"}]}"#,
+        );
         check(
             r#"{"content":[ "hello", null, {"type":"image"}]}"#,
             r#"{"content":[{"type":"text","text":"hello"},{"type":"image"}]}"#,

@@ -98,7 +98,7 @@ fn progress_gets_the_clients_token_and_never_goes_back() {
     play.ask("a", CALL);
     let note = |token: &str, progress: u32| {
         format!(
-            r#"{{"method":"notifications/progress","params":{{"progressToken":{token},"progress":{progress}}}}}"#
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{progress}}}}}"#
         )
     };
     play.hears(&note("1", 5), &format!("note 1: {}", note("\"t\"", 5)));
@@ -119,7 +119,7 @@ fn a_sign_of_life_is_a_little_more_progress_and_what_follows_is_never_less() {
     let id = play.ask("a", CALL);
     let note = |token: &str, progress: &str| {
         format!(
-            r#"{{"method":"notifications/progress","params":{{"progressToken":{token},"progress":{progress}}}}}"#
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{progress}}}}}"#
         )
     };
     let alive = |play: &mut Play, heard| {
@@ -188,19 +188,25 @@ fn subscriptions_are_told_apart_by_our_id() {
     play.ask("a", r#"{"id":"sub","method":"subscriptions/listen","params":{}}"#);
     let note = |id: &str| {
         format!(
-            r#"{{"method":"notifications/tools/list_changed","params":{{"_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}}}}}"#
+            r#"{{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{{"_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}}}}}"#
         )
     };
     play.hears(&note("1"), &format!("note 1: {}", note("\"sub\"")));
     play.hears(&note("2"), "");
-    play.hears(r#"{"method":"notifications/cancelled","params":{"requestId":1}}"#, "a ended");
+    play.hears(
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#,
+        "a ended",
+    );
 }
 
 #[test]
 fn a_server_that_withdraws_its_own_question_ends_no_call() {
     let mut play = Play::new();
     play.ask("a", CALL);
-    play.hears(r#"{"method":"notifications/cancelled","params":{"requestId":1}}"#, "");
+    play.hears(
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#,
+        "",
+    );
     assert_eq!(play.peer.open_requests(), 1);
 }
 
@@ -241,6 +247,248 @@ fn an_error_to_the_first_notification_is_told_from_those_to_others() {
     assert_eq!(play.peer.heals().take(), [(Heal::H08, 1)], "it was initialised well");
 }
 
+/// What a server says to a request of this method, and what the client hears.
+#[track_caller]
+fn check_answer(method: &str, result: &str, expected: &str, heals: &[(Heal, u64)]) {
+    let answer = |result: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
+    let mut peer = Peer::new(HealMode::Repair);
+    let request = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"}}"#);
+    peer.request(Rewrite::new(Message::parse(request.as_bytes()).unwrap()), None, "a");
+    let event = peer.handle(Message::parse(answer(result).as_bytes()).unwrap());
+    let heard = event.map(|event| told(&event)).unwrap_or_default();
+    assert_eq!(heard, format!("a: {}", answer(expected)), "{method}");
+    assert_eq!(peer.heals().take(), heals, "{method}");
+}
+
+/// What a server says by itself, with a request open, and what the client hears.
+#[track_caller]
+fn check_said(said: &str, expected: &str, heals: &[(Heal, u64)]) {
+    let mut play = Play::new();
+    play.ask("a", CALL);
+    let event = play.peer.handle(Message::parse(said.as_bytes()).unwrap());
+    let heard = event.map(|event| told(&event)).unwrap_or_default();
+    let heard = heard.split_once(": ").map_or("", |(_, text)| text);
+    assert_eq!(heard, expected);
+    assert_eq!(play.peer.heals().take(), heals, "{said}");
+}
+
+#[test]
+fn nulls_go_wherever_the_protocol_has_an_optional_member() {
+    for (method, result, expected) in [
+        (
+            "initialize",
+            r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":null}},"serverInfo":{"name":"s","version":"1","title":null,"icons":[{"src":"a","sizes":null}],"websiteUrl":null},"instructions":null}"#,
+            r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1","icons":[{"src":"a"}]}}"#,
+        ),
+        (
+            "tools/list",
+            r#"{"tools":[{"name":"t","title":null,"inputSchema":{"default":null,"title":null},"annotations":{"readOnlyHint":null,"title":"T"},"icons":null,"execution":{"taskSupport":null}}],"nextCursor":null}"#,
+            r#"{"tools":[{"name":"t","inputSchema":{"default":null,"title":null},"annotations":{"title":"T"},"execution":{}}]}"#,
+        ),
+        (
+            "prompts/list",
+            r#"{"prompts":[{"name":"p","arguments":[{"name":"a","description":null,"required":null},{"name":"b","title":null}]},{"name":"q","arguments":null}]}"#,
+            r#"{"prompts":[{"name":"p","arguments":[{"name":"a"},{"name":"b"}]},{"name":"q"}]}"#,
+        ),
+        (
+            "prompts/get",
+            r#"{"description":null,"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"a:b","text":"x","mimeType":null},"annotations":null}}]}"#,
+            r#"{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"a:b","text":"x"}}}]}"#,
+        ),
+        (
+            "tools/call",
+            r#"{"content":[{"type":"resource","resource":{"uri":"a:b","blob":"eA==","text":null,"mimeType":null}},{"type":"resource_link","uri":"a:b","name":"n","description":null,"size":null},{"type":"text","text":"x","annotations":{"priority":null}}],"isError":null,"structuredContent":null}"#,
+            r#"{"content":[{"type":"resource","resource":{"uri":"a:b","blob":"eA=="}},{"type":"resource_link","uri":"a:b","name":"n"},{"type":"text","text":"x","annotations":{}}]}"#,
+        ),
+        (
+            "resources/read",
+            r#"{"contents":[{"uri":"a:b","text":"x","blob":null,"mimeType":null}]}"#,
+            r#"{"contents":[{"uri":"a:b","text":"x"}]}"#,
+        ),
+        (
+            "completion/complete",
+            r#"{"completion":{"values":[],"total":null,"hasMore":null}}"#,
+            r#"{"completion":{"values":[]}}"#,
+        ),
+    ] {
+        check_answer(method, result, expected, &[(Heal::H16, 1)]);
+    }
+    let note = |params: &str| {
+        format!(r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{params}}}"#)
+    };
+    check_said(
+        &note(r#"{"level":"info","logger":null,"data":null}"#),
+        &note(r#"{"level":"info","data":null}"#),
+        &[(Heal::H16, 1)],
+    );
+    let progress = |token: &str, rest: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":1{rest}}}}}"#
+        )
+    };
+    check_said(
+        &progress("1", r#","total":null,"message":null"#),
+        &progress("\"t\"", ""),
+        &[(Heal::H16, 1)],
+    );
+    check_said(
+        r#"{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{"messages":[{"role":"user","content":{"type":"text","text":"x","annotations":null}}],"maxTokens":5,"systemPrompt":null,"metadata":{"a":null}}}"#,
+        r#"{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{"messages":[{"role":"user","content":{"type":"text","text":"x"}}],"maxTokens":5,"metadata":{"a":null}}}"#,
+        &[(Heal::H16, 1)],
+    );
+    check_said(
+        r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":null}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#,
+        &[(Heal::H16, 1)],
+    );
+}
+
+#[test]
+fn a_null_that_is_data_of_the_user_stays() {
+    for (method, result) in [
+        ("tools/call", r#"{"content":[],"structuredContent":{"title":null,"_meta":null}}"#),
+        (
+            "tools/call",
+            r#"{"content":[],"_meta":{"title":null},"title":null,"capabilities":{"prompts":null}}"#,
+        ),
+        (
+            "tools/call",
+            r#"{"content":[{"type":"tool_use","id":"1","name":"n","input":{"title":null}}]}"#,
+        ),
+        (
+            "tools/list",
+            r#"{"tools":[{"name":"t","inputSchema":{"properties":{"a":{"enum":[null],"const":null,"default":null,"description":null}}},"_meta":{"a":null}}]}"#,
+        ),
+        ("x/own", r#"{"title":null,"nextCursor":null,"tools":[{"title":null}]}"#),
+    ] {
+        check_answer(method, result, result, &[]);
+    }
+    for said in [
+        r#"{"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"string","title":null,"default":null}}}}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":{"logger":null,"total":null}}}"#,
+        r#"{"jsonrpc":"2.0","method":"x/own","params":{"total":null,"title":null}}"#,
+    ] {
+        check_said(said, said, &[]);
+    }
+}
+
+#[test]
+fn whatever_a_server_says_gets_its_version() {
+    let progress =
+        r#""method":"notifications/progress","params":{"progressToken":1,"progress":1}}"#;
+    let theirs = progress.replace("Token\":1", "Token\":\"t\"");
+    for (said, heard) in [
+        (progress, theirs.as_str()),
+        (
+            r#""method":"notifications/message","params":{"level":"info","data":1}}"#,
+            r#""method":"notifications/message","params":{"level":"info","data":1}}"#,
+        ),
+        (r#""id":"x","method":"roots/list"}"#, r#""id":"x","method":"roots/list"}"#),
+        (r#""id":1,"result":{}}"#, r#""id":1,"result":{"content":[]}}"#),
+    ] {
+        let expected = format!(r#"{{"jsonrpc":"2.0",{heard}"#);
+        check_said(
+            &format!("{{{said}"),
+            &expected.replace(r#"{"content":[]}"#, "{}"),
+            &[(Heal::H13, 1)],
+        );
+        check_said(
+            &format!(r#"{{"jsonrpc":"1.0",{said}"#),
+            &expected.replace(r#"{"content":[]}"#, "{}"),
+            &[(Heal::H13, 1)],
+        );
+    }
+}
+
+#[test]
+fn progress_that_is_the_text_of_a_number_is_the_number() {
+    let note = |token: &str, progress: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{progress}}}}}"#
+        )
+    };
+    let mut play = Play::new();
+    play.ask("a", CALL);
+    let theirs = |progress: &str| format!("note 1: {}", note("\"t\"", progress));
+    play.hears(&note("1", "\"1\""), &theirs("1"));
+    play.hears(&note("1", "\" 2.50 \""), &theirs("2.50"));
+    play.hears(&note("\"1\"", "\"3\""), &theirs("3"));
+    assert_eq!(play.peer.heals().take(), [(Heal::H12, 3)]);
+    play.hears(&note("1", "\"2\""), "");
+    // What is no number says nothing of how far it is, and what was told before still counts.
+    play.hears(&note("1", "\"half\""), &theirs("\"half\""));
+    play.hears(&note("1", "1"), "");
+    assert_eq!(play.peer.heals().take(), [(Heal::H12, 2)]);
+    for (mode, count) in [(HealMode::Warn, 1), (HealMode::Off, 0)] {
+        let mut play = Play { peer: Peer::new(HealModes::default().with(Heal::H12, mode)) };
+        play.ask("a", CALL);
+        play.hears(&note("1", "\"1\""), &theirs("\"1\""));
+        assert_eq!(play.peer.heals().count(Heal::H12), count);
+    }
+}
+
+#[test]
+fn what_is_well_passes_byte_for_byte_and_nothing_is_counted() {
+    let mut play = Play::new();
+    for (request, result) in [
+        (
+            "initialize",
+            r#"{"protocolVersion": "2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#,
+        ),
+        (
+            "tools/list",
+            r#"{"tools":[{"name":"t","inputSchema":{"type":"object","properties":{"a":{"default":null}}}}],"nextCursor":"x"}"#,
+        ),
+        (
+            "tools/call",
+            r#"{"content":[ {"type":"text","text":"null"} , {"text":"x","type":"text"},{"type":"image","data":"eA==","mimeType":"image/png"},{"type":"own"}],"structuredContent":{"n":1.50,"a":null},"isError":false,"_meta":{"a":null}}"#,
+        ),
+        ("tools/call", r#"{"content":[]}"#),
+        (
+            "tools/call",
+            r#"{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}}}"#,
+        ),
+        ("prompts/get", r#"{"messages":[{"role":"user","content":{"type":"text","text":"x"}}]}"#),
+        ("resources/read", r#"{"contents":[{"uri":"a:b","blob":"eA=="}]}"#),
+        ("completion/complete", r#"{"completion":{"values":[],"total":0}}"#),
+        ("x/own", r#"{"title":null,"n":123456789012345678901234567890}"#),
+        ("ping", "{}"),
+    ] {
+        let request = format!(r#"{{"jsonrpc":"2.0","id":"c","method":"{request}","params":{{}}}}"#);
+        let id = play.ask("a", &request).number();
+        let answer = format!(r#"{{"jsonrpc":"2.0", "id":{id},"result":{result} }}"#);
+        play.hears(&answer, &format!("a: {answer}"));
+    }
+    let id = play.ask("a", CALL).number();
+    for (progress, rest) in [("0", ""), ("1.50", r#","total":3,"message":"x""#), ("2e0", "")] {
+        let note = |token: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{progress}{rest}}}}}"#
+            )
+        };
+        play.hears(&note(&id.to_string()), &format!("note {id}: {}", note("\"t\"")));
+    }
+    for said in [
+        r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":{"a":null}}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:b"}}"#,
+    ] {
+        play.hears(said, &format!("loose: {said}"));
+    }
+    for asked in [
+        r#"{"jsonrpc":"2.0","id":0,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"default":null}}}}}"#,
+        r#"{"jsonrpc":"2.0","id":"x","method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"roots/list"}"#,
+    ] {
+        play.hears(asked, &format!("ask: {asked}"));
+    }
+    let error = format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32602,"message":"no","data":null}}}}"#
+    );
+    play.hears(&error, &format!("a: {error}"));
+    assert_eq!(play.peer.heals().take(), []);
+}
+
 #[test]
 fn each_violation_is_repaired_counted_or_neither_as_its_mode_says() {
     let result =
@@ -262,7 +510,8 @@ fn each_violation_is_repaired_counted_or_neither_as_its_mode_says() {
     ] {
         for mode in [HealMode::Repair, HealMode::Warn, HealMode::Off] {
             let mut peer = Peer::new(HealModes::default().with(heal, mode));
-            let request = Message::parse(CALL.as_bytes()).unwrap();
+            let request = CALL.replace(r#""m""#, r#""tools/list""#);
+            let request = Message::parse(request.as_bytes()).unwrap();
             peer.request(Rewrite::new(request), None, "a");
             let event = peer.handle(Message::parse(line.as_bytes()).unwrap());
             let heard = event.map(|event| told(&event)).unwrap_or_default();

@@ -406,6 +406,7 @@ fn initialize(rude: &Rude, id: &Value, message: &Value, is_second: bool) {
         result["instructions"] = Value::Null;
         result["_meta"] = Value::Null;
         result["capabilities"]["prompts"] = Value::Null;
+        result["serverInfo"]["title"] = Value::Null;
     }
     if rude.is(How::CloseStdin) {
         process::close_input(&json!({ "jsonrpc": "2.0", "id": id, "result": result }));

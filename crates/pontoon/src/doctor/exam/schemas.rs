@@ -6,7 +6,7 @@ use crate::doctor::aspect::Aspect;
 use crate::doctor::examination::Examination;
 use crate::doctor::symptom::{Symptom, ToolPlace};
 use crate::doctor::words::tool_name;
-use pontoon_schema::{Fault, Profile, Severity, lint, lint_for, repair};
+use pontoon_schema::{Fault, Profile, Severity, lint, lint_for, lint_list, repair};
 
 /// All that is wrong with a tool for this client: what makes it invalid, what the client minds, what is not good.
 pub(super) fn faults_of(tool: &str, profile: &Profile) -> Vec<(Fault, String)> {
@@ -53,9 +53,16 @@ pub(super) fn look(tools: &[String], profiles: &[&'static Profile], report: &mut
             minded.filter(|(fault, _)| profile.is_about(*fault)).for_each(&mut note);
         }
     }
+    // What is wrong with the list has no place in a tool.
+    for finding in profiles.iter().flat_map(|profile| lint_list(tools, profile)) {
+        places.entry(finding.fault).or_default();
+    }
     let mut is_valid = true;
     for (fault, places) in places {
-        let symptom = judged(fault, profiles, places);
+        let mut symptom = judged(fault, profiles, places);
+        if fault == Fault::TooMany {
+            symptom.evidence = Some(format!("{} tools", tools.len()));
+        }
         is_valid &= symptom.severity != Severity::Error;
         report.found(symptom);
     }
@@ -86,4 +93,29 @@ fn judged(fault: Fault, profiles: &[&'static Profile], places: Vec<ToolPlace>) -
     };
     minds.extend(others);
     Symptom { severity, minds, places, ..Symptom::of_fault(fault, None) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_is_longer_than_a_client_takes_is_told_for_that_client() {
+        let tool = |n: usize| {
+            format!(
+                r#"{{"name":"t{n}","description":"d","inputSchema":{{"type":"object","properties":{{}}}}}}"#
+            )
+        };
+        let tools: Vec<_> = (0..129).map(tool).collect();
+        let found = |tools: &[String], profile: &str| {
+            let mut report = Examination::default();
+            look(tools, &[Profile::named(profile).expect("there is one")], &mut report);
+            let told = report.symptoms.into_iter().map(|it| (it.code, it.aspect, it.evidence));
+            told.collect::<Vec<_>>()
+        };
+        let expected = ("S025/too-many", Aspect::Lists, Some("129 tools".to_owned()));
+        assert_eq!(found(&tools, "openai"), [expected]);
+        assert_eq!(found(&tools[1..], "openai"), []);
+        assert_eq!(found(&tools, "claude-code"), []);
+    }
 }

@@ -15,7 +15,8 @@ use super::operation::{ERRORS, Operation};
 use super::titles::{Names, component, operation_id};
 use crate::config::{RestExtras, RestSettings, Server};
 use crate::session::answers;
-use crate::session::catalog::{Facts, OwnTool};
+use crate::session::bodies::OwnTool;
+use crate::session::catalog::Facts;
 
 const KEY: &str = "\"securitySchemes\":{\"HTTPBearer\":{\"type\":\"http\",\"scheme\":\"bearer\"}}";
 
