@@ -293,6 +293,30 @@ def mcp_over_websocket_reaches_a_replica(scene: Scene) -> None:
         assert result["content"][0]["text"] == text, result
 
 
+def chats_over_rest_stay_and_their_files_come_back(scene: Scene) -> None:
+    """As Open WebUI has an OpenAPI server: the document without a chat, calls with one, each on a new connection."""
+    with scene.client() as client, client.send("GET", "/mcpo/stateful/openapi.json") as response:
+        document = json.loads(response.read())
+    assert document["servers"] == [{"url": "/mcpo/stateful"}] and "/pid" in document["paths"], document
+    owners = set()
+    for headers in [chat() for _ in range(CHATS)]:
+        pids = {rest(scene, "stateful/pid", {}, headers) for _ in range(3)}
+        assert len(pids) == 1, f"one chat was served by the processes {pids}"
+        owners.add(scene.owner_of(int(pids.pop())))
+    assert owners == {0, 1, 2}, f"{CHATS} chats went to the replicas {owners} only"
+    result = rest(scene, "stateless/write_file", {"name": "a b.txt", "text": "by REST"}, chat())
+    with scene.client() as client, client.send("GET", link_in(result)) as response:
+        assert response.status == 200 and response.read() == b"by REST"
+
+
+def rest(scene: Scene, path: str, arguments: dict, headers: dict) -> object:
+    headers = {"Content-Type": "application/json"} | headers
+    with scene.client() as client, client.send("POST", f"/mcpo/{path}", json.dumps(arguments).encode(), headers) as response:
+        body = response.read()
+        assert response.status == 200, f"{path}: {response.status} {body[:300]}"
+        return json.loads(body)
+
+
 def any_replica_serves_a_file(scene: Scene) -> None:
     name, text = "報告 1.txt", "made by one replica, served by all"
     with scene.client(headers=chat()) as client:
@@ -412,6 +436,7 @@ CHECKS = [
     websockets_reach_open_webui,
     mcp_over_websocket_reaches_a_replica,
     any_replica_serves_a_file,
+    chats_over_rest_stay_and_their_files_come_back,
     tls_answers,
     port_80_can_be_sent_to_tls,
     answers_of_the_bridge_pass_unchanged,

@@ -3,8 +3,8 @@
 
     tests/interop/mcpo/besides.py --pontoon target/debug/pontoon
 
-What the servers say over stdio, asked without a bridge, is what has to be answered at `prompts`, `prompts/PROMPT`, `resources` and
-`resources/read`, under `/NAME` and `/mcpo/NAME`; and what is not there, not offered, not fitting, without the key, or asked of a server that
+What the servers say over stdio, asked without a bridge, is what has to be answered at `prompts`, `prompts/PROMPT`, `resources`,
+`resources/templates` and `resources/read`, under `/NAME` and `/mcpo/NAME`; and what is not there, not offered, not fitting, without the key, or asked of a server that
 is busy is refused as calls of tools are. Ends with `N passed, N failed`.
 """
 
@@ -121,9 +121,12 @@ TEMPLATED = ["demo://resource/dynamic/text/1", "demo://resource/dynamic/blob/1"]
 
 def is_as_the_server_says(bridge: Bridge, name: str, at: str, server: Straight, report: Report) -> None:
     prompts, resources = server("prompts/list")["prompts"], server("resources/list")["resources"]
+    templates = server("resources/templates/list")["resourceTemplates"]
     for body in [None, b"", {"unknown": 1}]:
         report.check(f"{at}/prompts {body}: {len(prompts)} of them", differs(bridge.post(f"{at}/prompts", body), 200, prompts))
         report.check(f"{at}/resources {body}: {len(resources)} of them", differs(bridge.post(f"{at}/resources", body), 200, resources))
+        made = bridge.post(f"{at}/resources/templates", body)
+        report.check(f"{at}/resources/templates {body}: {len(templates)} of them", differs(made, 200, templates))
     for prompt in [it["name"] for it in prompts if it["name"] != "fails"]:
         arguments = ARGUMENTS.get(prompt, {})
         result = server("prompts/get", name=prompt, arguments=arguments)
@@ -157,6 +160,7 @@ def refusals(bridge: Bridge, report: Report) -> None:
         ("/everything/prompts/Simple-Prompt", {}, 404, NOT_FOUND),
         ("/everything/resources/write", {}, 404, NOT_FOUND),
         ("/prompts-only/resources", {}, 404, NOT_FOUND),
+        ("/prompts-only/resources/templates", {}, 404, NOT_FOUND),
         ("/prompts-only/resources/read", {"uri": TEMPLATED[0]}, 404, NOT_FOUND),
         ("/none/prompts", {}, 404, NOT_FOUND),
         ("/none/prompts/simple-prompt", {}, 404, NOT_FOUND),
@@ -188,7 +192,7 @@ def tools_of_these_names(bridge: Bridge, report: Report) -> None:
     """A tool comes before what would be offered under its name, in the document as well."""
     paths = bridge.post("/named/openapi.json", method="GET").body["paths"]
     found = sorted(path for path in paths if re.match("/(prompts|resources)(/|$)", path))
-    expected = sorted([f"/{tool}" for tool in TOOLS] + ["/prompts/group/prompt", "/prompts/fails", "/resources"])
+    expected = sorted([f"/{tool}" for tool in TOOLS] + ["/prompts/group/prompt", "/prompts/fails", "/resources", "/resources/templates"])
     report.check(f"/named/openapi.json: {len(expected)} operations", [] if found == expected else [f"it has {found}, not {expected}"])
     for tool in TOOLS:
         said = paths.get(f"/{tool}", {}).get("post", {})
@@ -234,7 +238,7 @@ def main() -> None:
     options = parser.parse_args()
     subprocess.run([bridges.REPOSITORY / "scripts" / "setup-tests.sh", "node22", "everything"], check=True)
     report = Report()
-    both = ["/prompts", "/resources", "/resources/read"]
+    both = ["/prompts", "/resources", "/resources/templates", "/resources/read"]
     with tempfile.TemporaryDirectory(prefix="pontoon-besides-") as folder:
         folder = pathlib.Path(folder)
         with bridges.pontoon(options.pontoon, folder / "bridge", servers(), {"MCPO_API_KEY": asked.KEY}) as replica:

@@ -151,11 +151,36 @@ class Improvements:
         return self.complaints
 
     def written(self, found: dict[str, dict[str, dict]]) -> str:
-        """The differences in the form of the list: those listed under their reasons, the others sorted by what they are like."""
+        """The differences in the form of the list: those listed under their reasons, the others sorted by what they are like.
+
+        >>> listed = Improvements([{"reason": "Kept.", "differences": {"GET /a": {"/x": {"pontoon": 1}, "/y": {"mcpo": 2}}}}])
+        >>> print(listed.written({"GET /a": {"/x": {"pontoon": 3}, "/y": {"mcpo": 2}}}), end="")
+        [
+          {
+            "reason": "Kept.",
+            "differences": {
+              "GET /a": {
+                "/y": {"mcpo": 2}
+              }
+            }
+          },
+          {
+            "reason": "? x: pontoon",
+            "differences": {
+              "GET /a": {
+                "/x": {"pontoon": 3}
+              }
+            }
+          }
+        ]
+        """
         groups: dict[str, dict[str, dict[str, dict]]] = {reason: {} for reason in dict.fromkeys(self.reasons.values())}
         for case, pointers in found.items():
             for pointer, sides in pointers.items():
-                reason = self.reasons.get((case, pointer)) or f"? {kind(pointer, sides)}"
+                listed = self.listed.get((case, pointer))
+                # What differs otherwise than it was judged has to be judged again.
+                is_judged = listed is not None and not differences(listed, sides)
+                reason = self.reasons[case, pointer] if is_judged else f"? {kind(pointer, sides)}"
                 groups.setdefault(reason, {}).setdefault(case, {})[pointer] = sides
         return self.header + render({reason: cases for reason, cases in groups.items() if cases})
 

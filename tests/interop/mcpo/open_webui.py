@@ -63,7 +63,7 @@ def besides(prompts: list[dict]) -> list[dict]:
     """What is offered with prompts and resources, as tools would be."""
     empty = {"type": "object", "properties": {}}
     uri = {"type": "object", "properties": {"uri": {"type": "string"}}, "required": ["uri"]}
-    names = {"prompts": empty, "resources": empty, "resources/read": uri}
+    names = {"prompts": empty, "resources": empty, "resources/templates": empty, "resources/read": uri}
     found = [{"name": name, "inputSchema": schema} for name, schema in names.items()]
     for prompt in prompts:
         arguments = prompt.get("arguments", [])
@@ -219,15 +219,12 @@ def lost_of(tools: list[dict], told: dict) -> list[str]:
     for name, same in specs.items():
         if len(same) > 1:
             found.append(f"{len(same)} tools are called {name}, and only one of them is called")
+    operations = operations_of([tool["name"] for tool in tools])
     for tool in tools:
-        same = specs.get(operation_of(tool["name"]), [])
-        # A name that would be another tool's may be made its own.
-        begin = operation_of(tool["name"]).removesuffix("_post")
-        others = [it[0] for name, it in specs.items() if it and name.startswith(begin)]
-        spec = same.pop(0) if same else next(iter(others), None)
-        if spec is None:
+        if not (same := specs.get(operations[tool["name"]])):
             found.append(f"{tool['name']} is not shown")
             continue
+        spec = same[0]
         if (said := tool.get("description")) and said.strip() not in spec["description"]:
             found.append(f"{tool['name']} has lost its description")
         root = tool["inputSchema"]
