@@ -5,9 +5,9 @@
     tests/interop/mcpo/throughput.py --pontoon target/release/pontoon --server target/release/cheap-server [--seconds 5]
 
 The server is one process behind both, `cheap-server`, which costs next to nothing; its `echo` is posted to at `/cheap/echo`, as Open WebUI
-does, by 16 and by 64 connections of wrk (`PONTOON_WRK` may name it). Printed are the medians over the rounds of calls a second, of the time
-within which half and 99 of 100 answers came, of the resident memory of the bridge without its server after the load, and the ratios. Nothing
-is judged: the numbers are for docs/benchmarks.md.
+does, by 16 and by 64 connections of wrk (`PONTOON_WRK` may name it); then its document is fetched by 16, as Open WebUI does for every message
+of a chat. Printed are the medians over the rounds of calls and documents a second, of the time within which half and 99 of 100 answers came, the
+resident memory of the bridge without its server after the load, and the ratios. Nothing is judged: the numbers are for docs/benchmarks.md.
 """
 
 import argparse
@@ -26,12 +26,13 @@ sys.path.insert(0, str(HERE))
 
 import bridges  # noqa: E402
 
-CLIENTS = [16, 64]
 ROUNDS = 3
-SCRIPT = """
+CALL = """
 wrk.method = "POST"
 wrk.body = '{"text":"hello over there"}'
 wrk.headers["Content-Type"] = "application/json"
+"""
+COUNT = """
 done = function(summary, latency)
     print(string.format("counted %d %d %d %d", summary.requests, summary.duration, latency:percentile(50), latency:percentile(99)))
     print(string.format("failed %d", summary.errors.status + summary.errors.connect + summary.errors.read + summary.errors.timeout))
@@ -39,20 +40,37 @@ end
 """
 
 
-class Round(typing.NamedTuple):
-    """What one load found: calls a second, and times in microseconds."""
+class Load(typing.NamedTuple):
+    """Requests of one kind, and how many connections make them at once."""
 
-    calls: float
+    what: str
+    clients: int
+    path: str
+    script: str
+
+    def __str__(self) -> str:
+        return f"{self.clients} clients: {self.what}"
+
+
+LOADS = [Load("calls", clients, "echo", CALL + COUNT) for clients in [16, 64]] + [Load("documents", 16, "openapi.json", COUNT)]
+
+
+class Round(typing.NamedTuple):
+    """What one load found: requests a second, and times in microseconds."""
+
+    rate: float
     half: float
     most: float
 
 
-def load(wrk: str, url: str, clients: int, seconds: int, script: pathlib.Path) -> Round:
-    command = [wrk, "-t1", f"-c{clients}", f"-d{seconds}s", "--timeout", "10s", "-s", script, f"{url}/cheap/echo"]
+def measure(wrk: str, url: str, load: Load, seconds: int, folder: pathlib.Path) -> Round:
+    script = folder / f"{load.what}.lua"
+    script.write_text(load.script)
+    command = [wrk, "-t1", f"-c{load.clients}", f"-d{seconds}s", "--timeout", "10s", "-s", script, f"{url}/cheap/{load.path}"]
     said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=seconds + 60).stdout
     failed = re.search(r"^failed (\d+)$", said, re.M)
     if not failed or failed[1] != "0":
-        sys.exit(f"calls failed:\n{said}")
+        sys.exit(f"requests failed:\n{said}")
     requests, duration, half, most = map(int, re.search(r"^counted (\d+) (\d+) (\d+) (\d+)$", said, re.M).groups())
     return Round(requests / (duration / 1e6), half, most)
 
@@ -82,14 +100,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pontoon", required=True, type=lambda path: pathlib.Path(path).resolve(strict=True))
     parser.add_argument("--server", required=True, type=lambda path: pathlib.Path(path).resolve(strict=True))
-    parser.add_argument("--seconds", type=int, default=5, help="of each load; there are 12 and a short one before each")
+    parser.add_argument("--seconds", type=int, default=5, help="of each load; there are 18 and a short one before each")
     options = parser.parse_args()
     wrk = os.environ.get("PONTOON_WRK") or shutil.which("wrk") or sys.exit("wrk is needed: install it (scripts/test.sh throughput does), or name it in PONTOON_WRK")
     subprocess.run([bridges.REPOSITORY / "scripts" / "setup-tests.sh", "mcpo"], check=True)
     with tempfile.TemporaryDirectory(prefix="pontoon-throughput-") as folder:
         folder = pathlib.Path(folder)
-        script = folder / "call.lua"
-        script.write_text(SCRIPT)
         # Calls that one load left unanswered may still be there when the next one begins. mcpo has no such limit.
         servers = {"cheap": {"command": str(options.server), "mode": "shared", "max_in_flight": 1024}}
         quiet = {"MCPO_LOG_LEVEL": "WARNING"}
@@ -98,19 +114,19 @@ def main() -> None:
             bridges.pontoon(options.pontoon, folder / "pontoon", servers, quiet) as replica,
         ):
             urls = {"mcpo": mcpo, "pontoon": f"http://{replica.listen}"}
-            rounds = {(name, clients): [] for name in urls for clients in CLIENTS}
-            for clients in CLIENTS:
+            rounds = {(name, load): [] for load in LOADS for name in urls}
+            for load in LOADS:
                 for _ in range(ROUNDS):
                     for name, url in urls.items():
-                        load(wrk, url, clients, 1, script)
-                        rounds[name, clients].append(load(wrk, url, clients, options.seconds, script))
+                        measure(wrk, url, load, 1, folder)
+                        rounds[name, load].append(measure(wrk, url, load, options.seconds, folder))
             pids = {"mcpo": bridges.PIDS[mcpo], "pontoon": replica.process.pid}
             memory = {name: resident_bytes(pid, str(options.server)) for name, pid in pids.items()}
     print(f"{'':<28}{'mcpo':>14}{'pontoon':>14}{'ratio':>9}")
-    for clients in CLIENTS:
-        for what, of, unit in [("calls", "calls", "/s"), ("p50", "half", " us"), ("p99", "most", " us")]:
-            medians = [statistics.median(getattr(it, of) for it in rounds[name, clients]) for name in urls]
-            show(f"{clients} clients: {what}", medians, unit)
+    for load in LOADS:
+        for what, of, unit in [("", "rate", "/s"), (", p50", "half", " us"), (", p99", "most", " us")]:
+            medians = [statistics.median(getattr(it, of) for it in rounds[name, load]) for name in urls]
+            show(f"{load}{what}", medians, unit)
     show("resident memory", [memory[name] / 1e6 for name in urls], " MB")
 
 
