@@ -92,14 +92,14 @@ def defaults(both: Both, report: Report) -> None:
 
 
 def people(both: Both, report: Report) -> None:
-    """Who says who it is, with the key that lets it be believed, has a process of its own. With mcpo nobody has."""
-    config = bridges.with_config(both.folder_of("pontoon", "people"), {"telling": server("telling")})
-    with both.start("pontoon", "people", *config, "--api-key", KEY) as url:
-        headers = [person | {"Authorization": f"Bearer {KEY}"} for person in [ADA, BEN, ADA, {}, {}]]
-        told = [asked(url, "/telling/tells", {}, it)[1]["process"] for it in headers]
-    ada, ben, again, nobody, still = told
-    is_so = len({ada, ben, nobody}) == 3 and (ada, nobody) == (again, still)
-    report.check("pontoon: a process for each who says who it is, and one for all others", [] if is_so else [str(told)])
+    """Who says who it is has a process of its own: where there is a key, with it; without one, all are believed. With mcpo nobody has."""
+    for name, words, key in [("key", ["--api-key", KEY], {"Authorization": f"Bearer {KEY}"}), ("no-key", [], {})]:
+        config = bridges.with_config(both.folder_of("pontoon", name), {"telling": server("telling")})
+        with both.start("pontoon", name, *config, *words) as url:
+            told = [asked(url, "/telling/tells", {}, person | key)[1]["process"] for person in [ADA, BEN, ADA, {}, {}]]
+        ada, ben, again, nobody, still = told
+        is_so = len({ada, ben, nobody}) == 3 and (ada, nobody) == (again, still)
+        report.check(f"pontoon, {name}: a process for each who says who it is, and one for all others", [] if is_so else [str(told)])
 
 
 def variables(both: Both, report: Report) -> None:
