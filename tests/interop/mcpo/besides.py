@@ -91,7 +91,8 @@ def plain(value: object) -> object:
 
 
 def as_told(contents: list[dict]) -> object:
-    """What a call of a tool would say of a resource: one text or several, JSON in them as JSON, and bytes as a data URL."""
+    """What a call of a tool would say of a resource: one text or several, JSON in them as JSON, and bytes as a data URL, which stands in a
+    list unless it is a picture."""
     found = []
     for it in contents:
         if "blob" in it:
@@ -101,7 +102,8 @@ def as_told(contents: list[dict]) -> object:
             found.append(json.loads(it["text"]))
         except ValueError:
             found.append(it["text"])
-    return found[0] if len(found) == 1 else found
+    is_file = str(found[0]).startswith("data:") and not str(found[0]).startswith("data:image/") if found else False
+    return found[0] if len(found) == 1 and not is_file else found
 
 
 def differs(answer: Answer, status: int, body: object) -> list[str]:
@@ -121,7 +123,7 @@ TEMPLATED = ["demo://resource/dynamic/text/1", "demo://resource/dynamic/blob/1"]
 
 def is_as_the_server_says(bridge: Bridge, name: str, at: str, server: Straight, report: Report) -> None:
     prompts, resources = server("prompts/list")["prompts"], server("resources/list")["resources"]
-    templates = server("resources/templates/list")["resourceTemplates"]
+    templates = server("resources/templates/list")["resourceTemplates"] if name != "odd" else []
     for body in [None, b"", {"unknown": 1}]:
         report.check(f"{at}/prompts {body}: {len(prompts)} of them", differs(bridge.post(f"{at}/prompts", body), 200, prompts))
         report.check(f"{at}/resources {body}: {len(resources)} of them", differs(bridge.post(f"{at}/resources", body), 200, resources))
