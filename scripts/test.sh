@@ -30,6 +30,12 @@ main() {
     done
 }
 
+# The programs of the parts with real peers. All of them in one go, whichever the part: what a build has besides decides which features
+# libraries are built with, so another choice would build most of them again. For the same reason the tests of one crate name another.
+build_swift() {
+    cargo build --profile swift --locked -p pontoon -p pontoon-tests -p live-app --bins
+}
+
 run_lint() {
     cargo fmt --all --check
     cargo clippy --workspace --all-targets --locked -- -D warnings
@@ -63,7 +69,7 @@ run_soak() {
 # Tool schemas that are broken at random: each valid afterwards, for every client, and calls what they were.
 run_schemas() {
     PONTOON_SCHEMA_CASES=$schema_cases \
-        cargo test --profile swift --locked -p pontoon-schema --test properties
+        cargo test --profile swift --locked -p pontoon-schema -p pontoon-tests --test properties
 }
 
 run_fuzz() {
@@ -73,7 +79,7 @@ run_fuzz() {
 # The protocol's own conformance suite, in front of our fixture server behind the bridge.
 run_conformance() {
     ./scripts/setup-tests.sh node22 conformance
-    cargo build --profile swift --locked -p pontoon -p pontoon-tests --bins
+    build_swift
     python3 tests/interop/conformance/all.py --pontoon "$target/swift/pontoon" \
         --fixture "$target/swift/fixture-server"
 }
@@ -83,7 +89,7 @@ run_conformance() {
 # servers with the errors that the doctor finds before the SDKs, and real servers examined by `pontoon doctor`.
 run_interop() {
     ./scripts/setup-tests.sh
-    cargo build --profile swift --locked -p pontoon -p pontoon-tests --bins
+    build_swift
     python3 tests/interop/run.py --pontoon "$target/swift/pontoon" \
         --fixture "$target/swift/fixture-server"
     python3 tests/interop/sdk_app.py --pontoon "$target/swift/pontoon"
@@ -99,7 +105,7 @@ run_interop() {
 # The Office servers of examples/office-tools, used by two people in two chats each.
 run_office() {
     ./scripts/setup-tests.sh office-excel office-powerpoint py-mcp1 py-mcp2
-    cargo build --profile swift --locked
+    build_swift
     python3 tests/interop/office.py --pontoon "$target/swift/pontoon"
 }
 
@@ -108,7 +114,7 @@ run_office() {
 run_mcpo() {
     local written
     ./scripts/setup-tests.sh mcpo node22 py-time everything memory office-excel office-powerpoint open-webui open-webui-client schemathesis
-    cargo build --profile swift --locked -p pontoon
+    build_swift
     # What the tests of crates/schema know of mcpo is what mcpo says.
     written=$(mktemp)
     "${PONTOON_TEST_CACHE:-$HOME/.cache/pontoon-test}/mcpo/bin/python" tests/interop/mcpo/bodies.py >"$written"
@@ -135,7 +141,7 @@ run_throughput() {
 run_browser() {
     ./scripts/setup-tests.sh node22 playwright
     install_program chromium chromium PONTOON_CHROMIUM
-    cargo build --profile swift --locked -p pontoon -p live-app
+    build_swift
     python3 tests/interop/browser.py --pontoon "$target/swift/pontoon"
     python3 tests/interop/live_page.py --live-app "$target/swift/live-app"
     python3 tests/interop/listen_page.py --pontoon "$target/swift/pontoon"
@@ -146,7 +152,7 @@ run_browser() {
 # on loopback; and tools with every fault before the oldest and the newest of them.
 run_claude() {
     ./scripts/setup-tests.sh node22 claude py-mcp1
-    cargo build --profile swift --locked -p pontoon
+    build_swift
     python3 tests/interop/schemas.py --pontoon "$target/swift/pontoon" --clients claude
     PONTOON_CLAUDE=${PONTOON_TEST_CACHE:-$HOME/.cache/pontoon-test}/claude/bin \
         cargo test --profile swift --locked -p pontoon-tests --test all -- claude:: --nocapture
@@ -157,7 +163,7 @@ run_deploy() {
     ./scripts/setup-tests.sh deploy
     # Debian's runs one of the two shipped files; PONTOON_NGINX may name a newer one, or several, for both.
     install_program nginx nginx-light PONTOON_NGINX
-    cargo build --profile swift --locked -p pontoon -p pontoon-tests --bins
+    build_swift
     python3 tests/deploy/files.py --pontoon "$target/swift/pontoon"
     python3 tests/deploy/nginx.py --pontoon "$target/swift/pontoon" \
         --fixture "$target/swift/fixture-server"
