@@ -110,8 +110,8 @@ signs! {
     }
     Unnamed D09 Handshake Error {
         "it has tools, and does not name them in its capabilities"
-        minds: "Clients on the TypeScript SDK 2, which show no tools."
-        fix: "Name `\"tools\": {}` in the `capabilities` of the answer to `initialize`: clients such as those on the TypeScript SDK 2 ask for nothing else."
+        minds: "Claude Code and clients on the TypeScript SDK 2, which show no tools."
+        fix: "Name `\"tools\": {}` in the `capabilities` of the answer to `initialize`: clients such as Claude Code ask for nothing else."
         here: "They are asked for, and shown, all the same (H23)."
     }
     LeftBehind D10 Ending Warning {
