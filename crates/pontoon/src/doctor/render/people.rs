@@ -180,7 +180,7 @@ fn clients_alike(report: &Examination, group: &[&ClientView], sheet: Sheet) -> S
     };
     let told = match is_http(report) {
         true => visible,
-        false if first.through == 0 => format!("{visible}, nor through Pontoon"),
+        false if first.through == 0 => format!("{visible}, and none through Pontoon"),
         false => format!("{visible}; through Pontoon {through}"),
     };
     let mut out = sheet.item(2, mark, colour, &told);
@@ -339,5 +339,42 @@ mod tests {
             let painted = people(&report, Sheet { width, has_colour: true });
             assert!(painted.contains("\u{1b}[33m!\u{1b}[0m"), "{painted}");
         }
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_is_told_with_what_becomes_of_it() {
+        let told = |straight: usize, loses_all: bool| {
+            let view = ClientView {
+                profile: "openai",
+                title: "OpenAI",
+                basis: "by reports of 2026-11-18".to_owned(),
+                straight,
+                through: straight,
+                lost: Vec::new(),
+                loses_all,
+                limit: Some(128),
+                needs_profile: false,
+            };
+            let report = Examination { tools: 129, clients: vec![view], ..Examination::default() };
+            clients(&report, Sheet { width: 100, has_colour: false })
+        };
+        let refused = told(0, true);
+        assert!(
+            refused.contains("0 of 129 tools will be visible in OpenAI, and none through Pontoon"),
+            "{refused}"
+        );
+        assert!(
+            refused.contains(
+                "it takes 128 tools at once, and refuses a list that is longer (S025/too-many)"
+            ),
+            "{refused}"
+        );
+        assert!(!refused.contains("each of these"), "{refused}");
+        let cut = told(128, false);
+        assert!(
+            cut.contains("128 of 129 tools will be visible in OpenAI; through Pontoon 128"),
+            "{cut}"
+        );
+        assert!(cut.contains("it takes 128 tools at once, and no more (S025/too-many)"), "{cut}");
     }
 }
