@@ -5,6 +5,7 @@
 #   scripts/test.sh                    everything, as CI runs it
 #   scripts/test.sh lint unit          only these parts, in this order
 #   scripts/test.sh soak --long        ten times as many calls as CI makes (and schemas, for that part)
+#   scripts/test.sh --long             everything, with these
 #
 # Parts: lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy mcpo deny
 # And one that only measures, on a machine that does nothing else, and is no part of everything: throughput
@@ -16,13 +17,17 @@ soak_calls=20000
 schema_cases=100000
 
 main() {
-    case " $* " in *" --long "*) soak_calls=200000 schema_cases=1000000 ;; esac
-    if [ $# -eq 0 ]; then
-        set -- lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy mcpo deny
-    fi
-    local part started
+    local part started parts=()
     for part; do
-        [ "$part" != --long ] || continue
+        case $part in
+            --long) soak_calls=200000 schema_cases=1000000 ;;
+            *) parts+=("$part") ;;
+        esac
+    done
+    if [ ${#parts[@]} -eq 0 ]; then
+        parts=(lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy mcpo deny)
+    fi
+    for part in "${parts[@]}"; do
         started=$SECONDS
         echo "== $part"
         "run_$part"

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """Runs `pontoon doctor --json` over real servers from the registries, each pinned.
 
-    tests/interop/doctor.py --pontoon target/swift/pontoon [--keep FOLDER]
+    tests/interop/doctor.py --pontoon target/swift/pontoon [--keep FOLDER] [--write]
 
 It installs what is missing (`scripts/setup-tests.sh`), examines every server, and fails if one cannot be examined, takes too
-long, leaves a process or a folder, or is blamed with an error that is not known to be its own. With `--keep` the reports for
-people are written into a folder.
+long, leaves a process or a folder, or is blamed with an error that is not known to be its own. What was found has to be what the table
+and the sample in docs/doctor.md say, which `--write` writes anew. With `--keep` the reports for people are written into a folder.
 """
 
 import argparse
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,12 @@ from dataclasses import dataclass, field
 HERE = pathlib.Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
 CACHE = pathlib.Path(os.environ.get("PONTOON_TEST_CACHE") or pathlib.Path.home() / ".cache" / "pontoon-test")
+
+PAGE = REPOSITORY / "docs" / "doctor.md"
+BEGIN, END = "<!-- Written by tests/interop/doctor.py --write -->\n", "<!-- to here -->\n"
+
+# These go by the machine: how quick it is, and what is installed for the tool that is called.
+BY_MACHINE = {"D01", "D14", "H10", "H27", "H28"}
 
 # Two at once: most of the time is the start of Node and Python.
 AT_ONCE = 2
@@ -32,6 +39,7 @@ class Real:
     """A server: its command, what it needs, and the faults that it is known to have."""
 
     name: str
+    package: str
     command: list
     installs: list[str]
     tools: int
@@ -50,18 +58,18 @@ def node(install: str, package: str, *arguments: str) -> list:
 MCP = "@modelcontextprotocol"
 
 SERVERS = [
-    Real("time", python("py-time", "mcp-server-time"), ["py-time"], 2),
-    Real("fetch", python("doctor-python", "mcp-server-fetch"), ["doctor-python"], 1),
-    Real("git", python("doctor-python", "mcp-server-git"), ["doctor-python"], 10),
-    Real("excel", python("office-excel", "excel-mcp-server", "stdio"), ["office-excel"], 20),
-    Real("powerpoint", python("office-powerpoint", "ppt_mcp_server"), ["office-powerpoint"], 30),
-    Real("everything", node("everything", f"{MCP}/server-everything/dist/index.js"), ["everything"], 10),
-    Real("filesystem", node("filesystem", f"{MCP}/server-filesystem/dist/index.js", "."), ["filesystem"], 10),
-    Real("memory", node("doctor-node", f"{MCP}/server-memory/dist/index.js"), ["doctor-node"], 9),
-    Real("thinking", node("doctor-node", f"{MCP}/server-sequential-thinking/dist/index.js"), ["doctor-node"], 1),
-    Real("github", node("doctor-node", f"{MCP}/server-github/dist/index.js"), ["doctor-node"], 20),
-    Real("context7", node("doctor-node", "@upstash/context7-mcp/dist/index.js"), ["doctor-node"], 2),
-    Real("playwright", node("playwright", "@playwright/mcp/cli.js"), ["playwright"], 20),
+    Real("time", "mcp-server-time", python("py-time", "mcp-server-time"), ["py-time"], 2),
+    Real("fetch", "mcp-server-fetch", python("doctor-python", "mcp-server-fetch"), ["doctor-python"], 1),
+    Real("git", "mcp-server-git", python("doctor-python", "mcp-server-git"), ["doctor-python"], 10),
+    Real("excel", "excel-mcp-server", python("office-excel", "excel-mcp-server", "stdio"), ["office-excel"], 20),
+    Real("powerpoint", "office-powerpoint-mcp-server", python("office-powerpoint", "ppt_mcp_server"), ["office-powerpoint"], 30),
+    Real("everything", f"{MCP}/server-everything", node("everything", f"{MCP}/server-everything/dist/index.js"), ["everything"], 10),
+    Real("filesystem", f"{MCP}/server-filesystem", node("filesystem", f"{MCP}/server-filesystem/dist/index.js", "."), ["filesystem"], 10),
+    Real("memory", f"{MCP}/server-memory", node("doctor-node", f"{MCP}/server-memory/dist/index.js"), ["doctor-node"], 9),
+    Real("thinking", f"{MCP}/server-sequential-thinking", node("doctor-node", f"{MCP}/server-sequential-thinking/dist/index.js"), ["doctor-node"], 1),
+    Real("github", f"{MCP}/server-github", node("doctor-node", f"{MCP}/server-github/dist/index.js"), ["doctor-node"], 20),
+    Real("context7", "@upstash/context7-mcp", node("doctor-node", "@upstash/context7-mcp/dist/index.js"), ["doctor-node"], 2),
+    Real("playwright", "@playwright/mcp", node("playwright", "@playwright/mcp/cli.js"), ["playwright"], 20),
 ]
 
 
@@ -93,8 +101,47 @@ def begin(server: Real, pontoon: str, folder: pathlib.Path, form: list[str]) -> 
     )
 
 
-def judge(server: Real, process: subprocess.Popen, folder: pathlib.Path) -> list[str]:
-    """What is wrong with an examination."""
+def version(server: Real) -> str:
+    """The version that is pinned."""
+    place = HERE / "installs" / server.installs[0]
+    if (place / "package.json").exists():
+        return json.loads((place / "package.json").read_text())["dependencies"][server.package]
+    return re.search(rf"^{re.escape(server.package)}==(\S+)$", (place / "requirements.txt").read_text(), re.MULTILINE)[1]
+
+
+def row(server: Real, report: dict) -> str:
+    """What was found of a server, as the table in docs/doctor.md has it."""
+    found = sorted({(it["code"], it["severity"]) for it in report["findings"] if it["code"] not in BY_MACHINE})
+    worse = [f"{code} ({severity})" for code, severity in found if severity != "information"]
+    known = [code for code, severity in found if severity == "information"]
+    fewer = [f"{it['title']} {it['visible']}" for it in report["clients"] if it["visible"] < report["tools"]]
+    mode = (report["recommendation"] or {"entry": {}})["entry"].get("mode", "stateless")
+    cells = [f"{server.package} {version(server)}", str(report["tools"]), *(", ".join(it) or "none" for it in (worse, known, fewer)), mode]
+    return f"| {' | '.join(cells)} |"
+
+
+def table(rows: list[str]) -> str:
+    head = ["server", "tools", "to mend", "good to know", "fewer tools in", "mode"]
+    return "\n".join([f"| {' | '.join(head)} |", "|---" * len(head) + "|", *rows]) + "\n"
+
+
+# The sample in docs/doctor.md, but for what is recommended: that goes by times, too.
+SAMPLE = re.compile(r"(?<=\nnpx @modelcontextprotocol/server-sequential-thinking\n)\nStart\n.*?(?=\nFor mcp-servers.json\n)", re.DOTALL)
+
+
+def sample(pontoon: str, folder: pathlib.Path) -> str:
+    """The report for people of the server whose report is in docs/doctor.md."""
+    command = next(it.command for it in SERVERS if it.name == "thinking")
+    text, _ = begin(Real("sample", "", command, [], 0), pontoon, folder, []).communicate(timeout=SECONDS)
+    return re.search(r"\nStart\n.*?(?=\nFor mcp-servers.json\n)", text, re.DOTALL)[0]
+
+
+def without_times(text: str) -> str:
+    return re.sub(r"\d+ ms|\d+\.\d s", "N ms", text)
+
+
+def judge(server: Real, process: subprocess.Popen, folder: pathlib.Path, rows: dict[str, str]) -> list[str]:
+    """What is wrong with an examination; its row goes to the others."""
     try:
         said, complaints = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
@@ -106,6 +153,7 @@ def judge(server: Real, process: subprocess.Popen, folder: pathlib.Path) -> list
     except (ValueError, LookupError):
         return [f"no report: {said[:300]}{complaints[:300]}"]
     wrong = []
+    rows[server.name] = row(server, report)
     if report["unexamined"]:
         wrong.append(f"not examined: {report['unexamined']}")
     if report["tools"] < server.tools:
@@ -136,16 +184,33 @@ def judge(server: Real, process: subprocess.Popen, folder: pathlib.Path) -> list
     return wrong
 
 
+def compare_page(found: str, report: str, is_written: bool) -> list[str]:
+    """What is stale in docs/doctor.md, or it is written anew."""
+    page = PAGE.read_text()
+    before, rest = page.split(BEGIN)
+    kept, after = rest.split(END)
+    shown = SAMPLE.search(page)[0]
+    if is_written:
+        before = before if without_times(shown) == without_times(report) else before.replace(shown, report)
+        PAGE.write_text(before + BEGIN + found + END + after)
+        return []
+    pairs = {"table": (found, kept), "sample": (without_times(report), without_times(shown))}
+    differ = {name: sorted(set(new.splitlines()) - set(old.splitlines())) for name, (new, old) in pairs.items() if new != old}
+    told = "docs/doctor.md: the {} is stale (--write, and read the difference):\n{}"
+    return [told.format(name, "\n".join(lines)) for name, lines in differ.items()]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--pontoon", required=True, type=os.path.abspath)
     parser.add_argument("--only")
     parser.add_argument("--keep", type=pathlib.Path)
+    parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     servers = [it for it in SERVERS if not arguments.only or arguments.only in it.name]
     installs = sorted({name for server in servers for name in server.installs} | {"node22"})
     subprocess.run([REPOSITORY / "scripts" / "setup-tests.sh", *installs], check=True, stdout=subprocess.DEVNULL)
-    began, faults = time.monotonic(), []
+    began, faults, rows = time.monotonic(), [], {}
     with tempfile.TemporaryDirectory(prefix="pontoon-doctor-test-") as place:
         folder = pathlib.Path(place)
         waiting, running = list(servers), []
@@ -154,12 +219,15 @@ def main() -> int:
                 server = waiting.pop(0)
                 running.append((server, begin(server, arguments.pontoon, folder, ["--json"])))
             server, process = running.pop(0)
-            faults += [f"{server.name}: {fault}" for fault in judge(server, process, folder)]
+            faults += [f"{server.name}: {fault}" for fault in judge(server, process, folder, rows)]
+        if len(rows) == len(SERVERS):
+            report = sample(arguments.pontoon, folder)
+            faults += compare_page(table([rows[server.name] for server in SERVERS]), report, arguments.write)
         if arguments.keep:
             arguments.keep.mkdir(parents=True, exist_ok=True)
             for server in servers:
                 (folder / f"people-{server.name}").mkdir()
-                people = Real(f"people-{server.name}/t", server.command, [], 0)
+                people = Real(f"people-{server.name}/t", "", server.command, [], 0)
                 text, _ = begin(people, arguments.pontoon, folder, []).communicate(timeout=SECONDS)
                 (arguments.keep / f"{server.name}.txt").write_text(text)
     print(f"{len(servers)} real servers in {time.monotonic() - began:.0f} s")

@@ -80,10 +80,11 @@ def run_program(command: list, servers: dict[str, Server]) -> Told:
 
 
 class Claude:
-    """A version of Claude Code before a model that is a script, as tests/src/claude.rs has it."""
+    """A version of Claude Code, with these variables, before a model that is a script, as tests/src/claude.rs has it."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, **variables: str) -> None:
         self.program = CACHE / "claude" / "bin" / f"claude-{version}"
+        self.variables = variables
 
     def __call__(self, servers: dict[str, Server]) -> Told:
         return self.look_at({name: {"type": "http", "url": server.url} for name, server in servers.items()}, servers)
@@ -103,7 +104,7 @@ class Claude:
             config.write_text(json.dumps({"mcpServers": named}))
             command = [self.program, "-p", "go", "--output-format", "stream-json", "--verbose", "--strict-mcp-config"]
             command += ["--mcp-config", config, "--allowedTools", ",".join(f"mcp__{name}" for name in named)]
-            options = {"cwd": home, "env": environment(home, url), "stdin": subprocess.DEVNULL, "timeout": RUN_SECONDS}
+            options = {"cwd": home, "env": environment(home, url) | self.variables, "stdin": subprocess.DEVNULL, "timeout": RUN_SECONDS}
             ended = subprocess.run(command, capture_output=True, text=True, **options)
             if ended.returncode != 0:
                 sys.exit(f"{self.program.name} ended with status {ended.returncode}:\n{ended.stdout[-2000:]}{ended.stderr[-2000:]}")

@@ -179,6 +179,46 @@ fn answers_are_mixed_up_only_where_one_had_that_of_another() {
     }
 }
 
+#[test]
+fn calls_are_made_at_once_where_they_may_be_made_again() {
+    let said = |report: &serde_json::Value| {
+        let all = report["observations"].as_array().unwrap().iter();
+        all.filter_map(|it| it["text"].as_str()).collect::<Vec<_>>().join("\n")
+    };
+    let calls =
+        ["--timeout", "2s", "--call", r#"echo={"text": "x"}"#, "--call", r#"echo={"text": "y"}"#];
+    let (healthy, code) = rude(&calls, &[]);
+    assert_eq!((codes(&healthy, ALL), code), (Vec::new(), 0), "{healthy:#}");
+    assert!(
+        said(&healthy).contains("4 calls of `echo` at once, each with its own answer"),
+        "{healthy:#}"
+    );
+    let (one, _) = rude(&calls[..4], &[]);
+    assert!(said(&one).contains("each answered; which is whose cannot be told"), "{one:#}");
+    let (none, _) = rude(&[], &[]);
+    assert!(
+        said(&none).contains("8 requests at once, lists and pings alone, each with its own answer"),
+        "{none:#}"
+    );
+    // Each has the id of the newest: one call has the answers of all, the others have none.
+    let (mixes, code) = rude(&calls, &["--how mixes-calls"]);
+    assert_eq!((codes(&mixes, &["error"]), code), (own(&["D07"]), 1), "{mixes:#}");
+    let evidence = finding(&mixes, "D07")["evidence"].as_str().unwrap();
+    assert!(evidence.contains("calls of `echo` at once"), "{evidence}");
+    let (lists, _) = rude(&["--timeout", "2s"], &["--how mixes-calls"]);
+    assert_eq!(codes(&lists, ALL), Vec::<String>::new(), "no call was made: {lists:#}");
+}
+
+#[test]
+fn a_list_that_fails_is_an_error_if_it_is_that_of_tools() {
+    check("list-fails", &["D13"]);
+    let (fails, code) = rude(&[], &["--how", "list-fails"]);
+    assert_eq!((codes(&fails, &["error"]), code), (own(&["D13"]), 1), "{fails:#}");
+    let (promises, code) = rude(&[], &["--how", "empty-promises"]);
+    assert_eq!((codes(&promises, &["error"]), code), (Vec::new(), 0), "{promises:#}");
+    assert!(codes(&promises, ALL).contains(&"D13".to_owned()), "{promises:#}");
+}
+
 fn own(codes: &[&str]) -> Vec<String> {
     codes.iter().map(|code| (*code).to_owned()).collect()
 }

@@ -3,7 +3,8 @@
 //   schemas.mjs v1|v2
 //
 // It reads {"server": {"url" or "command": …, "calls": {"tool": arguments}}} and writes {"server": {"tools": […], "calls": {"tool": result}}},
-// or {"server": {"error": …}} where the tools could not be listed.
+// or {"server": {"error": …}} where the tools could not be listed. A list of arguments is as many calls at once, with a list of results;
+// `start_seconds` is how long the handshake may take.
 
 import { text } from "node:stream/consumers";
 
@@ -20,14 +21,14 @@ const CONNECT = {
     const { StreamableHTTPClientTransport } = await load("ts-v1", "@modelcontextprotocol/sdk/client/streamableHttp.js");
     const client = new Client(INFO);
     const { StdioClientTransport } = await load("ts-v1", "@modelcontextprotocol/sdk/client/stdio.js");
-    await client.connect(transport(server, StreamableHTTPClientTransport, StdioClientTransport));
+    await client.connect(transport(server, StreamableHTTPClientTransport, StdioClientTransport), patience(server));
     return client;
   },
   v2: async (server) => {
     const { Client, StreamableHTTPClientTransport } = await load("ts-v2", "@modelcontextprotocol/client");
     const client = new Client(INFO, { versionNegotiation: { mode: "auto" } });
     const { StdioClientTransport } = await load("ts-v2", "@modelcontextprotocol/client/stdio");
-    await client.connect(transport(server, StreamableHTTPClientTransport, StdioClientTransport));
+    await client.connect(transport(server, StreamableHTTPClientTransport, StdioClientTransport), patience(server));
     return client;
   },
 };
@@ -36,6 +37,9 @@ const CONNECT = {
 function transport({ url, command }, Http, Stdio) {
   return command ? new Stdio({ command: command[0], args: command.slice(1), stderr: "ignore" }) : new Http(new URL(url));
 }
+
+/** How long the handshake may take, if that is said. */
+const patience = ({ start_seconds: seconds }) => (seconds ? { timeout: seconds * 1000 } : undefined);
 
 const shortened = (error) => `${error.name}: ${error.message}`.slice(0, 500);
 
@@ -55,7 +59,10 @@ async function lookAt(server, connect) {
     const { tools } = await client.listTools();
     const calls = {};
     for (const { name } of tools) {
-      if (name in server.calls) calls[name] = await call(client, name, server.calls[name]);
+      if (!(name in server.calls)) continue;
+      const args = server.calls[name];
+      const all = await Promise.all([args].flat().map((one) => call(client, name, one)));
+      calls[name] = Array.isArray(args) ? all : all[0];
     }
     return { tools, calls };
   } finally {

@@ -1,7 +1,8 @@
 """A client of the Python SDK that lists and calls the tools of many servers, for `schemas.py` and `faults.py`.
 
 Run by the Python of `py-mcp1` or `py-mcp2`: it uses the SDK that is there. It reads {"server": {"url" or "command": …, "calls": {"tool": arguments}}}
-and writes {"server": {"tools": […], "calls": {"tool": result}}}, or {"server": {"error": …}} where the tools could not be listed.
+and writes {"server": {"tools": […], "calls": {"tool": result}}}, or {"server": {"error": …}} where the tools could not be listed. A list of
+arguments is as many calls at once, with a list of results.
 """
 
 import asyncio
@@ -51,12 +52,18 @@ async def call(client, tool: str, arguments: dict) -> dict:
     return {"text": text, "structured": told.get("structuredContent")}
 
 
+async def calls_of(client, tool: str, arguments: dict | list) -> dict | list:
+    if isinstance(arguments, list):
+        return await asyncio.gather(*(call(client, tool, one) for one in arguments))
+    return await call(client, tool, arguments)
+
+
 async def look_at(server: dict) -> dict:
     async with connect(server) as client:
         listed = await client.list_tools()
         tools = [tool.model_dump(mode="json", by_alias=True, exclude_unset=True) for tool in listed.tools]
         wanted = [tool["name"] for tool in tools if tool["name"] in server["calls"]]
-        calls = {name: await call(client, name, server["calls"][name]) for name in wanted}
+        calls = {name: await calls_of(client, name, server["calls"][name]) for name in wanted}
         return {"tools": tools, "calls": calls}
 
 

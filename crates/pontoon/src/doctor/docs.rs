@@ -8,6 +8,8 @@ use pontoon_schema::{Fault, Profile};
 use pontoon_wire::heal::Heal;
 
 use super::heal_words;
+use super::judge;
+use super::options::clients;
 use super::sign::Sign;
 
 const HEAD: &str = "\
@@ -19,9 +21,11 @@ const HEAD: &str = "\
 Every fault that Pontoon knows, by its code: logs, metrics, `pontoon status`, `/health` and `pontoon doctor` name them so. For each:
 what it is, how bad it is for a client without Pontoon, who minds, how to mend it at the source, and what Pontoon does about it.
 
-- **error**: a major client loses the tool, all tools of its server, or an answer.
-- **warning**: some clients make less of it, or it will fail one day.
-- **information**: good to know.
+- **error**: a client that was run loses the tool, all tools of its server, or answers.
+- **warning**: some clients make less of it, or it will fail one day; or a client that was not run loses the tool, by what is read or reported of it.
+- **information**: good to know, or refused only by a client that takes a part of JSON Schema (Gemini function declarations) and nothing beside it.
+
+With `--profile` what costs this client a tool is an error, and what it does not mind is information.
 
 `S` is the schema of a tool or the list of tools, `H` a message or the process, `D` what only an examination by
 `pontoon doctor` shows.
@@ -47,9 +51,9 @@ fn page() -> String {
             &mut page,
             &Row {
                 id: fault.id(),
-                severity: fault.severity().as_str(),
+                severity: judge::severity(*fault, &clients()).as_str(),
                 what: fault.meaning(),
-                minds: Some(&minds),
+                minds: &minds,
                 fix: fault.fix(),
                 here: fault.here(),
             },
@@ -67,15 +71,20 @@ fn page() -> String {
         let _ = write!(page, "\n### {}\n", heal.code());
         let severity = heal_words::of(*heal).1.as_str();
         let (what, fix, here) = (heal.meaning(), heal.fix(), heal.here());
-        let minds = Some(heal.minds().trim_end_matches('.'));
+        let minds = heal.minds().trim_end_matches('.');
         entry(&mut page, &Row { id: heal.code(), severity, what, minds, fix, here });
     }
     page += "\n## What an examination shows\n";
     for sign in Sign::ALL {
         let _ = write!(page, "\n### {}\n", sign.code());
-        let severity = sign.severity().as_str();
+        let severity = match sign {
+            Sign::SlowStart => "warning, from 30 s on error",
+            Sign::ListFails => "error, for prompts and resources warning",
+            sign => sign.severity().as_str(),
+        };
         let (what, fix, here) = (sign.meaning(), sign.fix(), sign.here());
-        entry(&mut page, &Row { id: sign.code(), severity, what, minds: None, fix, here });
+        let minds = sign.minds().trim_end_matches('.');
+        entry(&mut page, &Row { id: sign.code(), severity, what, minds, fix, here });
     }
     page
 }
@@ -84,16 +93,14 @@ struct Row<'r> {
     id: &'r str,
     severity: &'r str,
     what: &'r str,
-    minds: Option<&'r str>,
+    minds: &'r str,
     fix: &'r str,
     here: &'r str,
 }
 
 fn entry(page: &mut String, row: &Row<'_>) {
     let _ = write!(page, "\n`{}` ({}): {}.\n\n", row.id, row.severity, row.what);
-    if let Some(minds) = row.minds {
-        let _ = writeln!(page, "- Minded by: {minds}.");
-    }
+    let _ = writeln!(page, "- Minded by: {}.", row.minds);
     let _ = writeln!(page, "- Fix: {}", row.fix);
     let _ = writeln!(page, "- Pontoon: {}", row.here);
 }

@@ -60,7 +60,7 @@ pub struct ClientView {
     pub profile: &'static str,
     /// Its name for people.
     pub title: &'static str,
-    /// How that is known: measured with a version on a date, or by published rules.
+    /// How that is known: measured with a version on a date, by its rules, or by reports.
     pub basis: String,
     /// How many tools it shows without Pontoon.
     pub straight: usize,
@@ -68,8 +68,10 @@ pub struct ClientView {
     pub through: usize,
     /// Why tools are missing without Pontoon: the tool, if it is one, and the codes.
     pub lost: Vec<(String, Vec<&'static str>)>,
-    /// Whether one tool costs it all of them.
+    /// Whether one tool, or a list that is too long, costs it all of them.
     pub loses_all: bool,
+    /// How many tools it takes, if these are more.
+    pub limit: Option<usize>,
     /// Whether `profile` has to name it, for all tools to be shown through Pontoon.
     pub needs_profile: bool,
 }

@@ -10,6 +10,7 @@ mod docs;
 mod exam;
 pub mod examination;
 pub mod heal_words;
+mod judge;
 pub mod options;
 pub mod patient;
 pub mod recommend;

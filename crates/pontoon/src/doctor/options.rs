@@ -32,13 +32,18 @@ impl ExamOptions {
 
     /// The clients to judge for.
     pub(super) fn profiles(&self) -> Vec<&'static Profile> {
-        let is_client = |profile: &&Profile| {
-            let name = profile.name.as_str();
-            !matches!(name, "none" | "common") && !CHOSEN.contains(&name)
-        };
         match self.profile {
             Some(profile) => vec![profile],
-            None => Profile::all().iter().filter(is_client).collect(),
+            None => clients(),
         }
     }
+}
+
+/// All clients, but for modes that have to be chosen.
+pub(super) fn clients() -> Vec<&'static Profile> {
+    let is_client = |profile: &&Profile| {
+        let name = profile.name.as_str();
+        !matches!(name, "none" | "common") && !CHOSEN.contains(&name)
+    };
+    Profile::all().iter().filter(is_client).collect()
 }

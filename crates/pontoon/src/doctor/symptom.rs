@@ -77,7 +77,7 @@ impl Symptom {
             what: sign.meaning().to_owned(),
             evidence,
             places: Vec::new(),
-            minds: Vec::new(),
+            minds: vec![sign.minds().trim_end_matches('.').to_owned()],
             fix: sign.fix().to_owned(),
             here: sign.here().to_owned(),
         }

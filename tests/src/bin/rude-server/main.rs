@@ -119,6 +119,8 @@ behaviours! {
     FloatId = "float-id",
     /// Answers each request a moment later, under the id of the newest, as one does that keeps it in one variable.
     OneId = "one-id",
+    /// Answers calls a little later, under the id of the newest one.
+    MixesCalls = "mixes-calls",
     /// Waits `--ms` before it refuses a call of a tool that it does not have, and does nothing else meanwhile.
     SlowRefusal = "slow-refusal",
     /// Waits `--ms` before it answers a `tools/list` or `ping`, one after the other.
@@ -169,6 +171,8 @@ behaviours! {
     NoCapabilities = "no-capabilities",
     /// Declares prompts, resources and logging, and knows nothing of them.
     EmptyPromises = "empty-promises",
+    /// Answers `tools/list`, which its capabilities promise, with an error.
+    ListFails = "list-fails",
     /// Answers methods that it does not know with an empty result.
     TakesUnknown = "takes-unknown",
     /// Has no tools.
@@ -281,6 +285,9 @@ fn main() -> ExitCode {
             "tools/list" if is_modern(&message) => {
                 answers::send(&rude, id, &error(-32600, "no handshake was made"));
             }
+            "tools/list" if rude.is(How::ListFails) => {
+                answers::send(&rude, id, &error(-32603, "the list failed"));
+            }
             "tools/list" => answer(&rude, id, list(&rude, &message["params"])),
             "ping" if !rude.is(How::NoPing) => answer(&rude, id, json!({ "result": {} })),
             "server/discover" if rude.is(How::HalfModern) => {
@@ -310,12 +317,17 @@ fn answer(rude: &Arc<Rude>, id: &Value, body: Value) {
     if !rude.is(How::OneId) {
         return answers::send(rude, id, &body);
     }
+    answer_newest(rude, id, move |rude, newest| answers::send(rude, newest, &body));
+}
+
+/// Answers a little later, under the id that is the newest by then.
+fn answer_newest(rude: &Arc<Rude>, id: &Value, send: impl FnOnce(&Rude, &Value) + Send + 'static) {
     *rude.newest.lock().unwrap_or_else(PoisonError::into_inner) = id.clone();
     let rude = Arc::clone(rude);
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(20));
         let newest = rude.newest.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        answers::send(&rude, &newest, &body);
+        send(&rude, &newest);
     });
 }
 
@@ -512,7 +524,14 @@ fn call(rude: &Arc<Rude>, id: &Value, params: &Value) {
             return answers::send(rude, id, &error(-32602, "no such tool"));
         }
     };
-    answers::send_call(rude, id, text, &params["_meta"]["progressToken"]);
+    let token = &params["_meta"]["progressToken"];
+    if rude.is(How::MixesCalls) {
+        let (text, token) = (text.to_owned(), token.clone());
+        let send =
+            move |rude: &Rude, newest: &Value| answers::send_call(rude, newest, &text, &token);
+        return answer_newest(rude, id, send);
+    }
+    answers::send_call(rude, id, text, token);
     process::after_answer(rude);
 }
 

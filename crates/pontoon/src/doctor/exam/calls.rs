@@ -14,6 +14,9 @@ use crate::doctor::symptom::{Symptom, ToolPlace};
 use crate::doctor::visit::{Said, Visit};
 use crate::doctor::words::short;
 
+/// So many calls that differ are made at once.
+const DIFFERENT: usize = 4;
+
 /// Calls tools.
 pub(super) async fn look(
     visit: &Visit,
@@ -51,15 +54,66 @@ pub(super) async fn look(
     }
 }
 
+/// Calls that may be made again and several at once, each with other arguments: of tools that only read, or that were
+/// asked for and do not say that they change something.
+pub(super) fn repeatable(options: &ExamOptions, tools: &[String]) -> Vec<(String, Value)> {
+    let tools: Vec<Value> = tools.iter().filter_map(|it| serde_json::from_str(it).ok()).collect();
+    let harmless = tools.iter().filter(|tool| is_harmless(tool)).map(|it| (name(it), json!({})));
+    let asked = options
+        .calls
+        .iter()
+        .filter(|(tool, _)| tools.iter().any(|it| name(it) == *tool && !changes_something(it)));
+    let mut calls: Vec<_> = match options.calls.is_empty() {
+        true => harmless.take(DIFFERENT).collect(),
+        false => asked.take(DIFFERENT).cloned().collect(),
+    };
+    for (tool, arguments) in calls.clone() {
+        let known = tools.iter().find(|it| name(it) == tool).filter(|it| only_reads(it));
+        let Some(argument) = known.and_then(|it| free_text(it, &arguments)) else { continue };
+        for n in 1..=DIFFERENT.saturating_sub(calls.len()) {
+            let mut other = arguments.clone();
+            other[&argument] = json!(format!("pontoon {n}"));
+            calls.push((tool.clone(), other));
+        }
+    }
+    calls
+}
+
+/// An argument that takes any text: one that is given, or may be.
+fn free_text(tool: &Value, arguments: &Value) -> Option<String> {
+    let properties = tool["inputSchema"]["properties"].as_object()?;
+    let is_free = |schema: &Value| {
+        schema["type"] == "string"
+            && ["enum", "const", "pattern", "format", "maxLength"]
+                .iter()
+                .all(|it| schema[it].is_null())
+    };
+    let mut free = properties.iter().filter(|(_, schema)| is_free(schema)).map(|(name, _)| name);
+    let given = free.clone().find(|name| arguments[name.as_str()].is_string());
+    given.or_else(|| free.next()).cloned()
+}
+
 fn name(tool: &Value) -> String {
     tool["name"].as_str().unwrap_or_default().to_owned()
 }
 
 /// Whether a call without arguments changes nothing, by what the server says of it.
 fn is_harmless(tool: &Value) -> bool {
-    let annotations = &tool["annotations"];
     let required = tool["inputSchema"]["required"].as_array().map_or(0, Vec::len);
-    annotations["readOnlyHint"] == true && annotations["openWorldHint"] != true && required == 0
+    only_reads(tool) && required == 0
+}
+
+/// Whether it changes nothing, and does not reach out into the world.
+fn only_reads(tool: &Value) -> bool {
+    let annotations = &tool["annotations"];
+    annotations["readOnlyHint"] == true && annotations["openWorldHint"] != true
+}
+
+/// Whether it says that one call more changes something.
+fn changes_something(tool: &Value) -> bool {
+    let annotations = &tool["annotations"];
+    let changes = annotations["readOnlyHint"] == false || annotations["destructiveHint"] == true;
+    changes && annotations["idempotentHint"] != true
 }
 
 async fn call(
@@ -101,5 +155,43 @@ async fn call(
             let evidence = format!("`{tool}`: {}", said.words());
             report.found(Symptom::of_sign(Sign::BadResult, Some(evidence)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_calls_that_change_nothing_are_made_again() {
+        let tool = |name: &str, annotations: Value| {
+            let properties = json!({"text": {"type": "string"}});
+            let schema = json!({"type": "object", "properties": properties});
+            json!({"name": name, "inputSchema": schema, "annotations": annotations}).to_string()
+        };
+        let tools = [
+            tool("read", json!({"readOnlyHint": true})),
+            tool("fetch", json!({"readOnlyHint": true, "openWorldHint": true})),
+            tool("write", json!({"readOnlyHint": false})),
+            tool("set", json!({"readOnlyHint": false, "idempotentHint": true})),
+            tool("plain", json!(null)),
+        ];
+        let repeated = |calls: &[(&str, Value)]| {
+            let calls = calls.iter().map(|(tool, given)| ((*tool).to_owned(), given.clone()));
+            let options = ExamOptions {
+                patience: std::time::Duration::ZERO,
+                probe_size: 0,
+                calls: calls.collect(),
+                profile: None,
+            };
+            let calls = repeatable(&options, &tools);
+            calls.iter().map(|(tool, given)| format!("{tool} {given}")).collect::<Vec<_>>()
+        };
+        let others = (1..=3).map(|n| format!(r#"read {{"text":"pontoon {n}"}}"#));
+        let expected: Vec<_> = ["read {}".to_owned()].into_iter().chain(others).collect();
+        assert_eq!(repeated(&[]), expected);
+        assert_eq!(repeated(&[("plain", json!({"text": "x"}))]), [r#"plain {"text":"x"}"#]);
+        assert_eq!(repeated(&[("set", json!({}))]), ["set {}"]);
+        assert_eq!(repeated(&[("write", json!({})), ("no such", json!({}))]), Vec::<String>::new());
     }
 }

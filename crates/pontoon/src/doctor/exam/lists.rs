@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use pontoon_schema::Fault;
+use pontoon_schema::{Fault, Severity};
 use pontoon_wire::{Era, Message, Slot, json, method};
 use serde_json::value::RawValue;
 
 use crate::call::list_member;
 use crate::doctor::aspect::Aspect;
 use crate::doctor::examination::{DumpedPage, Examination};
+use crate::doctor::judge;
 use crate::doctor::options::ExamOptions;
 use crate::doctor::sign::Sign;
 use crate::doctor::symptom::Symptom;
@@ -59,18 +60,16 @@ pub(super) async fn look(
     };
     if !names_tools && !tools.items.is_empty() {
         let evidence = format!("tools/list gives {} of them all the same", tools.items.len());
-        let mut symptom = Symptom::of_sign(Sign::Unnamed, Some(evidence));
-        symptom.minds.push("clients on the TypeScript SDK 2".to_owned());
-        report.found(symptom);
+        report.found(Symptom::of_sign(Sign::Unnamed, Some(evidence)));
     }
     if names_tools && tools.items.is_empty() {
         report.found(Symptom::of_sign(Sign::NoTools, None));
     }
     if let Some(fault) = &tools.fault {
-        report.found(Symptom::of_fault(Fault::Pages, Some(fault.clone())));
+        let symptom = judge::symptom(Fault::Pages, &options.profiles());
+        report.found(Symptom { evidence: Some(fault.clone()), ..symptom });
     }
     note_length(&tools, method::LIST_TOOLS, report);
-    note_twins(&tools.items, report);
     let pages = tools.pages.len();
     report.dump.extend(tools.pages);
     report.tools = tools.items.len();
@@ -184,18 +183,6 @@ fn note_length(read: &ReadList, list: &str, report: &mut Examination) {
     }
 }
 
-fn note_twins(tools: &[String], report: &mut Examination) {
-    let mut seen = HashSet::new();
-    let twins: Vec<_> =
-        tools.iter().map(|it| tool_name(it)).filter(|it| !seen.insert(it.clone())).collect();
-    if !twins.is_empty() {
-        report.found(Symptom::of_fault(
-            Fault::NameTwice,
-            Some(format!("twice there: {}", twins.join(", "))),
-        ));
-    }
-}
-
 /// Asks once more, and compares the order.
 async fn note_order(visit: &Visit, tools: &[String], patience: Duration, report: &mut Examination) {
     let Ok(again) = read(visit, method::LIST_TOOLS, patience).await else { return };
@@ -235,7 +222,9 @@ async fn others(visit: &Visit, options: &ExamOptions, report: &mut Examination) 
                 note_length(&read, list, report);
                 report.dump.extend(read.pages);
                 if let Some(fault) = read.fault {
-                    report.found(Symptom::of_fault(Fault::Pages, Some(format!("{list}: {fault}"))));
+                    // Of clients that were run none reads these by itself.
+                    let symptom = Symptom::of_fault(Fault::Pages, Some(format!("{list}: {fault}")));
+                    report.found(Symptom { severity: Severity::Warning, ..symptom });
                 } else if count > 0 || list != method::LIST_TEMPLATES {
                     report.well(Aspect::Lists, number(count, word));
                 }
@@ -244,7 +233,8 @@ async fn others(visit: &Visit, options: &ExamOptions, report: &mut Examination) 
             Err(Said::Error { .. }) if list == method::LIST_TEMPLATES => {}
             Err(said) => {
                 let evidence = format!("{list}: {}", said.words());
-                report.found(Symptom::of_sign(Sign::ListFails, Some(evidence)));
+                let symptom = Symptom::of_sign(Sign::ListFails, Some(evidence));
+                report.found(Symptom { severity: Severity::Warning, ..symptom });
             }
         }
         if silence && hangs(visit, options, &Said::Silence, list, report).await {

@@ -67,7 +67,7 @@ async fn look_at(
     let visit = open(room, options, report).await?;
     let start = visit.age();
     report.start = Some(start);
-    note_start(room, start, report);
+    note_start(room.patient.is_program(), start, report);
     let mut evidence = Evidence { start, ..Evidence::default() };
     probe(&visit, options, tell, report, &mut evidence).await;
     tell("looking at what it opened");
@@ -178,16 +178,15 @@ fn slow(options: &ExamOptions) -> Unexamined {
     }
 }
 
-fn note_start(room: &ExamRoom, start: Duration, report: &mut Examination) {
+fn note_start(is_program: bool, start: Duration, report: &mut Examination) {
     let took = milliseconds(start);
-    let what = if room.patient.is_program() { "starts" } else { "answers" };
+    let what = if is_program { "starts" } else { "answers" };
     if start < SLOW_START {
         return report.well(Aspect::Start, format!("{what} within {took}"));
     }
     let mut symptom = Symptom::of_sign(Sign::SlowStart, Some(format!("it took {took}")));
     if start > TOO_SLOW_START {
         symptom.severity = Severity::Error;
-        symptom.minds.push("clients that wait for 30 s, such as Claude Code".to_owned());
     }
     report.found(symptom);
 }
@@ -234,10 +233,11 @@ async fn probe(
     evidence.note_tools(&tools);
     tell("asking what it does not know");
     requests::look(visit, small, report).await;
-    tell("asking several things at once");
-    parallel::look(visit, options, !tools.is_empty(), report).await;
     tell("calling tools");
     calls::look(visit, options, &tools, report, evidence).await;
+    tell("asking several things at once");
+    let calls = calls::repeatable(options, &tools);
+    parallel::look(visit, options, !tools.is_empty(), &calls, report).await;
     note_heals(visit, report);
     if options.probe_size > 0 {
         tell("sending a long message");
@@ -279,4 +279,22 @@ fn note_heals(visit: &Visit, report: &mut Examination) {
 /// Whether it mixes up answers.
 fn mixes(report: &Examination) -> bool {
     report.symptoms.iter().any(|it| it.code == Sign::MixedAnswers.code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_start_is_an_error_where_clients_give_up() {
+        let severity = |seconds: u64| {
+            let mut report = Examination::default();
+            note_start(true, Duration::from_secs(seconds), &mut report);
+            report.symptoms.first().map(|it| (it.code, it.severity))
+        };
+        assert_eq!(severity(4), None);
+        assert_eq!(severity(5), Some(("D01", Severity::Warning)));
+        assert_eq!(severity(30), Some(("D01", Severity::Warning)));
+        assert_eq!(severity(31), Some(("D01", Severity::Error)));
+    }
 }

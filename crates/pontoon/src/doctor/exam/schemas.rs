@@ -1,9 +1,10 @@
 //! The schemas of its tools: what is not valid, what some client minds, and what is only not good.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::doctor::aspect::Aspect;
 use crate::doctor::examination::Examination;
+use crate::doctor::judge;
 use crate::doctor::symptom::{Symptom, ToolPlace};
 use crate::doctor::words::tool_name;
 use pontoon_schema::{Fault, Profile, Severity, lint, lint_for, lint_list, repair};
@@ -17,9 +18,13 @@ pub(super) fn faults_of(tool: &str, profile: &Profile) -> Vec<(Fault, String)> {
     let told = lint(tool).into_iter().chain(lint_for(tool, profile));
     let all = repaired.chain(told).map(|finding| (finding.fault, finding.place));
     let mut faults: Vec<(Fault, String)> = Vec::new();
+    let reads_results = judge::reads_results(profile);
     for (fault, place) in all {
-        // Clients that compile what tools promise refuse any schema there that is not valid.
         let is_output = place.starts_with("/outputSchema");
+        if is_output && !reads_results {
+            continue;
+        }
+        // Clients that compile what tools promise refuse any schema there that is not valid.
         let fault = match fault.severity() {
             Severity::Error if is_output && !matches!(fault.code(), "S010" | "S015") => {
                 Fault::OutputForm
@@ -57,47 +62,43 @@ pub(super) fn look(tools: &[String], profiles: &[&'static Profile], report: &mut
     for finding in profiles.iter().flat_map(|profile| lint_list(tools, profile)) {
         places.entry(finding.fault).or_default();
     }
-    let mut is_valid = true;
+    note_twins(tools, profiles, report);
+    let loses = |fault| profiles.iter().any(|it| judge::loses(it, fault));
+    let is_valid = places.keys().all(|fault| fault.severity() != Severity::Error);
+    let is_taken = !places.keys().any(|fault| loses(*fault));
     for (fault, places) in places {
-        let mut symptom = judged(fault, profiles, places);
+        let mut symptom = Symptom { places, ..judge::symptom(fault, profiles) };
         if fault == Fault::TooMany {
             symptom.evidence = Some(format!("{} tools", tools.len()));
         }
-        is_valid &= symptom.severity != Severity::Error;
         report.found(symptom);
     }
-    if is_valid && !tools.is_empty() {
-        report.well(Aspect::Schemas, "every schema is one that clients take");
+    match (is_valid, is_taken) {
+        _ if tools.is_empty() => {}
+        (true, true) => report.well(Aspect::Schemas, "every schema is one that clients take"),
+        (true, false) => {
+            let text = "every schema is valid; some clients take only a part of JSON Schema";
+            report.well(Aspect::Schemas, text);
+        }
+        (false, _) => {}
     }
 }
 
-/// A fault with the clients that mind it. For one client alone, what that one makes of it counts.
-fn judged(fault: Fault, profiles: &[&'static Profile], places: Vec<ToolPlace>) -> Symptom {
-    let loses =
-        |it: &&&'static Profile| it.loses_tool.contains(&fault) || it.loses_server.contains(&fault);
-    let mut minds: Vec<String> = profiles.iter().filter(loses).map(|it| it.title.clone()).collect();
-    let is_lost = !minds.is_empty();
-    let others = profiles.iter().filter(|it| it.is_about(fault) && !loses(it));
-    let others: Vec<_> = others.map(|it| it.title.clone()).collect();
-    let severity = match (fault.severity(), is_lost) {
-        (_, true) if profiles.len() == 1 => Severity::Error,
-        (Severity::Error, true) => Severity::Error,
-        // No client that was asked for refuses it.
-        (Severity::Error | Severity::Warning, false)
-            if profiles.len() == 1 && others.is_empty() =>
-        {
-            Severity::Information
-        }
-        (Severity::Error, false) => Severity::Warning,
-        (severity, _) => severity,
-    };
-    minds.extend(others);
-    Symptom { severity, minds, places, ..Symptom::of_fault(fault, None) }
+/// Tells of names that come again.
+fn note_twins(tools: &[String], profiles: &[&'static Profile], report: &mut Examination) {
+    let mut seen = HashSet::new();
+    let names = tools.iter().map(|it| tool_name(it)).filter(|it| !it.is_empty());
+    let twins: Vec<_> = names.filter(|it| !seen.insert(it.clone())).collect();
+    if !twins.is_empty() {
+        let evidence = Some(format!("twice there: {}", twins.join(", ")));
+        report.found(Symptom { evidence, ..judge::symptom(Fault::NameTwice, profiles) });
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::options::ExamOptions;
 
     #[test]
     fn a_list_that_is_longer_than_a_client_takes_is_told_for_that_client() {
@@ -117,5 +118,88 @@ mod tests {
         assert_eq!(found(&tools, "openai"), [expected]);
         assert_eq!(found(&tools[1..], "openai"), []);
         assert_eq!(found(&tools, "claude-code"), []);
+    }
+
+    /// What is said of these tools for these clients, or for all of them: the codes, how bad, and what is well.
+    fn said(
+        tools: &[String],
+        profile: Option<&str>,
+    ) -> (Vec<(&'static str, Severity)>, Vec<String>) {
+        let mut report = Examination::default();
+        let options = ExamOptions {
+            patience: std::time::Duration::ZERO,
+            probe_size: 0,
+            calls: Vec::new(),
+            profile: profile.and_then(Profile::named),
+        };
+        look(tools, &options.profiles(), &mut report);
+        let codes = report.symptoms.iter().map(|it| (it.code, it.severity)).collect();
+        (codes, report.observations.into_iter().map(|it| it.text).collect())
+    }
+
+    fn with(schema: &str, rest: &str) -> [String; 1] {
+        [format!(r#"{{"name":"t","description":"d","inputSchema":{schema}{rest}}}"#)]
+    }
+
+    const EMPTY: &str = r#"{"type":"object","properties":{}}"#;
+
+    #[test]
+    fn a_client_that_is_not_sent_what_a_tool_promises_is_told_nothing_of_it() {
+        let closed =
+            r#","outputSchema":{"type":"object","properties":{},"additionalProperties":false}"#;
+        let well = vec!["every schema is one that clients take".to_owned()];
+        for profile in [None, Some("gemini"), Some("claude-code")] {
+            assert_eq!(
+                said(&with(EMPTY, closed), profile),
+                (Vec::new(), well.clone()),
+                "{profile:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn how_bad_a_fault_is_goes_by_who_loses_by_it() {
+        let property = |schema: &str| {
+            with(&format!(r#"{{"type":"object","properties":{{"a":{schema}}}}}"#), "")
+        };
+        use Severity::{Error, Information, Warning};
+        // A client that was run loses it; one by reports; none that is known; one that takes a part of JSON Schema.
+        for (schema, code, severity) in [
+            (r#"{"type":"int"}"#, "S008/type-word", Error),
+            ("true", "S005/yes-no", Error),
+            (r#"{"type":"array"}"#, "S006/no-items", Warning),
+            (r#"{"type":"string","pattern":"(?P<a>b)"}"#, "S016/pattern", Warning),
+            (r#"{"enum":[]}"#, "S017/enum-empty", Warning),
+            (r#"{"type":["string","null"]}"#, "S018/type-list", Information),
+        ] {
+            let (found, _) = said(&property(schema), None);
+            assert!(found.contains(&(code, severity)), "{schema}: {found:?}");
+        }
+        let (found, _) = said(&property(r#"{"type":"array"}"#), Some("openai"));
+        assert_eq!(found, [("S006/no-items", Error)]);
+        let (found, _) = said(&property(r#"{"type":["string","null"]}"#), Some("gemini"));
+        assert_eq!(found, [("S018/type-list", Error)]);
+    }
+
+    #[test]
+    fn schemas_are_not_called_well_where_a_client_refuses_them() {
+        let (_, well) = said(&with(EMPTY, ""), None);
+        assert_eq!(well, ["every schema is one that clients take"]);
+        let closed = r#"{"type":"object","properties":{},"additionalProperties":false}"#;
+        let (_, well) = said(&with(closed, ""), None);
+        assert_eq!(well, ["every schema is valid; some clients take only a part of JSON Schema"]);
+        let (_, well) = said(&with(closed, ""), Some("claude-code"));
+        assert_eq!(well, ["every schema is one that clients take"]);
+        let (_, well) = said(&with(r#"{"type":"object","properties":null}"#, ""), None);
+        assert_eq!(well, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_name_that_comes_twice_is_told_with_who_minds() {
+        let twins = [with(EMPTY, ""), with(EMPTY, "")].concat();
+        let found = |profile| said(&twins, profile).0;
+        assert_eq!(found(None), [("S014/name-twice", Severity::Error)]);
+        assert_eq!(found(Some("claude-code")), [("S014/name-twice", Severity::Error)]);
+        assert_eq!(found(Some("ts-sdk-1")), [("S014/name-twice", Severity::Information)]);
     }
 }

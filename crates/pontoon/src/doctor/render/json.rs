@@ -75,6 +75,7 @@ fn client(view: &ClientView) -> Value {
         "visible_through_pontoon": view.through,
         "needs_profile": view.needs_profile,
         "loses_all": view.loses_all,
+        "limit": view.limit,
         "lost": lost.collect::<Vec<_>>(),
     })
 }

@@ -141,8 +141,8 @@ fn clients(report: &Examination, sheet: Sheet) -> String {
     for view in &report.clients {
         let is_same = |group: &&mut Vec<&ClientView>| {
             let first = group[0];
-            (first.straight, first.through, first.needs_profile, &first.lost)
-                == (view.straight, view.through, view.needs_profile, &view.lost)
+            (first.straight, first.through, first.needs_profile, &first.lost, first.limit)
+                == (view.straight, view.through, view.needs_profile, &view.lost, view.limit)
         };
         match groups.iter_mut().find(is_same) {
             Some(group) => group.push(view),
@@ -180,12 +180,24 @@ fn clients_alike(report: &Examination, group: &[&ClientView], sheet: Sheet) -> S
     };
     let told = match is_http(report) {
         true => visible,
+        false if first.through == 0 => format!("{visible}, and none through Pontoon"),
         false => format!("{visible}; through Pontoon {through}"),
     };
     let mut out = sheet.item(2, mark, colour, &told);
     let named = |(tool, codes): &(String, Vec<&str>)| format!("{tool} ({})", codes.join(", "));
     let lost: Vec<_> = first.lost.iter().take(PLACES).map(named).collect();
-    let why = if first.loses_all { "each of these costs all tools" } else { "lost" };
+    if let Some(limit) = first.limit {
+        let what =
+            if first.straight == 0 { "and refuses a list that is longer" } else { "and no more" };
+        out += &sheet.item(
+            4,
+            "",
+            "",
+            &format!("it takes {limit} tools at once, {what} (S025/too-many)"),
+        );
+    }
+    let is_by_tools = first.loses_all && first.limit.is_none();
+    let why = if is_by_tools { "each of these costs all tools" } else { "lost" };
     if !lost.is_empty() {
         out += &sheet.item(4, "", "", &format!("{why}: {}", more(&lost, first.lost.len())));
     }
@@ -201,17 +213,22 @@ fn bases(group: &[&ClientView]) -> String {
                 group.iter().map(|it| format!("{} {}", it.title, it.basis)).collect();
             let is_one = group.iter().all(|it| it.basis == group[0].basis);
             match (is_one, group.len() > PLACES) {
-                (true, _) => group[0].basis.replace("by its", "by their"),
+                (true, _) => group[0].basis.replace(" its ", " their "),
                 (false, false) => named.join("; "),
                 (false, true) => {
                     let kinds = [
                         ("measured", "measured"),
                         ("by its published rules", "by published rules"),
+                        ("by public copies", "by public copies of rules"),
                         ("by reports", "by reports"),
                     ];
                     let told = kinds.into_iter().filter_map(|(begin, words)| {
                         let known = group.iter().filter(|it| it.basis.starts_with(begin));
-                        let titles: Vec<_> = known.map(|it| it.title).collect();
+                        let titled = |it: &&ClientView| match it.basis.contains("scripted") {
+                            true => format!("{} (before a scripted API)", it.title),
+                            false => it.title.to_owned(),
+                        };
+                        let titles: Vec<_> = known.map(titled).collect();
                         (!titles.is_empty()).then(|| format!("{} {words}", titles.join(", ")))
                     });
                     let date = group[0].basis.rsplit(' ').next().unwrap_or_default();
@@ -312,6 +329,7 @@ mod tests {
             through: 2,
             lost: vec![("a_tool_with_a_name".to_owned(), vec!["S003/map"])],
             loses_all: true,
+            limit: None,
             needs_profile: false,
         });
         for width in [30, 80] {
@@ -321,5 +339,42 @@ mod tests {
             let painted = people(&report, Sheet { width, has_colour: true });
             assert!(painted.contains("\u{1b}[33m!\u{1b}[0m"), "{painted}");
         }
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_is_told_with_what_becomes_of_it() {
+        let told = |straight: usize, loses_all: bool| {
+            let view = ClientView {
+                profile: "openai",
+                title: "OpenAI",
+                basis: "by reports of 2026-11-18".to_owned(),
+                straight,
+                through: straight,
+                lost: Vec::new(),
+                loses_all,
+                limit: Some(128),
+                needs_profile: false,
+            };
+            let report = Examination { tools: 129, clients: vec![view], ..Examination::default() };
+            clients(&report, Sheet { width: 100, has_colour: false })
+        };
+        let refused = told(0, true);
+        assert!(
+            refused.contains("0 of 129 tools will be visible in OpenAI, and none through Pontoon"),
+            "{refused}"
+        );
+        assert!(
+            refused.contains(
+                "it takes 128 tools at once, and refuses a list that is longer (S025/too-many)"
+            ),
+            "{refused}"
+        );
+        assert!(!refused.contains("each of these"), "{refused}");
+        let cut = told(128, false);
+        assert!(
+            cut.contains("128 of 129 tools will be visible in OpenAI; through Pontoon 128"),
+            "{cut}"
+        );
+        assert!(cut.contains("it takes 128 tools at once, and no more (S025/too-many)"), "{cut}");
     }
 }
