@@ -327,6 +327,57 @@ async fn a_refusal_that_says_the_session_is_unknown_is_a_lost_session() {
     assert_eq!((server.count("tools/list"), server.count("initialize")), (2, 2));
 }
 
+/// The first call is refused like this.
+fn refusing(asked: &Asked, at: usize, status: &str, body: &str) -> String {
+    match at {
+        1 => response(status, "application/json", &body.replace("REQUEST", &asked.id())),
+        _ if asked.id() == "null" => response("202 Accepted", "text/plain", ""),
+        _ => response("200 OK", "application/json", &result(asked)),
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_sent_again_only_if_it_surely_was_not_taken() {
+    const BY_CODE: &str =
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}"#;
+    const BY_WORDS: &str = r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request: No valid session ID provided"}}"#;
+    const OF_CALL: &str = r#"{"jsonrpc":"2.0","id":REQUEST,"error":{"code":-32001,"message":"login: session expired"}}"#;
+    let by_status: fn(&Asked, usize) -> String =
+        |asked, at| refusing(asked, at, "404 Not Found", "");
+    let by_code: fn(&Asked, usize) -> String =
+        |asked, at| refusing(asked, at, "400 Bad Request", BY_CODE);
+    let by_words: fn(&Asked, usize) -> String =
+        |asked, at| refusing(asked, at, "400 Bad Request", BY_WORDS);
+    let as_text: fn(&Asked, usize) -> String =
+        |asked, at| refusing(asked, at, "400 Bad Request", "login: session expired");
+    let of_call: fn(&Asked, usize) -> String =
+        |asked, at| refusing(asked, at, "400 Bad Request", OF_CALL);
+    for (answer, told, calls, sessions) in [
+        (by_status, None, 2, 2),
+        (by_code, None, 2, 2),
+        (by_words, Some("No valid session ID provided"), 1, 2),
+        (as_text, Some("it may have been carried out"), 1, 2),
+        (of_call, Some("login: session expired"), 1, 1),
+    ] {
+        let server = HttpTestServer::start(answer).await;
+        assert!(server.ask("initialize").await.is_ok());
+        let answered = server.ask("tools/call").await;
+        match told {
+            None => assert!(answered.is_ok(), "{answered:?}"),
+            Some(told) => expect_refused(&answered, told),
+        }
+        let counts = (server.count("tools/call"), server.count("initialize"));
+        assert_eq!(counts, (calls, sessions), "{told:?}");
+        assert!(server.ask("tools/call").await.is_ok(), "and it goes on: {told:?}");
+    }
+    for (answer, sessions) in [(by_words, 2), (as_text, 2), (of_call, 2)] {
+        let server = HttpTestServer::start(answer).await;
+        assert!(server.ask("initialize").await.is_ok());
+        assert!(server.ask("tools/list").await.is_ok(), "a list does no harm");
+        assert_eq!((server.count("tools/list"), server.count("initialize")), (2, sessions));
+    }
+}
+
 /// A server that has forgotten its first session, and knows the second.
 fn forgetful(asked: &Asked, at: usize) -> String {
     match asked.head.contains("mcp-session-id: s-1") {
