@@ -231,11 +231,13 @@ mod tests {
     use std::time::Duration;
 
     use pontoon_wire::heal::HealMode;
+    use pontoon_wire::{Message, Slot};
     use serde_json::value::RawValue;
 
     use super::*;
-    use crate::back::child::in_memory::InMemoryServers;
-    use crate::back::pair::Pair;
+    use crate::app::test_bridge::{TestBridge, TestClient};
+    use crate::back::child::in_memory::{InMemoryServers, ServerEnd};
+    use crate::back::pair::{Pair, result};
 
     #[tokio::test(start_paused = true)]
     async fn that_a_server_takes_frames_alone_is_known_after_a_restart() {
@@ -253,6 +255,66 @@ mod tests {
             assert!(!pair.back.takes_frames());
             let entry = Entry::new(Arc::clone(&pair.back), Some(state.path()));
             assert_eq!(entry.back.takes_frames(), expected, "{heal:?}");
+        }
+    }
+
+    /// A server that reads nothing but frames, and writes them. Notes the first line of each process.
+    async fn read_frames_alone(mut end: ServerEnd, firsts: Arc<Lock<Vec<String>>>) {
+        let mut is_first = true;
+        while let Some(line) = end.next_line().await {
+            if std::mem::take(&mut is_first) {
+                firsts.lock().push(line.clone());
+            }
+            let Some(text) = end.next_in_frame(&line).await else { continue };
+            let message = Message::parse(text.as_bytes()).unwrap();
+            let Some(id) = message.raw(Slot::Id) else { continue };
+            let id = String::from_utf8_lossy(id);
+            let said = match &*message.method() {
+                method::DISCOVER => {
+                    let error = r#"{"code":-32601,"message":"no"}"#;
+                    let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
+                    end.say_in_frame(&answer).await;
+                    continue;
+                }
+                method::INITIALIZE => {
+                    r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#
+                }
+                method::LIST_TOOLS => {
+                    r#"{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}"#
+                }
+                _ => r#"{"content":[{"type":"text","text":"in a frame"}]}"#,
+            };
+            end.say_in_frame(&result(&id, said)).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_took_frames_alone_is_written_to_in_frames_at_once_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let firsts: Arc<Lock<Vec<String>>> = Arc::default();
+        for is_known in [false, true] {
+            let all = Arc::clone(&firsts);
+            let servers = InMemoryServers::new(move |end| read_frames_alone(end, Arc::clone(&all)));
+            let bridge = TestBridge::start(servers, |settings, _| {
+                settings.state_dir = Some(folder.path().to_owned());
+            });
+            bridge.until_known().await;
+            let client = TestClient::modern(&bridge);
+            let answer = client.call(1, "echo", "{}").await.answer().await;
+            assert!(answer.contains("in a frame"), "{answer}");
+            // It is kept with both eras heard: the first try in the other one was a line.
+            let file = kept::file_of(&bridge.entry().back.server, folder.path());
+            while kept::read(&file).is_none() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            bridge.stop().await.unwrap();
+            let firsts = std::mem::take(&mut *firsts.lock());
+            let framed = firsts.iter().filter(|line| line.starts_with("Content-Length: ")).count();
+            match is_known {
+                // That it takes frames was not known before one of its processes was silent.
+                false => assert!(framed < firsts.len(), "{firsts:?}"),
+                true => assert!(framed > 0 && framed == firsts.len(), "{firsts:?}"),
+            }
         }
     }
 
