@@ -1,7 +1,7 @@
 //! Names as a client takes them: of a tool and of its arguments. Each leads back to the one that the server knows.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::definitions::is_base;
 use crate::fault::Fault;
@@ -33,10 +33,10 @@ pub(crate) fn rename_keys(
     let mut taken = HashSet::new();
     each_in_place(members, &mut |members| taken.extend(told(members)));
     let Some(Node::Object(properties)) = member(members, "properties") else { return Vec::new() };
-    let mut renamed: Vec<(String, String)> = Vec::new();
+    let (mut renamed, mut known) = (Vec::new(), HashSet::new());
     for property in properties {
         let original = property.name().into_owned();
-        if names.fit(&original) || renamed.iter().any(|(_, it)| *it == original) {
+        if names.fit(&original) || !known.insert(property.name()) {
             continue;
         }
         let mut shown = names.fitted(&original);
@@ -49,7 +49,9 @@ pub(crate) fn rename_keys(
         });
         renamed.push((shown, original));
     }
-    each_in_place(members, &mut |members| rename_told(members, &renamed));
+    let shown = renamed.iter().map(|(shown, original)| (original.as_str(), shown.as_str()));
+    let shown: HashMap<_, _> = shown.collect();
+    each_in_place(members, &mut |members| rename_told(members, &shown));
     cut_references(root, notes);
     renamed
 }
@@ -139,13 +141,11 @@ fn told(members: &[Member<'_>]) -> Vec<String> {
 }
 
 /// Gives the arguments their names in all that a schema says of them, without those inside it.
-fn rename_told(members: &mut [Member<'_>], renamed: &[(String, String)]) {
-    let shown =
-        |name: &str| renamed.iter().find(|(_, original)| original == name).map(|(shown, _)| shown);
+fn rename_told(members: &mut [Member<'_>], shown: &HashMap<&str, &str>) {
     let rename_texts = |node: &mut Node<'_>| {
         let Node::List(all) = node else { return };
         for name in all {
-            if let Some(shown) = name.as_text().and_then(|it| shown(&it)) {
+            if let Some(shown) = name.as_text().and_then(|it| shown.get(&*it)) {
                 *name = Node::text(shown);
             }
         }
@@ -156,7 +156,7 @@ fn rename_told(members: &mut [Member<'_>], renamed: &[(String, String)]) {
             ("required", names) => rename_texts(names),
             ("properties" | "dependentRequired" | "dependentSchemas", Node::Object(all)) => {
                 for one in all {
-                    if let Some(shown) = shown(&one.name()) {
+                    if let Some(shown) = shown.get(&*one.name()).copied() {
                         one.rename(shown);
                     }
                     rename_texts(&mut one.value);

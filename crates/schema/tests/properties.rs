@@ -252,6 +252,10 @@ fn the_largest_schemas_end_soon_with_a_finding() {
         .collect();
     let ladder =
         json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": ladder});
+    let odd: Vec<_> = (0..25_000).map(|n| format!("$p{n}")).collect();
+    let all: Map<String, Value> = odd.iter().map(|name| (name.clone(), json!({}))).collect();
+    let arguments = json!(all.clone()).to_string().replace('$', "");
+    let renamed = json!({"type": "object", "properties": all, "anyOf": [{"required": odd}]});
     let mut deep = json!({});
     for _ in 0..100 {
         deep = json!({"type": "object", "properties": {"a": deep}});
@@ -276,13 +280,15 @@ fn the_largest_schemas_end_soon_with_a_finding() {
         ("falling", falling),
         ("lost", lost),
         ("addresses", addresses),
+        ("renamed", renamed),
     ] {
         let tool = tool(&schema);
-        for profile in ["none", "common", "claude-code", "gemini", "openai-strict"] {
+        for profile in ["none", "common", "claude-code", "cursor", "gemini", "openai-strict"] {
             let profile = Profile::named(profile).expect("there is one");
             let before = seconds_at_work();
             let report = repair(&tool, profile);
             drop(report.plan.arguments(r#"{"a":{"a":"1"}}"#));
+            drop(report.plan.arguments(&arguments));
             let found = report.findings.len() + lint(&tool).len();
             assert!(found > 0, "{name}, {profile}");
             let seconds = seconds_at_work() - before;
