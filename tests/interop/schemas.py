@@ -3,7 +3,8 @@
 
     tests/interop/schemas.py --pontoon target/debug/pontoon                   SDKs and Open WebUI
     tests/interop/schemas.py --pontoon target/debug/pontoon --clients claude  Claude Code
-    tests/interop/schemas.py --clients all --table docs/schema-losses.md      writes the table anew
+    tests/interop/schemas.py --pontoon target/debug/pontoon --clients all --table docs/schema-losses.md
+                                                                              writes the page anew, with what is seen through the bridge
 
 First each client uses a server of its own for each fixture of crates/schema/fixtures, which has a good tool besides: what it loses is
 compared with its profile in crates/schema/profiles and with the table in docs/schema-losses.md, so that neither can be wrong for
@@ -317,21 +318,30 @@ def meanings() -> dict[str, str]:
     return {f"{code}/{name}": json.loads(f'"{meaning}"') for code, name, meaning in found}
 
 
-def write_table(path: pathlib.Path, columns: dict[str, Outcomes], is_healed: bool) -> None:
-    """Writes what is lost, and that nothing is through the bridge if that was seen."""
+def through_words(shown: int, titles: list[str]) -> str:
+    """What was seen through the bridge, for the page."""
+    connected = [title for title in titles if title.startswith("Claude Code")]
+    also = f", and {' and '.join(connected)} by `pontoon connect` as well" if connected else ""
+    return f"""
+Through the bridge nothing of this is lost: by `pontoon serve`{also}, each of these clients was shown all {shown} tools
+that can be called of all fixtures together, called those that have arguments in their fixture, and the server got what it takes.
+"""
+
+
+def write_table(path: pathlib.Path, columns: dict[str, Outcomes], through: str) -> None:
+    """Writes what is lost, and what was seen through the bridge."""
     faults, said = list(next(iter(columns.values()))), meanings()
     lost = [fault for fault in faults if any(cell(outcomes[fault]) != FINE for outcomes in columns.values())]
     rows = [["Fault", *columns], ["---"] * (len(columns) + 1)]
     for fault in lost:
         rows.append([f"`{fault}` {said[fault]}", *(cell(outcomes[fault]) for outcomes in columns.values())])
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    bridged = " Through the bridge all these tools are seen and can be called in every one of these clients." if is_healed else ""
     fine = ", ".join(f"`{fault}`" for fault in faults if fault not in lost)
     path.write_text(
         f"""# What faulty tools cost without the bridge
 
 Measured with the real clients, each before a server that has one good tool and one with the fault; where a fault has several
-forms, by the worst of them.{bridged}
+forms, by the worst of them.
 `tests/interop/schemas.py` wrote this page, and fails where it is no longer so.
 
 - *{TOOL}*: the client leaves out this tool.
@@ -345,7 +355,7 @@ forms, by the worst of them.{bridged}
 {table}
 
 None of these clients minds: {fine}.
-"""
+{through}"""
     )
 
 
@@ -462,7 +472,8 @@ def through_bridge(bridge: Bridge, servers: dict[str, Server], told: Told) -> li
     return complaints
 
 
-def check_bridge(bridge: Bridge, clients: list[Client], report: Report) -> None:
+def check_bridge(bridge: Bridge, clients: list[Client], report: Report) -> int:
+    """Looks at all tools through the bridge. How many there are."""
     with bridge.serve() as addresses:
         servers = {}
         for name, url in addresses.items():
@@ -482,16 +493,17 @@ def check_bridge(bridge: Bridge, clients: list[Client], report: Report) -> None:
                 of_all = {"all": servers["all"]}
                 told = client.run.look_at({"all": setting}, of_all)
                 report.check(f"{client.title}: all tools by `connect`", through_bridge(bridge, of_all, told))
+    return sum(len(server.tools) for server in servers.values())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pontoon", type=lambda path: pathlib.Path(path).resolve(strict=True))
     parser.add_argument("--clients", choices=["sdk", "claude", "all"], default="sdk")
-    parser.add_argument("--table", type=pathlib.Path, help="write what is lost to this file; takes all clients")
+    parser.add_argument("--table", type=pathlib.Path, help="write what is lost to this file; takes all clients and the bridge")
     options = parser.parse_args()
-    if options.table and options.clients != "all":
-        parser.error("--table takes --clients all")
+    if options.table and (options.clients != "all" or not options.pontoon):
+        parser.error("--table takes --clients all and --pontoon")
     clients = [client for client in CLIENTS if options.clients in ("all", client.kind)]
     installs = sorted({install for client in clients for install in client.installs})
     subprocess.run([REPOSITORY / "scripts" / "setup-tests.sh", *installs], check=True)
@@ -509,12 +521,14 @@ def main() -> None:
                 report.check(f"{client.title}: the profile {client.profile} is right", against_profile(client, outcomes))
             if not options.table:
                 report.check(f"{client.title}: the table is right", against_table(client, outcomes))
-    failed = report.failed
+    failed, shown = report.failed, 0
     if options.pontoon:
         with tempfile.TemporaryDirectory(prefix="pontoon-schemas-") as directory:
-            check_bridge(Bridge(options.pontoon, pathlib.Path(directory)), clients, report)
-    if options.table:
-        write_table(options.table, columns, is_healed=bool(options.pontoon) and report.failed == failed)
+            shown = check_bridge(Bridge(options.pontoon, pathlib.Path(directory)), clients, report)
+    if options.table and report.failed == failed:
+        write_table(options.table, columns, through_words(shown, list(columns)))
+    elif options.table:
+        print(f"{options.table} was not written: something is lost through the bridge")
     print(f"{report.passed} passed, {report.failed} failed")
     sys.exit(1 if report.failed else 0)
 

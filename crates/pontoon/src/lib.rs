@@ -18,6 +18,7 @@ pub mod cli;
 pub mod config;
 
 pub mod app;
+mod beside;
 pub mod call;
 pub mod client;
 pub mod clock;

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::cursor::Cursor;
 use crate::definitions::{Definitions, reference};
-use crate::node::{Member, Node, is_number, member, position};
+use crate::node::{Member, Node, is_number, member};
 
 /// The most schemas that are looked at for one tool, and how far references are followed.
 const MAX_SCHEMAS: usize = 5000;
@@ -291,13 +291,12 @@ impl Look<'_, '_, '_> {
 /// The names of arguments as the server knows them. True if any was another one. An argument that was given by the
 /// server's own name as well stays what it is.
 pub(crate) fn rename(members: &mut [Member<'_>], names: &[(String, String)]) -> bool {
+    let last = members.iter().enumerate().map(|(at, it)| (it.name().into_owned(), at));
+    let last: HashMap<_, _> = last.collect();
     let mut is_changed = false;
-    for (shown, original) in names {
-        if position(members, original).is_some() {
-            continue;
-        }
-        if let Some(at) = position(members, shown) {
-            members[at].rename(original);
+    for (shown, original) in names.iter().filter(|(_, original)| !last.contains_key(original)) {
+        if let Some(at) = last.get(shown) {
+            members[*at].rename(original);
             is_changed = true;
         }
     }

@@ -52,7 +52,7 @@ pub struct Back {
     /// What was healed.
     pub heals: Arc<HealLog>,
     /// What its tools promise to give back.
-    pub(crate) outputs: Outputs,
+    pub(crate) outputs: Arc<Outputs>,
     /// What is counted of this server.
     pub metrics: Arc<ServerMetrics>,
     /// Fires when the server is no longer served so: subscriptions end then, calls do not.
@@ -79,7 +79,7 @@ impl Back {
         let launcher = Arc::new(Launcher::new(Arc::clone(&server), around.machine.clone()));
         Self {
             heals: Arc::clone(&launcher.heals),
-            outputs: Outputs::default(),
+            outputs: Arc::default(),
             metrics: Arc::clone(&launcher.metrics),
             keep: Arc::new(Keep::new(Arc::clone(&launcher), &around.keep)),
             shared_calls: Permits::new(server.max_in_flight),

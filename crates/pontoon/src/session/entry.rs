@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use super::catalog::{Catalog, Facts};
 use super::kept;
 use crate::back::Back;
+use crate::beside::beside;
 use crate::lock::Lock;
 
 /// Where a server stands.
@@ -78,7 +79,7 @@ impl Entry {
         let kept = file.as_deref().and_then(kept::read).map(|mut catalog| {
             let status = file.as_deref().and_then(|file| std::fs::metadata(file).ok());
             learnt = status.and_then(|status| status.modified().ok());
-            show(&back, &mut catalog, false);
+            show_tools(&back, &mut catalog, false);
             back.note_frames(catalog.takes_frames);
             CatalogState::Ready(Arc::new(catalog))
         });
@@ -174,10 +175,9 @@ impl Entry {
     }
 
     /// Notes what a server offers in one era while the other is learnt.
-    pub(super) fn set_half(&self, era: Era, facts: &Facts) {
+    pub(super) async fn set_half(&self, era: Era, facts: Facts) {
         // Before anything is locked: it may take its time.
-        let mut catalog = Catalog::of(era, facts.clone());
-        show(&self.back, &mut catalog, false);
+        let mut catalog = show(&self.back, Catalog::of(era, facts), false).await;
         self.half.send_modify(|half| {
             if let Some(half) = half.take() {
                 catalog.legacy = catalog.legacy.take().or_else(|| half.legacy.clone());
@@ -206,8 +206,18 @@ impl Entry {
     }
 }
 
-/// Makes the tools of a catalogue what clients see. What is wrong with them is noted where that was not done before.
-pub(super) fn show(back: &Back, catalog: &mut Catalog, is_new: bool) {
+/// The catalogue with its tools as clients see them. What is wrong with them is noted where that was not done before.
+/// Other tasks go on meanwhile, however much it is.
+pub(super) async fn show(back: &Arc<Back>, mut catalog: Catalog, is_new: bool) -> Catalog {
+    let (back, bytes) = (Arc::clone(back), catalog.size());
+    let show = move || {
+        show_tools(&back, &mut catalog, is_new);
+        catalog
+    };
+    beside(bytes, show).await
+}
+
+fn show_tools(back: &Back, catalog: &mut Catalog, is_new: bool) {
     catalog.show(&back.server, is_new.then_some(&*back.heals));
     for facts in [&mut catalog.legacy, &mut catalog.modern].into_iter().flatten() {
         let tools = facts.lists.get(method::LIST_TOOLS).into_iter().flatten();
@@ -217,13 +227,17 @@ pub(super) fn show(back: &Back, catalog: &mut Catalog, is_new: bool) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
     use pontoon_wire::heal::HealMode;
+    use pontoon_wire::{Message, Slot};
+    use serde_json::value::RawValue;
 
     use super::*;
-    use crate::back::child::in_memory::InMemoryServers;
-    use crate::back::pair::Pair;
+    use crate::app::test_bridge::{TestBridge, TestClient};
+    use crate::back::child::in_memory::{InMemoryServers, ServerEnd};
+    use crate::back::pair::{Pair, result};
 
     #[tokio::test(start_paused = true)]
     async fn that_a_server_takes_frames_alone_is_known_after_a_restart() {
@@ -242,5 +256,108 @@ mod tests {
             let entry = Entry::new(Arc::clone(&pair.back), Some(state.path()));
             assert_eq!(entry.back.takes_frames(), expected, "{heal:?}");
         }
+    }
+
+    /// A server that reads nothing but frames, and writes them. Notes the first line of each process.
+    async fn read_frames_alone(mut end: ServerEnd, firsts: Arc<Lock<Vec<String>>>) {
+        let mut is_first = true;
+        while let Some(line) = end.next_line().await {
+            if std::mem::take(&mut is_first) {
+                firsts.lock().push(line.clone());
+            }
+            let Some(text) = end.next_in_frame(&line).await else { continue };
+            let message = Message::parse(text.as_bytes()).unwrap();
+            let Some(id) = message.raw(Slot::Id) else { continue };
+            let id = String::from_utf8_lossy(id);
+            let said = match &*message.method() {
+                method::DISCOVER => {
+                    let error = r#"{"code":-32601,"message":"no"}"#;
+                    let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
+                    end.say_in_frame(&answer).await;
+                    continue;
+                }
+                method::INITIALIZE => {
+                    r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#
+                }
+                method::LIST_TOOLS => {
+                    r#"{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}"#
+                }
+                _ => r#"{"content":[{"type":"text","text":"in a frame"}]}"#,
+            };
+            end.say_in_frame(&result(&id, said)).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_took_frames_alone_is_written_to_in_frames_at_once_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let firsts: Arc<Lock<Vec<String>>> = Arc::default();
+        for is_known in [false, true] {
+            let all = Arc::clone(&firsts);
+            let servers = InMemoryServers::new(move |end| read_frames_alone(end, Arc::clone(&all)));
+            let bridge = TestBridge::start(servers, |settings, _| {
+                settings.state_dir = Some(folder.path().to_owned());
+            });
+            bridge.until_known().await;
+            let client = TestClient::modern(&bridge);
+            let answer = client.call(1, "echo", "{}").await.answer().await;
+            assert!(answer.contains("in a frame"), "{answer}");
+            // It is kept with both eras heard: the first try in the other one was a line.
+            let file = kept::file_of(&bridge.entry().back.server, folder.path());
+            while kept::read(&file).is_none() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            bridge.stop().await.unwrap();
+            let firsts = std::mem::take(&mut *firsts.lock());
+            let framed = firsts.iter().filter(|line| line.starts_with("Content-Length: ")).count();
+            match is_known {
+                // That it takes frames was not known before one of its processes was silent.
+                false => assert!(framed < firsts.len(), "{firsts:?}"),
+                true => assert!(framed > 0 && framed == firsts.len(), "{firsts:?}"),
+            }
+        }
+    }
+
+    /// Tools of a megabyte that need to be repaired, each small enough to be looked at.
+    fn many_broken_tools() -> Facts {
+        let words: Vec<_> = (0..2000)
+            .map(|n| {
+                format!(r#""p{n}":{{"type":"int","items":["type","string"],"properties":null}}"#)
+            })
+            .collect();
+        let words = words.join(",");
+        let tool = |n: usize| {
+            let tool = format!(
+                r#"{{"name":"t{n}","inputSchema":{{"type":"object","properties":{{{words}}}}}}}"#
+            );
+            RawValue::from_string(tool).unwrap()
+        };
+        let mut facts = Facts::default();
+        let tools: Vec<_> = (0..(1 << 20) / words.len() + 1).map(tool).collect();
+        facts.lists.insert(method::LIST_TOOLS.to_owned(), tools);
+        facts
+    }
+
+    #[tokio::test]
+    async fn other_tasks_go_on_while_much_is_repaired() {
+        let pair = Pair::new(InMemoryServers::new(|_| std::future::pending()), |_| {});
+        let entry = Entry::new(Arc::clone(&pair.back), None);
+        let turns = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&turns);
+        let other = tokio::spawn(async move {
+            loop {
+                counted.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+            }
+        });
+        tokio::task::yield_now().await;
+        let before = turns.load(Ordering::Relaxed);
+        entry.set_half(Era::Legacy, many_broken_tools()).await;
+        let gone_on = turns.load(Ordering::Relaxed) - before;
+        assert!(gone_on > 10, "{gone_on} turns");
+        other.abort();
+        let known = entry.known_to(Era::Legacy).unwrap();
+        let facts = known.legacy.as_ref().unwrap();
+        assert!(facts.written.is_some(), "or nothing was repaired");
     }
 }

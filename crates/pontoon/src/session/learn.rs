@@ -88,19 +88,19 @@ impl Findings {
     /// Learns what is needed for a client of this era: that era, and the other one if the server does not
     /// speak it. The other one is learnt at the same time, too, once it is `late`. What is offered in an
     /// era is told as soon as it is known.
-    pub(super) async fn learn(
+    pub(super) async fn learn<T: Future<Output = ()>>(
         &mut self,
         back: &Back,
         person: &Arc<Person>,
         first: Era,
         late: impl Future<Output = ()>,
-        tell: impl Fn(Era, &Facts),
+        tell: impl Fn(Era, &Facts) -> T,
     ) {
         let (other, took) = (first.other(), &self.legacy_took);
         let (of_first, of_other) = match self.has(other) {
             true => {
                 let learnt = look(back, person, first, took).await;
-                (learnt.inspect(|facts| tell(first, facts)), None)
+                (told(learnt, first, &tell).await, None)
             }
             false => look_around(back, person, first, took, late, tell).await,
         };
@@ -133,7 +133,9 @@ impl Findings {
 /// Learns what a server offers this person in both eras, at once.
 pub(super) async fn learn(back: &Back, person: &Arc<Person>) -> Result<Learnt, String> {
     let mut findings = Findings::default();
-    findings.learn(back, person, Era::Modern, std::future::ready(()), |_, _| {}).await;
+    findings
+        .learn(back, person, Era::Modern, std::future::ready(()), |_, _| std::future::ready(()))
+        .await;
     findings.into_learnt()
 }
 
@@ -144,6 +146,18 @@ pub(super) async fn learn_era(
     era: Era,
 ) -> Result<Facts, LearnError> {
     look(back, person, era, &LegacyTook::default()).await
+}
+
+/// What was learnt of an era, once it was told.
+async fn told<T: Future<Output = ()>>(
+    learnt: Result<Facts, LearnError>,
+    era: Era,
+    tell: &impl Fn(Era, &Facts) -> T,
+) -> Result<Facts, LearnError> {
+    if let Ok(facts) = &learnt {
+        tell(era, facts).await;
+    }
+    learnt
 }
 
 /// Looks at one era with a child of its own.
@@ -181,27 +195,27 @@ async fn look_with<'b>(
 /// Looks at an era, and at the other one if the server does not speak the first, or once it is `late`. The
 /// child that refuses the first is asked for the other, too; what a child says that was asked for nothing else
 /// is not kept waiting for that, and counts if that did not go well.
-async fn look_around(
+async fn look_around<T: Future<Output = ()>>(
     back: &Back,
     person: &Arc<Person>,
     first: Era,
     took: &LegacyTook,
     late: impl Future<Output = ()>,
-    tell: impl Fn(Era, &Facts),
+    tell: impl Fn(Era, &Facts) -> T,
 ) -> (Result<Facts, LearnError>, Option<Result<Facts, LearnError>>) {
     let other = first.other();
     // Fires when a child of its own is looked at for the other era.
     let apart = CancellationToken::new();
     let mut together = std::pin::pin!(async {
         let (learnt, learner) = look_with(back, person, first, took).await;
-        (learnt.inspect(|facts| tell(first, facts)), learner)
+        (told(learnt, first, &tell).await, learner)
     });
     let mut alone = std::pin::pin!(async {
         tokio::select! {
             () = late => apart.cancel(),
             () = apart.cancelled() => {}
         }
-        look(back, person, other, took).await.inspect(|facts| tell(other, facts))
+        told(look(back, person, other, took).await, other, &tell).await
     });
     let (of_first, learner) = tokio::select! {
         looked = &mut together => looked,
@@ -211,9 +225,8 @@ async fn look_around(
         return (of_first, None);
     }
     if let Some(mut learner) = learner {
-        let mut again = std::pin::pin!(async {
-            learner.learn(other, took).await.inspect(|facts| tell(other, facts))
-        });
+        let mut again =
+            std::pin::pin!(async { told(learner.learn(other, took).await, other, &tell).await });
         let of_other = tokio::select! {
             of_other = &mut again => match of_other {
                 Err(_) => {

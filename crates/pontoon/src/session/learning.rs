@@ -60,7 +60,7 @@ impl Entry {
             return known.map_err(|why| why.to_string());
         }
         if let CatalogState::Learning = self.state() {
-            self.set(learn(&self.back, &Person::local()).await?);
+            self.set(learn(&self.back, &Person::local()).await?).await;
         }
         self.catalog().await
     }
@@ -76,7 +76,7 @@ impl Entry {
             let wait = match self.learn_in_turn(&turns).await {
                 Ok(learnt) => {
                     pause = Duration::from_secs(1);
-                    let is_whole = self.set(learnt);
+                    let is_whole = self.set(learnt).await;
                     self.set_trouble(None);
                     let wait = if is_whole { MAX_AGE } else { unheard };
                     unheard = if is_whole { UNHEARD } else { (2 * unheard).min(MAX_AGE) };
@@ -130,7 +130,7 @@ impl Entry {
     }
 
     /// Takes over what was learnt; false if an era was not heard that the server may speak.
-    fn set(&self, learnt: Learnt) -> bool {
+    async fn set(&self, learnt: Learnt) -> bool {
         let before = match self.state() {
             CatalogState::Ready(catalog) => Some(catalog),
             _ => None,
@@ -156,7 +156,7 @@ impl Entry {
         {
             tracing::warn!(file = %file.display(), error = &error as &dyn std::error::Error, "catalogue not kept");
         }
-        show(&self.back, &mut catalog, true);
+        let catalog = show(&self.back, catalog, true).await;
         self.state.send_replace(CatalogState::Ready(Arc::new(catalog)));
         self.half.send_replace(None);
         self.back.settle_ahead();
@@ -239,7 +239,7 @@ impl Entry {
                 () = other_wanted, if is_unknown => {}
             }
         };
-        let tell = |era, facts: &Facts| self.set_half(era, facts);
+        let tell = |era, facts: &Facts| self.set_half(era, facts.clone());
         let mut learning = std::pin::pin!(findings.learn(&self.back, &nobody, first, late, tell));
         let mut busy = std::pin::pin!(tokio::time::sleep(BUSY));
         let began = now();

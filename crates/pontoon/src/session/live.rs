@@ -54,7 +54,7 @@ impl Entry {
             };
             match learnt {
                 Ok(facts) => {
-                    let is_same = !self.set_app(connection.era, facts) && is_known;
+                    let is_same = !self.set_app(connection.era, facts).await && is_known;
                     // One that says so again and again is believed ever more slowly.
                     let is_hasty = is_same || is_known && since(learnt_at) < CALM;
                     pause = if is_hasty { (2 * pause).min(LONGEST_PAUSE) } else { BURST };
@@ -90,12 +90,12 @@ impl Entry {
     }
 
     /// Takes over what was learnt. Whether it is another than was known.
-    fn set_app(&self, era: Era, facts: Facts) -> bool {
+    async fn set_app(&self, era: Era, facts: Facts) -> bool {
         let tools = facts.lists.get(method::LIST_TOOLS).map_or(0, Vec::len);
         tracing::info!(server = %self.back.server.name, ?era, tools, "application ready");
-        let mut catalog = Catalog::of(era, facts);
+        let catalog = Catalog::of(era, facts);
         let learnt = self.file.is_some().then(|| catalog.clone());
-        show(&self.back, &mut catalog, true);
+        let catalog = show(&self.back, catalog, true).await;
         let known = self.known_to(Era::Legacy).or_else(|| self.known_to(Era::Modern));
         let is_new = known.is_none_or(|known| !known.offers_the_same(&catalog));
         if let (Some(file), Some(learnt), true) = (&self.file, &learnt, is_new)

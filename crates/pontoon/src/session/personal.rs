@@ -299,7 +299,7 @@ async fn learn_for(
     if let CatalogState::Ready(eras) = entry.state() {
         let era = eras.child_era(client);
         match learn_era(back, person, era).await {
-            Ok(facts) => return Ok((finished(entry, Catalog::of(era, facts)), true)),
+            Ok(facts) => return Ok((show(back, Catalog::of(era, facts), true).await, true)),
             Err(why @ LearnError::Gone) => return Err(why.to_string()),
             Err(LearnError::Failed(why) | LearnError::Slow(why)) => return Err(why),
             // It is not what it was.
@@ -308,16 +308,11 @@ async fn learn_for(
     }
     let learnt = learn(back, person).await?;
     let is_whole = learnt.unheard().is_none();
-    let catalog = finished(entry, learnt.into_catalog(None));
+    let catalog = show(back, learnt.into_catalog(None), true).await;
     if is_whole {
         entry.set_eras(&catalog);
     }
     Ok((catalog, is_whole))
-}
-
-fn finished(entry: &Entry, mut catalog: Catalog) -> Catalog {
-    show(&entry.back, &mut catalog, true);
-    catalog
 }
 
 #[cfg(test)]

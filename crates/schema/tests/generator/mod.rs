@@ -5,6 +5,7 @@
 // Not all tests use all of it.
 #![allow(dead_code)]
 
+use pontoon_schema::Report;
 use serde_json::{Map, Value, json};
 
 /// Numbers that look random.
@@ -33,7 +34,7 @@ pub(crate) fn cases() -> usize {
     said.map_or(3000, |number| number.parse().expect("PONTOON_SCHEMA_CASES is a number"))
 }
 
-pub(crate) const NAMES: [&str; 8] = ["a", "b", "c", "$top", "uids[]", "日本", "type", "a_b"];
+pub(crate) const NAMES: [&str; 9] = ["a", "b", "c", "$top", "top", "uids[]", "日本", "type", "a_b"];
 
 /// A valid schema with all that draft 2020-12 has. References lead to definitions that are there.
 pub(crate) fn schema(dice: &mut Dice, depth: usize) -> Value {
@@ -97,7 +98,12 @@ pub(crate) fn arguments_schema(dice: &mut Dice) -> Value {
     let mut root = object(dice, 2);
     for union in ["oneOf", "anyOf", "allOf"] {
         if dice.is_hit(6) {
-            root[union] = (0..=dice.below(3)).map(|_| object(dice, 1)).collect();
+            let count = 1 + dice.below(3);
+            let branch = |_| match dice.is_hit(6) {
+                true => json!({"$ref": "#/$defs/g"}),
+                false => object(dice, 1),
+            };
+            root[union] = (0..count).map(branch).collect();
         }
     }
     if dice.is_hit(8) {
@@ -107,7 +113,13 @@ pub(crate) fn arguments_schema(dice: &mut Dice) -> Value {
     if dice.is_hit(8) {
         root["dependentRequired"] = json!({"a": ["b"], "$top": ["a"]});
     }
-    root["$defs"] = json!({"d": schema(dice, 1), "e": {"type": "array", "items": {"$ref": "#/$defs/f"}}, "f": {}});
+    if dice.is_hit(8) {
+        root["dependentSchemas"] = json!({"$top": object(dice, 1), "b": {"required": ["uids[]"]}});
+    }
+    if dice.is_hit(8) {
+        root["not"] = json!({"required": [dice.one(&["b", "uids[]"]), dice.one(&["$top", "a"])]});
+    }
+    root["$defs"] = json!({"d": schema(dice, 1), "e": {"type": "array", "items": {"$ref": "#/$defs/f"}}, "f": {}, "g": object(dice, 1)});
     if dice.is_hit(5) {
         root["$defs"]["f"] = json!({"properties": {"again": {"$ref": "#/$defs/e"}}});
     }
@@ -262,4 +274,27 @@ pub(crate) fn tool(schema: &Value) -> String {
 
 pub(crate) fn shown(tool: &str) -> Value {
     serde_json::from_str::<Value>(tool).expect("JSON")["inputSchema"].take()
+}
+
+/// The arguments that clients see by other names: the server's, theirs.
+pub(crate) fn shown_names(report: &Report<'_>) -> Vec<(String, String)> {
+    let renamed = report.findings.iter().filter(|it| it.fault.id() == "S013/key");
+    let name = |finding: &pontoon_schema::Finding| {
+        let own = finding.place.strip_prefix("/inputSchema/properties/")?;
+        let own = own.replace("~1", "/").replace("~0", "~");
+        let shown = finding.repair.as_ref()?.what.strip_prefix("is `")?.strip_suffix('`')?;
+        Some((own, shown.to_owned()))
+    };
+    renamed.filter_map(name).collect()
+}
+
+/// Arguments as a client gives them that sees these names. None if the server has others by them.
+pub(crate) fn by_shown_names(arguments: &Value, names: &[(String, String)]) -> Option<Value> {
+    let arguments = arguments.as_object()?;
+    let is_taken = names.iter().any(|(_, shown)| arguments.contains_key(shown));
+    let shown = |name: &String| {
+        let renamed = names.iter().find(|(own, _)| own == name);
+        renamed.map_or_else(|| name.clone(), |(_, shown)| shown.clone())
+    };
+    (!is_taken).then(|| arguments.iter().map(|(name, it)| (shown(name), it.clone())).collect())
 }

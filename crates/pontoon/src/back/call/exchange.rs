@@ -17,6 +17,7 @@ use crate::back::conversation::link::{PendingRequest, Purpose};
 use crate::back::keep::lease::Lease;
 use crate::back::outputs::Promise;
 use crate::back::shown_tools;
+use crate::beside::beside;
 use crate::call::{CallError, Receipt, Reply};
 use crate::client::Client;
 use crate::clock::{Clock, Stage};
@@ -124,7 +125,7 @@ impl Exchange<'_> {
         let answer = match self.request.method().as_ref() {
             method::LIST_TOOLS => {
                 let answer = self.listed(answer);
-                self.show_tools(answer)
+                self.show_tools(answer).await
             }
             // An error has a status of its own where no model reads the answer.
             method::CALL_TOOL if reply.wants_status() && answer.has(Slot::Error) => answer,
@@ -138,9 +139,12 @@ impl Exchange<'_> {
     }
 
     /// The tools of a server's own list, as clients see them.
-    fn show_tools(&self, answer: Message) -> Message {
-        let (answer, shown) =
-            shown_tools::in_answer(answer, &self.back.server, &self.back.heals, &self.back.outputs);
+    async fn show_tools(&self, answer: Message) -> Message {
+        let bytes = answer.text().len();
+        let (server, heals) = (Arc::clone(&self.back.server), Arc::clone(&self.back.heals));
+        let outputs = Arc::clone(&self.back.outputs);
+        let show = move || shown_tools::in_answer(answer, &server, &heals, &outputs);
+        let (answer, shown) = beside(bytes, show).await;
         if let (Some(shown), Lease::Kept(_)) = (shown, &self.lease) {
             self.lease.link.note_own_tools(shown, self.request.raw(Slot::Cursor).is_none());
             self.back.note_own_tools();

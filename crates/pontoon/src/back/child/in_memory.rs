@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use pontoon_supervise::{ChildInput, ChildOutput, Exit, Ladder, Support};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::unix::pipe::{Receiver, Sender, pipe};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -109,6 +109,21 @@ impl ServerEnd {
     /// The next line of its input; `None` at the end.
     pub(crate) async fn next_line(&mut self) -> Option<String> {
         self.lines.next_line().await.ok().flatten()
+    }
+
+    /// The next message in a `Content-Length` frame, of which this line is the head; `None` if it is another line.
+    pub(crate) async fn next_in_frame(&mut self, head: &str) -> Option<String> {
+        let length = head.strip_prefix("Content-Length: ")?.parse().ok()?;
+        self.next_line().await?;
+        let mut text = vec![0; length];
+        self.lines.get_mut().read_exact(&mut text).await.ok()?;
+        String::from_utf8(text).ok()
+    }
+
+    /// Writes a message to its output in such a frame.
+    pub(crate) async fn say_in_frame(&mut self, text: &str) {
+        let frame = format!("Content-Length: {}\r\n\r\n{text}", text.len());
+        let _ = self.output.write_all(frame.as_bytes()).await;
     }
 
     /// Writes a line to its output.

@@ -5,7 +5,7 @@ use hyper::Response;
 use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
 use pontoon_wire::framing::events::Decoder;
-use pontoon_wire::{Message, Slot, json};
+use pontoon_wire::{Message, Slot, json, method};
 
 use super::headers::SESSION;
 
@@ -20,8 +20,56 @@ pub(super) fn told(text: &[u8]) -> String {
     }
 }
 
-/// Whether a refusal says that the session is unknown, as some servers do with 400 where the protocol has 404.
-pub(super) fn denies_session(text: &[u8]) -> bool {
+/// A refusal because the session is unknown.
+#[derive(Debug)]
+pub(super) enum SessionDenial {
+    /// By the status or the code of the protocol: the message was not looked at.
+    Certain,
+    /// By words, which may be about another session, such as that of a tool with a service behind it.
+    Told(String),
+}
+
+impl SessionDenial {
+    /// Its words, unless the message can be sent again: nothing was done with it, or it changes nothing.
+    pub(super) fn unless_harmless(self, message: &Message) -> Option<String> {
+        match self {
+            Self::Told(words) if !is_harmless(message) => Some(words),
+            Self::Told(_) | Self::Certain => None,
+        }
+    }
+
+    /// What a refusal of this message with 400 says of the session, as some servers have it where the protocol has 404.
+    pub(super) fn read(text: &[u8], message: &Message) -> Option<Self> {
+        if !denies_session(text) {
+            return None;
+        }
+        // An error of the message itself names it, and was made by more than the door.
+        let is_of_message =
+            json::find(text, "id").is_some_and(|id| message.raw(Slot::Id) == Some(id));
+        let error = json::find(text, "error").filter(|it| it.first() == Some(&b'{'));
+        let code = error.and_then(|it| json::find(it, "code"));
+        let words = error.and_then(|it| json::find(it, "message")).unwrap_or_default();
+        match is_of_message {
+            true => Some(Self::Told(told(text))).filter(|_| is_harmless(message)),
+            false if code == Some(SESSION_CODE) && denies_session(words) => Some(Self::Certain),
+            false => Some(Self::Told(told(text))),
+        }
+    }
+}
+
+/// Whether a message can be sent twice.
+fn is_harmless(message: &Message) -> bool {
+    const ALSO: [&str; 3] = [method::DISCOVER, method::PING, method::SET_LEVEL];
+    let method = message.method();
+    method::only_reads(&method) || ALSO.contains(&&*method) || !message.has(Slot::Id)
+}
+
+/// The code of the official SDKs for a session that they do not know. That of TypeScript has it for a request that took
+/// too long as well.
+const SESSION_CODE: &[u8] = b"-32001";
+
+/// Whether a refusal says that the session is unknown.
+fn denies_session(text: &[u8]) -> bool {
     const WORDS: [&str; 10] = [
         "session not found",
         "session id not found",

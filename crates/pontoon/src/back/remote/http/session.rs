@@ -1,7 +1,7 @@
 //! A session over HTTP as the carrier of a conversation: each message is sent, and what comes back is its answer.
 //!
 //! A session that the server has lost is opened once more, by the first of the messages that find out; each of them was
-//! refused, and is sent again. What is no answer in the form of the protocol becomes one: a status that tells a failure
+//! refused, and is sent again if that does no harm or is certain. What is no answer in the form of the protocol becomes one: a status that tells a failure
 //! is an error of the request it is about. What the server strays from is noted, and taken where that is healed (H29).
 
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 use super::headers::{SESSION, of_message};
 use super::pool::{HttpError, HttpPool};
 use super::response::{
-    answer_of_events, content_type, denies_session, is_request, session_id, told,
+    SessionDenial, answer_of_events, content_type, is_request, session_id, told,
 };
 use crate::back::conversation::carrier::Carrier;
 use crate::back::conversation::channel::{MessageSender, message_channel};
@@ -116,6 +116,7 @@ enum Delivered {
     /// The server refused it, for it does not know the session any more that had so many tries before it.
     NoSession {
         tries: u32,
+        denial: SessionDenial,
     },
 }
 
@@ -159,10 +160,18 @@ impl HttpSession {
     /// Sends a message, and passes on what comes back. A session that is lost is opened once more.
     async fn deliver(&self, message: Message) {
         let sent = match self.send(&message).await {
-            Ok(Delivered::NoSession { tries }) if message.method() != method::INITIALIZE => {
-                match self.open_again(tries).await {
-                    Ok(()) => self.send(&message).await,
-                    Err(why) => return self.fail(&message, &why.to_string()).await,
+            Ok(Delivered::NoSession { tries, denial })
+                if message.method() != method::INITIALIZE =>
+            {
+                match (self.open_again(tries).await, denial.unless_harmless(&message)) {
+                    (Ok(()), None) => self.send(&message).await,
+                    (Ok(()), Some(words)) => {
+                        let why = format!(
+                            "HTTP 400: {words} (it was not sent again: it may have been carried out)"
+                        );
+                        return self.fail(&message, &why).await;
+                    }
+                    (Err(why), _) => return self.fail(&message, &why.to_string()).await,
                 }
             }
             sent => sent,
@@ -240,7 +249,7 @@ impl HttpSession {
             self.pool.request(Method::POST, &headers, message.text()).await?;
         let status = response.status();
         if status == StatusCode::NOT_FOUND && had_session {
-            return Ok(Delivered::NoSession { tries });
+            return Ok(Delivered::NoSession { tries, denial: SessionDenial::Certain });
         }
         if status.is_success() && message.method() == method::INITIALIZE {
             let mut state = self.state.lock().await;
@@ -252,8 +261,8 @@ impl HttpSession {
         match status.is_success() && is_stream {
             true => self.read_events(response.into_body(), message).await?,
             false => {
-                if !self.read_body(response, message, had_session).await {
-                    return Ok(Delivered::NoSession { tries });
+                if let Some(denial) = self.read_body(response, message, had_session).await {
+                    return Ok(Delivered::NoSession { tries, denial });
                 }
             }
         }
@@ -289,20 +298,20 @@ impl HttpSession {
         Ok(())
     }
 
-    /// Passes on a body that is no stream. False if it says that the session is unknown, which was passed on to nothing.
+    /// Passes on a body that is no stream, unless it says that the session is unknown.
     async fn read_body(
         &self,
         response: Response<Incoming>,
         message: &Message,
         had_session: bool,
-    ) -> bool {
+    ) -> Option<SessionDenial> {
         let (status, kind) = (response.status(), content_type(&response));
         let mut body = http_body_util::Limited::new(response.into_body(), self.max_message);
         let mut text = BytesMut::new();
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else {
                 self.fail(message, "the answer is longer than is taken").await;
-                return true;
+                return None;
             };
             if let Ok(data) = frame.into_data() {
                 text.extend_from_slice(&data);
@@ -316,25 +325,28 @@ impl HttpSession {
             } else if status == StatusCode::OK {
                 self.notes(HttpManner::EmptyAnswer);
             }
-            return true;
+            return None;
         }
         let is_message = trimmed.first() == Some(&b'{');
-        if had_session && status == StatusCode::BAD_REQUEST && denies_session(trimmed) {
-            return false;
+        if had_session
+            && status == StatusCode::BAD_REQUEST
+            && let Some(denial) = SessionDenial::read(trimmed, message)
+        {
+            return Some(denial);
         }
         let error = json::find(trimmed, "error").filter(|it| it.first() == Some(&b'{'));
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             let said = error.and_then(|it| json::find(it, "message")).and_then(string_value);
             let said = said.map_or_else(|| told(trimmed), |it| it.into_owned());
             self.fail(message, &format!("HTTP {}: {said}", status.as_u16())).await;
-            return true;
+            return None;
         }
         if is_message && (status.is_success() || error.is_some()) {
             let is_other = status.is_success() && kind != "application/json";
             if is_other && !self.notes(HttpManner::OtherType) {
                 self.fail(message, &format!("its answer is called {kind:?}, not application/json"))
                     .await;
-                return true;
+                return None;
             }
             if is_request || json::find(trimmed, "method").is_some() {
                 self.take(trimmed, message).await;
@@ -342,7 +354,7 @@ impl HttpSession {
                 // An answer to a notification, which the conversation counts.
                 let _ = self.incoming.send(BytesMut::from(trimmed)).await;
             }
-            return true;
+            return None;
         }
         if status.is_redirection() {
             self.notes(HttpManner::Moved);
@@ -354,7 +366,7 @@ impl HttpSession {
             };
             self.fail(message, &format!("HTTP {}: {said}", status.as_u16())).await;
         }
-        true
+        None
     }
 
     /// Passes on what came. An error that names no request is about the one it answers. True if it is an answer.
