@@ -74,11 +74,11 @@ def pages(url: str, keyed: str, strict: str) -> list[tuple[str, dict, dict]]:
     hello = [200, '"Hello, Ada!"']
     report = {"path": "/make_report", "body": {"title": "Sales", "lines": ["one", "two"], "format": "md"}}
     links = {
-        "mcpo/demo/docs": ["/mcpo/demo/docs", 200, "demo - tools"],
-        "mcpo/other/docs": ["/mcpo/other/docs", 200, "other - tools"],
-        "health": ["/health", 200, ""],
-        "mcpo/docs": ["/mcpo/docs", 200, "Pontoon - tools"],
-        "mcpo/openapi.json": ["/mcpo/openapi.json", 200, ""],
+        "./mcpo/demo/docs": ["/mcpo/demo/docs", 200, "demo - tools"],
+        "./mcpo/other/docs": ["/mcpo/other/docs", 200, "other - tools"],
+        "./health": ["/health", 200, ""],
+        "./mcpo/docs": ["/mcpo/docs", 200, "Pontoon - tools"],
+        "./mcpo/openapi.json": ["/mcpo/openapi.json", 200, ""],
     }
     both = [f"/{server}{tool}" for server in SERVERS["mcpServers"] for tool in TOOLS]
 

@@ -55,14 +55,14 @@ pub(super) async fn look(
 }
 
 /// Calls that may be made again and several at once, each with other arguments: of tools that only read, or that were
-/// asked for and do not say that they change something.
+/// asked for and say that one call more changes nothing. A tool that says nothing may change something.
 pub(super) fn repeatable(options: &ExamOptions, tools: &[String]) -> Vec<(String, Value)> {
     let tools: Vec<Value> = tools.iter().filter_map(|it| serde_json::from_str(it).ok()).collect();
     let harmless = tools.iter().filter(|tool| is_harmless(tool)).map(|it| (name(it), json!({})));
     let asked = options
         .calls
         .iter()
-        .filter(|(tool, _)| tools.iter().any(|it| name(it) == *tool && !changes_something(it)));
+        .filter(|(tool, _)| tools.iter().any(|it| name(it) == *tool && may_be_repeated(it)));
     let mut calls: Vec<_> = match options.calls.is_empty() {
         true => harmless.take(DIFFERENT).collect(),
         false => asked.take(DIFFERENT).cloned().collect(),
@@ -109,11 +109,10 @@ fn only_reads(tool: &Value) -> bool {
     annotations["readOnlyHint"] == true && annotations["openWorldHint"] != true
 }
 
-/// Whether it says that one call more changes something.
-fn changes_something(tool: &Value) -> bool {
+/// Whether it says that one call more changes nothing.
+fn may_be_repeated(tool: &Value) -> bool {
     let annotations = &tool["annotations"];
-    let changes = annotations["readOnlyHint"] == false || annotations["destructiveHint"] == true;
-    changes && annotations["idempotentHint"] != true
+    annotations["readOnlyHint"] == true || annotations["idempotentHint"] == true
 }
 
 async fn call(
@@ -190,8 +189,11 @@ mod tests {
         let others = (1..=3).map(|n| format!(r#"read {{"text":"pontoon {n}"}}"#));
         let expected: Vec<_> = ["read {}".to_owned()].into_iter().chain(others).collect();
         assert_eq!(repeated(&[]), expected);
-        assert_eq!(repeated(&[("plain", json!({"text": "x"}))]), [r#"plain {"text":"x"}"#]);
         assert_eq!(repeated(&[("set", json!({}))]), ["set {}"]);
-        assert_eq!(repeated(&[("write", json!({})), ("no such", json!({}))]), Vec::<String>::new());
+        let fetched = repeated(&[("fetch", json!({"text": "x"}))]);
+        assert_eq!(fetched, [r#"fetch {"text":"x"}"#], "what is asked of the world is not made up");
+        for tool in ["plain", "write", "no such"] {
+            assert_eq!(repeated(&[(tool, json!({"text": "x"}))]), Vec::<String>::new(), "{tool}");
+        }
     }
 }

@@ -19,7 +19,7 @@ mod versions;
 
 use std::time::Duration;
 
-use pontoon_schema::Severity;
+use pontoon_schema::{Profile, Severity};
 use pontoon_wire::heal::Heal;
 use pontoon_wire::{Message, Slot};
 use serde_json::Value;
@@ -35,6 +35,7 @@ use super::symptom::Symptom;
 use super::visit::Visit;
 use super::words::{milliseconds, short};
 use crate::back::conversation::handshake::HandshakeError;
+use crate::beside::beside;
 
 /// From this on a start is slow, and from this on clients give up.
 const SLOW_START: Duration = Duration::from_secs(5);
@@ -178,6 +179,24 @@ fn slow(options: &ExamOptions) -> Unexamined {
     }
 }
 
+/// Judges the tools for each client, beside this task if that takes long, for it hears Ctrl-C.
+async fn judge_tools(
+    tools: Vec<String>,
+    profiles: Vec<&'static Profile>,
+    report: &mut Examination,
+) -> Vec<String> {
+    let bytes = tools.iter().map(String::len).sum::<usize>() * profiles.len();
+    let mut judged = std::mem::take(report);
+    let judge = move || {
+        schemas::look(&tools, &profiles, &mut judged);
+        clients::look(&tools, &profiles, &mut judged);
+        (tools, judged)
+    };
+    let (tools, judged) = beside(bytes, judge).await;
+    *report = judged;
+    tools
+}
+
 fn note_start(is_program: bool, start: Duration, report: &mut Examination) {
     let took = milliseconds(start);
     let what = if is_program { "starts" } else { "answers" };
@@ -228,8 +247,7 @@ async fn probe(
         return report.skip(Aspect::Requests, text);
     };
     tell("looking at its tools");
-    schemas::look(&tools, &options.profiles(), report);
-    clients::look(&tools, &options.profiles(), report);
+    let tools = judge_tools(tools, options.profiles(), report).await;
     evidence.note_tools(&tools);
     tell("asking what it does not know");
     requests::look(visit, small, report).await;
