@@ -268,7 +268,7 @@ mod tests {
         for (words, command) in [
             ("uvx", "uvx"),
             ("uvx time --zone UTC -x", "uvx time --zone UTC -x"),
-            ("--port 9 uvx time; -- x", "uvx 'time;'"),
+            ("--port 9 uvx time; -x", "uvx 'time;' -x"),
             ("-c file.json it's", r"'it'\''s'"),
         ] {
             let (why, code) = typed(words).unwrap_err();

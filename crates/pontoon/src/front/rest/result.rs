@@ -12,7 +12,7 @@ use super::structure;
 /// The body for this result, a JSON text. The last blocks, so many, were added here: a text that tells of files, and
 /// links to them, which say nothing more.
 pub(super) fn body(result: &[u8], added: usize) -> String {
-    let Said { blocks, told, untold } = Said::of(result, added);
+    let Telling { blocks, told, untold } = Telling::of(result, added);
     let all = || blocks.iter().chain(&told);
     let mut values: Vec<_> = blocks.iter().map(|block| value(block)).collect();
     values.extend(untold.map(|it| String::from_utf8_lossy(it).into_owned()));
@@ -22,7 +22,7 @@ pub(super) fn body(result: &[u8], added: usize) -> String {
 }
 
 /// What a result says.
-struct Said<'r> {
+struct Telling<'r> {
     /// Its own blocks.
     blocks: Vec<&'r [u8]>,
     /// The text that was added to tell of files.
@@ -31,7 +31,7 @@ struct Said<'r> {
     untold: Option<&'r [u8]>,
 }
 
-impl<'r> Said<'r> {
+impl<'r> Telling<'r> {
     fn of(result: &'r [u8], added: usize) -> Self {
         let content = json::find(result, "content").unwrap_or(b"[]");
         let mut blocks: Vec<_> =
@@ -83,7 +83,7 @@ pub(super) fn contents(contents: &[u8]) -> String {
 /// What a result says, for people, as one text: its texts, and its structure where that says more. Of pictures and sounds
 /// only which they are.
 pub(super) fn in_words(result: &[u8], added: usize) -> String {
-    let Said { blocks, told, untold } = Said::of(result, added);
+    let Telling { blocks, told, untold } = Telling::of(result, added);
     let whole = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let words =
         |block: &[u8]| text_of(block).or_else(|| named(block)).unwrap_or_else(|| whole(block));

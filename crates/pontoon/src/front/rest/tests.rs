@@ -193,8 +193,10 @@ async fn a_client_that_goes_away_cancels_its_call() {
         connection.write(&request).await;
         let called = heard(1).await;
         assert_eq!(called[0].1, "tools/call never", "{called:?}");
+        let left = tokio::time::Instant::now();
         drop(connection);
         let all = heard(2).await;
+        assert!(left.elapsed() < Duration::from_secs(1), "not when its time is over");
         assert_eq!(all[1], (called[0].0, "notifications/cancelled".to_owned()), "{all:?}");
         bridge.until_quiet().await;
     }
