@@ -89,6 +89,43 @@ fn check_tells_every_mistake_at_once_with_its_place() {
 }
 
 #[test]
+fn check_refuses_servers_that_are_called_like_paths_of_the_bridge() {
+    const PATHS: [&str; 15] = [
+        "mcp",
+        "mcpo",
+        "sse",
+        "ws",
+        "files",
+        "health",
+        "ready",
+        "metrics",
+        "docs",
+        "redoc",
+        "openapi.json",
+        "console",
+        "favicon.ico",
+        "robots.txt",
+        "api",
+    ];
+    let directory = tempfile::tempdir().unwrap();
+    let servers: serde_json::Map<_, _> = PATHS
+        .iter()
+        .chain(&["docs2"])
+        .map(|name| ((*name).to_owned(), json!({"command": "/bin/true"})))
+        .collect();
+    let config = json!({"mcpServers": servers}).to_string();
+    fs::write(directory.path().join("mine.json"), config).unwrap();
+    let checked = pontoon(directory.path(), &["check", "--config", "mine.json"]);
+    assert!(!checked.status.success(), "{}", all(&checked));
+    let said = all(&checked);
+    for path in PATHS {
+        let wanted = format!("`{path}` is a path of the bridge itself, and no name for a server");
+        assert_eq!(said.matches(&wanted).count(), 1, "{path}: {said}");
+    }
+    assert_eq!(said.matches("is a path of the bridge itself").count(), PATHS.len(), "{said}");
+}
+
+#[test]
 fn check_of_a_good_config_starts_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let trace = directory.path().join("started");

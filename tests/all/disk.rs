@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use pontoon_tests::client::{Client, ERAS, Era, Response, Speaker};
+use pontoon_tests::client::{Client, ERAS, Era, Request, Response, Speaker};
 use pontoon_tests::disk::{SmallDisk, records};
 use pontoon_tests::rig::{Plan, Rig, Server, wait_until};
 use serde_json::{Value, json};
@@ -102,6 +102,7 @@ fn a_call_without_room_for_its_job_is_refused_and_leaves_none() {
             }
             let now = (refused(&rig, "disk"), jobs(&disk).len());
             assert_eq!(now, (before.0 + 3, before.1), "{mode} {workspace} {era:?}");
+            check_full_elsewhere(&rig, &format!("{mode} {workspace}"));
             disk.empty();
             let response = wait_for_status(&rig, era, 200);
             assert_eq!(response.tool_text().as_deref(), Some("x"));
@@ -109,6 +110,23 @@ fn a_call_without_room_for_its_job_is_refused_and_leaves_none() {
         rig.stop();
         let left = jobs(&disk);
         assert!(left.iter().all(|(_, record)| record.is_some()), "half-made: {left:?}");
+    }
+}
+
+/// The same by REST and by JSON-RPC, each in its words.
+fn check_full_elsewhere(rig: &Rig, case: &str) {
+    let call = r#"{"jsonrpc":"2.0","id":7,"method":"echo","params":{"text":"x"}}"#;
+    let error = format!("\"id\":7,\"error\":{{\"code\":{DISK_FULL},\"message\":\"the disk");
+    for (path, body, says) in [
+        ("/fixture/echo", r#"{"text":"x"}"#, "{\"detail\":{\"message\":\"the disk"),
+        ("/mcpo/fixture/echo", r#"{"text":"x"}"#, "{\"detail\":{\"message\":\"the disk"),
+        ("/mcpo/fixture", call, error.as_str()),
+    ] {
+        let request = Request::post(path, body).with("Content-Type", "application/json");
+        let request = request.with("X-Session-Id", "of nobody before");
+        let response = request.send(rig.address()).unwrap();
+        assert_eq!(response.status(), 507, "{case} {path}: {}", response.text());
+        assert!(response.text().contains(says), "{case} {path}: {}", response.text());
     }
 }
 

@@ -113,6 +113,30 @@ fn behind_a_trusted_proxy_links_begin_with_what_it_forwards() {
 }
 
 #[test]
+fn links_lead_through_the_root_path_of_a_proxy() {
+    let rig = behind_proxy().variable("MCPO_ROOT_PATH", "/rp").start();
+    let host = ("X-Forwarded-Host", "tools.example.org");
+    for (headers, expected) in [
+        (&[host][..], "http://tools.example.org/rp"),
+        (&[host, ("X-Forwarded-Prefix", "/rp")], "http://tools.example.org/rp"),
+        (&[host, ("X-Forwarded-Prefix", "/x/rp")], "http://tools.example.org/x/rp"),
+        // A proxy before the one that takes the root path away, and says nothing.
+        (&[host, ("X-Forwarded-Prefix", "/x")], "http://tools.example.org/x/rp"),
+        (&[], "/rp"),
+    ] {
+        let response = write(&rig, headers, "mine");
+        assert_eq!(bases(&response).0, expected, "{headers:?}");
+        let [url, ..] = &addresses(&response)[..] else { panic!("{}", response.text()) };
+        let (_, path) = url.split_once("/rp").unwrap();
+        // The proxy takes the path away, or leaves it.
+        for path in [path.to_owned(), format!("/rp{path}")] {
+            assert_eq!(open(&rig, &path, "").text(), "mine", "{path}");
+        }
+    }
+    rig.stop();
+}
+
+#[test]
 fn a_base_url_wins_over_every_host() {
     let base = "https://tools.example.org/x";
     for proxies in ["192.0.2.1", "127.0.0.0/8"] {

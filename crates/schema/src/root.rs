@@ -47,6 +47,17 @@ pub(crate) fn merge_unions(root: &mut Node<'_>, notes: &mut Notes) {
     }
 }
 
+/// Which arguments are needed together, where each alternative at the root needs some.
+pub(crate) fn needs(root: &Node<'_>) -> Option<String> {
+    let mut reading = RootReading::over(root);
+    let needed = ["oneOf", "anyOf"].into_iter().filter_map(|union| {
+        let mut all = branches(root.as_members()?, union).iter();
+        let is_free = all.any(|branch| reading.alternative(branch).is_empty());
+        if is_free { None } else { reading.sentence(root, union) }
+    });
+    Some(needed.collect::<Vec<_>>().join(" ")).filter(|needs| !needs.is_empty())
+}
+
 /// Takes out conditions at the root.
 pub(crate) fn drop_conditions(root: &mut Node<'_>, notes: &mut Notes) {
     let Some(members) = root.as_members() else { return };

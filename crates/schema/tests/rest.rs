@@ -12,7 +12,7 @@ use pontoon_schema::{Misfit, RequestBody};
 use serde_json::{Map, Value, json};
 
 /// Bodies that are answered in another way on purpose, by the reason, with our answer.
-const DIFFERENT: [(&str, &[(&str, &str)]); 3] = [
+const DIFFERENT: [(&str, &[(&str, &str)]); 4] = [
     (
         "null is passed on where the schema takes it",
         &[(r#"{"it":null}"#, r#"{"arguments":{"it":null}}"#)],
@@ -20,6 +20,13 @@ const DIFFERENT: [(&str, &[(&str, &str)]); 3] = [
     (
         "members that the schema does not know are passed on, unless it says that there are none",
         &[(r#"{"it":{"b":1}}"#, r#"{"arguments":{"it":{"b":1}}}"#)],
+    ),
+    (
+        "values that the document says are not taken are refused, in the words of the library that mcpo checks types with",
+        &[(
+            r#"{"a":"z","b":1}"#,
+            r#"{"detail":[{"type":"literal_error","loc":["body","a"],"msg":"Input should be 'x' or 'y'","input":"z","ctx":{"expected":"'x' or 'y'"}},{"type":"greater_than_equal","loc":["body","b"],"msg":"Input should be greater than or equal to 5","input":1,"ctx":{"ge":5}}]}"#,
+        )],
     ),
     (
         "NaN is no JSON",

@@ -77,11 +77,10 @@ impl Surroundings {
         Ok(Self {
             machine,
             keep,
-            links: Arc::new(Links::new(
-                &config.settings.base_url,
-                secret,
-                config.settings.file_expiry,
-            )),
+            links: Arc::new(
+                Links::new(&config.settings.base_url, secret, config.settings.file_expiry)
+                    .below(&config.settings.rest.root_path),
+            ),
             file_expiry: config.settings.file_expiry,
         })
     }

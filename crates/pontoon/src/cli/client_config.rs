@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::config_args::ConfigArgs;
 use super::terminal::{load, say, tell};
-use crate::config::{Config, Server, as_spelt};
+use crate::config::{Config, Server, as_spelt, below_root};
 
 /// What stands below the help.
 pub const EXAMPLES: &str = "\
@@ -107,7 +107,7 @@ fn connection(
     kind: ConnectionKind,
 ) -> Value {
     let name = server.name.as_str();
-    let root = &config.settings.rest.root_path;
+    let url = below_root(url, &config.settings.rest.root_path);
     let (kind, path, file) = match kind {
         ConnectionKind::Mcp => ("mcp", "mcp", ""),
         ConnectionKind::Openapi => ("openapi", "mcpo", "openapi.json"),
@@ -120,7 +120,7 @@ fn connection(
     let everyone = json!({"principal_type": "user", "principal_id": "*", "permission": "read"});
     json!({
         "type": kind,
-        "url": format!("{url}{root}/{path}/{name}"),
+        "url": format!("{url}/{path}/{name}"),
         "path": file,
         "auth_type": auth,
         "key": key,
@@ -207,6 +207,23 @@ mod tests {
         assert_eq!(openapi["url"], "http://pontoon:8080/mcpo/excel");
         assert_eq!(openapi["path"], "openapi.json");
         assert!(!notes(&keyed, None).iter().any(|note| note.contains("hidden")));
+    }
+
+    #[test]
+    fn the_root_path_stands_in_an_address_once() {
+        for (base, expected) in [
+            ("https://h", "https://h/rp/mcpo/excel"),
+            ("https://h/rp", "https://h/rp/mcpo/excel"),
+            ("https://h/x", "https://h/x/rp/mcpo/excel"),
+        ] {
+            let config = config(|config| {
+                config.settings.rest.root_path = "/rp".to_owned();
+                config.settings.base_url = base.to_owned();
+            });
+            let url = own_url(&config);
+            let made = connection(&config, &config.servers[0], "e", &url, ConnectionKind::Openapi);
+            assert_eq!(made["url"], expected, "{base}");
+        }
     }
 
     #[test]

@@ -90,6 +90,9 @@ pub struct McpoArgs {
     /// Print this help.
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
+    /// What stands before `--` and is no option: a command whose `--` was left out.
+    #[arg(hide = true, allow_hyphen_values = true)]
+    stray: Vec<String>,
     /// The server to run, with its arguments, after `--`.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -106,10 +109,36 @@ pub fn run(arguments: McpoArgs) -> ExitCode {
     }
 }
 
+/// What mcpo says, and exits with 1, where no server is named.
+const USAGE: &str = "Usage: mcpo --host 0.0.0.0 --port 8000 -- your_mcp_command";
+
+/// The same for a command whose `--` was left out, with the line that was meant.
+fn without_dashes(stray: &[String]) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+%".contains(c);
+    let word = |word: &String| match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    let words: Vec<_> = stray.iter().map(word).collect();
+    let command = words.join(" ");
+    format!("{USAGE}\nhint: the command goes after `--`: pontoon mcpo [OPTIONS] -- {command}")
+}
+
 /// The options of `serve` that say the same, or why there are none and the exit code.
 fn options(arguments: McpoArgs) -> Result<Options, (String, u8)> {
+    match arguments.stray.first() {
+        None => {}
+        Some(option) if option.starts_with('-') => {
+            let why = format!("error: unexpected argument {option:?}; see pontoon mcpo --help");
+            return Err((why, 2));
+        }
+        Some(_) => return Err((without_dashes(&arguments.stray), 1)),
+    }
     if arguments.config.is_none() && arguments.command.is_empty() {
-        return Err(("Usage: mcpo --host 0.0.0.0 --port 8000 -- your_mcp_command".to_owned(), 1));
+        return Err((USAGE.to_owned(), 1));
+    }
+    if let Some(unused) = unused(&arguments) {
+        tell(unused);
     }
     let kind = arguments.server_type.to_ascii_lowercase();
     if kind != "stdio" {
@@ -167,6 +196,15 @@ fn options(arguments: McpoArgs) -> Result<Options, (String, u8)> {
     })
 }
 
+/// What is said of an option that does nothing here.
+fn unused(arguments: &McpoArgs) -> Option<&'static str> {
+    let is_there =
+        arguments.header.is_some() && arguments.server_type.eq_ignore_ascii_case("stdio");
+    is_there.then_some(
+        "warning: --header is not used: it is for a server over HTTP, and this one is reached over stdio",
+    )
+}
+
 /// The level that mcpo takes from the environment. Other programs read this variable, too: what is no level for us is
 /// nothing.
 fn usual_level(environment: &Environment) -> Option<String> {
@@ -216,9 +254,40 @@ mod tests {
         arguments: McpoArgs,
     }
 
-    fn typed(words: &str) -> Result<Options, (String, u8)> {
+    fn read(words: &str) -> McpoArgs {
         let words = std::iter::once("mcpo").chain(words.split(' ').filter(|it| !it.is_empty()));
-        options(Typed::try_parse_from(words).unwrap().arguments)
+        Typed::try_parse_from(words).unwrap().arguments
+    }
+
+    fn typed(words: &str) -> Result<Options, (String, u8)> {
+        options(read(words))
+    }
+
+    #[test]
+    fn a_command_without_dashes_gets_the_line_that_was_meant() {
+        for (words, command) in [
+            ("uvx", "uvx"),
+            ("uvx time --zone UTC -x", "uvx time --zone UTC -x"),
+            ("--port 9 uvx time; -x", "uvx 'time;' -x"),
+            ("-c file.json it's", r"'it'\''s'"),
+        ] {
+            let (why, code) = typed(words).unwrap_err();
+            assert_eq!(code, 1, "{words}");
+            let expected = format!(
+                "Usage: mcpo --host 0.0.0.0 --port 8000 -- your_mcp_command\n\
+                 hint: the command goes after `--`: pontoon mcpo [OPTIONS] -- {command}"
+            );
+            assert_eq!(why, expected, "{words}");
+        }
+    }
+
+    #[test]
+    fn headers_without_a_server_over_http_are_told_to_do_nothing() {
+        assert!(unused(&read("-H {} -- x")).is_some_and(|it| it.contains("--header is not used")));
+        assert!(unused(&read("--header {} -c file.json")).is_some());
+        assert_eq!(unused(&read("-H {} --type sse -- http://x")), None);
+        assert_eq!(unused(&read("-- x -H {}")), None);
+        assert!(typed("-H {} -- x").is_ok(), "it is a warning");
     }
 
     #[test]
@@ -250,6 +319,7 @@ mod tests {
             ("--type sse -- http://x", 2, "not reached by this version"),
             ("--type streamable-http -- http://x", 2, "--type streamable-http"),
             ("-e A -- x", 2, "NAME=VALUE"),
+            ("--prot 9 -- x", 2, "unexpected argument \"--prot\""),
             ("-h no.such.host.invalid -- x", 2, "there is no address"),
         ] {
             let (why, found) = typed(words).unwrap_err();

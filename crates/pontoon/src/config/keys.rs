@@ -198,7 +198,8 @@ key_table! {
     "post_instruction" | "post_instraction", "\"\"" => draft.server.post_instruction = said(node, reader);
     /// What is offered over REST and OpenAPI besides the tools, a list: `"prompts"` and `"resources"` are operations at
     /// `/mcpo/NAME/prompts`, `.../prompts/PROMPT`, `.../resources`, `.../resources/templates` and `.../resources/read`. With
-    /// `"html"` a result that is one page of HTML is answered as that page, which Open WebUI shows in the chat.
+    /// `"html"` a result that is one page of HTML is answered as that page, which Open WebUI shows in the chat; one of
+    /// a call that made files is answered as usual, with their links.
     "rest", "[]" => {
         let rest = &mut draft.server.rest;
         for item in reader.items(node, "a list of texts").unwrap_or_default() {

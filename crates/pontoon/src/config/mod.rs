@@ -65,7 +65,7 @@ pub use options::Options;
 pub use program::ProgramError;
 pub use reach::is_inner_name;
 pub use remarks::{Position, Remark, RemarkPlace, Remarks, Weight};
-pub use rest_settings::{RestSettings, RootInfo};
+pub use rest_settings::{RestSettings, RootInfo, below_root};
 pub use secret::{ApiKey, KeyName, Secret};
 pub use server::{InheritEnv, Server};
 pub use settings::{BridgeSettings, SMALLEST_BUDGET};

@@ -129,8 +129,9 @@ settings! {
     /// what it is.
     "MCPO_PATH_PREFIX", Value("/")
         => |settings, text| values::path_prefix(text).map(|value| settings.rest.path_prefix = value);
-    /// What stands before every path as clients see it, where a proxy takes it away or leaves it: such as `/bridge`. OpenAPI
-    /// documents name it.
+    /// What stands before every path as clients see it, where a proxy takes it away or leaves it: such as `/bridge`, and no
+    /// path of Pontoon's own such as `/mcpo`. OpenAPI documents name it, and links to files lead through it, unless
+    /// `MCPO_BASE_URL` says where they begin. After what `X-Forwarded-Prefix` of a trusted proxy names it comes once.
     "MCPO_ROOT_PATH", Words("none")
         => |settings, text| values::root_path(text).map(|value| settings.rest.root_path = value);
     /// `true`: operations of OpenAPI documents have the names of tools as ids, such as `get_time`, and not mcpo's,

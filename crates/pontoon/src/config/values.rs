@@ -98,14 +98,26 @@ pub(super) fn path_prefix(text: &str) -> Result<String, &'static str> {
 
 /// A path with a slash at its beginning alone, or nothing.
 pub(super) fn root_path(text: &str) -> Result<String, &'static str> {
-    const OWN: [&str; 4] = ["mcp", "sse", "ws", "files"];
+    const OWN: [&str; 11] = [
+        "mcp",
+        "mcpo",
+        "sse",
+        "ws",
+        "files",
+        "health",
+        "ready",
+        "metrics",
+        "docs",
+        "redoc",
+        "openapi.json",
+    ];
     let inside = text.trim_matches('/');
     match (inside, is_path(inside)) {
         ("", _) => Ok(String::new()),
-        // It could not be said whether `/mcp/NAME` has it still, or a proxy took it away.
-        (inside, true) if OWN.contains(&inside.split('/').next().unwrap_or_default()) => {
-            Err("a path such as /bridge, and not one of the bridge's own (mcp, sse, ws, files)")
-        }
+        // It could not be said whether `/mcp/NAME` has it still, or a proxy took it away; and `/health` would be our root.
+        (inside, true) if OWN.contains(&inside.split('/').next().unwrap_or_default()) => Err(
+            "a path such as /bridge, and not one of the bridge's own (mcp, mcpo, sse, files, docs ...)",
+        ),
         (inside, true) => Ok(format!("/{inside}")),
         _ => Err("a path such as /bridge"),
     }
@@ -228,6 +240,17 @@ mod tests {
     fn a_switch_is_written_in_a_few_ways() {
         let good = [("true", true), ("FALSE", false), ("1", true), ("0", false), ("off", false)];
         check(switch, &good, &["", "maybe", "2"]);
+    }
+
+    #[test]
+    fn a_root_path_is_no_path_of_the_bridge() {
+        let good =
+            [("", ""), ("/", ""), ("rp", "/rp"), ("/a/mcp/", "/a/mcp"), ("/mcpox", "/mcpox")];
+        let good = good.map(|(text, path)| (text, path.to_owned()));
+        let bad =
+            ["/mcp", "/mcpo", "mcpo/", "/mcpo/x", "/sse", "/ws", "/files", "/health", "/docs"];
+        check(root_path, &good, &bad);
+        check(root_path, &[], &["/ready", "/metrics", "/redoc", "/openapi.json", "/a b", "/.."]);
     }
 
     #[test]

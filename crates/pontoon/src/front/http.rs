@@ -307,7 +307,7 @@ async fn elsewhere(
     let Entrance { guard, auth, .. } = &site.entrance;
     guard.check(request.headers())?;
     match segments {
-        ["files", ..] => downloads::handle(site, request).await,
+        ["files", ..] => downloads::handle(site, request, path).await,
         ["health" | "ready" | "metrics"] if request.method() != Method::GET => {
             Err(Refusal::not_allowed("only GET is answered here", "GET"))
         }

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use crate::config::below_root;
 use crate::hex::{from_hex, hex};
 use crate::mac::{MacKey, Signing};
 
@@ -19,6 +20,7 @@ const ENCODED: &AsciiSet =
 #[derive(Clone)]
 pub struct Links {
     base_url: String,
+    root_path: String,
     key: Option<MacKey>,
     expiry: Duration,
 }
@@ -38,7 +40,13 @@ impl Links {
     /// `expiry` where there is a secret.
     pub fn new(base_url: &str, secret: Option<&[u8]>, expiry: Duration) -> Self {
         let key = secret.map(MacKey::new);
-        Self { base_url: base_url.trim_end_matches('/').to_owned(), key, expiry }
+        let base_url = base_url.trim_end_matches('/').to_owned();
+        Self { base_url, root_path: String::new(), key, expiry }
+    }
+
+    /// The same behind a proxy that has put this path before ours. A base is whole as it was written.
+    pub fn below(self, root_path: &str) -> Self {
+        Self { root_path: root_path.to_owned(), ..self }
     }
 
     /// Whether links end at a time and cannot be made by others.
@@ -50,7 +58,10 @@ impl Links {
     /// before that.
     pub fn url(&self, origin: &str, job: &str, path: &str, now: SystemTime) -> String {
         let encoded = utf8_percent_encode(path, ENCODED);
-        let base = if self.base_url.is_empty() { origin } else { &self.base_url };
+        let base = match self.base_url.as_str() {
+            "" => below_root(origin, &self.root_path),
+            base => base.to_owned(),
+        };
         let plain = format!("{base}/files/{job}/{encoded}");
         let Some(key) = &self.key else { return plain };
         let until = seconds(now + self.expiry);
@@ -145,6 +156,22 @@ mod tests {
         check("", "http://host:1", "http://host:1");
         check("https://base/x/", "http://host:1", "https://base/x");
         check("https://base", "", "https://base");
+    }
+
+    #[test]
+    fn a_link_leads_through_the_root_path_of_a_proxy() {
+        for (base, origin, expected) in [
+            ("", "http://host:1", "http://host:1/rp"),
+            // The proxy says which path it took away: this one, and maybe one before it.
+            ("", "https://host/rp", "https://host/rp"),
+            ("", "https://host/x/rp", "https://host/x/rp"),
+            ("", "https://host/x", "https://host/x/rp"),
+            ("", "", "/rp"),
+            ("https://base", "http://host:1", "https://base"),
+        ] {
+            let url = Links::new(base, None, HOUR).below("/rp").url(origin, JOB, "a", now());
+            assert_eq!(url, format!("{expected}/files/{JOB}/a"), "{base:?} {origin:?}");
+        }
     }
 
     #[test]

@@ -10,6 +10,17 @@ use super::catalog::Catalog;
 use super::entry::Entry;
 use crate::call::{Call, CallError};
 
+/// The same refusal in the words of those who sent a body, which was this.
+pub(super) fn in_their_words(why: CallError, body: Option<&[u8]>) -> CallError {
+    match why {
+        CallError::BadArguments(what) => {
+            let body = body.and_then(|body| std::str::from_utf8(body).ok()).unwrap_or("null");
+            CallError::Misfits(Misfit::list(&[Misfit::of_value(&what, body)]))
+        }
+        why => why,
+    }
+}
+
 /// Makes the arguments of a call what its body means: checked, and with what was left out. No body is null.
 ///
 /// # Errors

@@ -171,6 +171,10 @@ impl Sessions {
         };
         let Some(mut call) = call else { return };
         let child_era = catalog.child_era(call.client.era());
+        let body = match arrived {
+            Arrived::Body => call.request.copy(Slot::Arguments),
+            _ => None,
+        };
         if let Arrived::Body = arrived
             && let Err(why) = completed::complete(catalog, entry, &mut call)
         {
@@ -189,6 +193,9 @@ impl Sessions {
             _ => CallAuthor::Model,
         };
         match fitted::fit(catalog, entry, author, &mut call) {
+            Err(why) if matches!(arrived, Arrived::Body) => {
+                return call.reply.fail(completed::in_their_words(why, body.as_deref()));
+            }
             Err(why) => return refuse(call, why),
             Ok(Fitted::Same) => {}
             Ok(Fitted::Renamed) => {

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use super::field::{Field, Model};
+use super::limits::{Breach, Limits};
 use super::misfit::{Misfit, Place};
 use super::number::{self, Whole};
 use crate::cursor::Cursor;
@@ -32,11 +33,19 @@ struct Unfit;
 /// What takes the place of a value, if anything does.
 type Fitted<'t> = Result<Option<Node<'t>>, Unfit>;
 
-/// The arguments that a body is.
+/// Why a body is no arguments.
+pub(super) struct BodyRefusal {
+    pub(super) misfits: Vec<Misfit>,
+    /// Whether any value was refused that has the right type.
+    pub(super) has_breach: bool,
+}
+
+/// The arguments that a body is. Limits of values count where that is wanted.
 pub(super) fn arguments<'t>(
     model: &Model,
     body: &Node<'t>,
-) -> Result<Option<Node<'t>>, Vec<Misfit>> {
+    has_limits: bool,
+) -> Result<Option<Node<'t>>, BodyRefusal> {
     let mut check = BodyCheck {
         place: vec![Place::Name("body".to_owned())],
         misfits: Vec::new(),
@@ -44,8 +53,17 @@ pub(super) fn arguments<'t>(
         looks_left: MAX_LOOKS,
         fit: Fit::Exact,
         known: None,
+        has_limits,
+        has_breach: false,
     };
-    check.model(model, body).map_err(|Unfit| check.misfits)
+    let fitted = check.model(model, body);
+    let BodyCheck { misfits, has_breach, .. } = check;
+    fitted.map_err(|Unfit| BodyRefusal { misfits, has_breach })
+}
+
+/// What of a body a misfit repeats, if it is not too much.
+pub(super) fn repeated(body: &str) -> String {
+    if body.len() <= MAX_INPUT { body.to_owned() } else { "null".to_owned() }
 }
 
 struct BodyCheck {
@@ -56,6 +74,8 @@ struct BodyCheck {
     /// How well the value fits so far, and how many members of objects are known in it.
     fit: Fit,
     known: Option<usize>,
+    has_limits: bool,
+    has_breach: bool,
 }
 
 impl BodyCheck {
@@ -95,20 +115,47 @@ impl BodyCheck {
             Field::Nullable(_) if node.is_null() => Ok(None),
             Field::Nullable(field) => self.field(field, node),
             Field::OneOf(fields) => self.one_of(fields, node),
+            Field::Limited(field, limits) => self.limited(field, limits, node),
+        }
+    }
+
+    fn limited<'t>(&mut self, field: &Field, limits: &Limits, node: &Node<'t>) -> Fitted<'t> {
+        let fitted = self.field(field, node)?;
+        self.looks_left = self.looks_left.saturating_sub(limits.weight());
+        if !self.has_limits || self.looks_left == 0 {
+            return Ok(fitted);
+        }
+        match limits.breach(fitted.as_ref().unwrap_or(node)) {
+            None => Ok(fitted),
+            Some(Breach { kind, msg, ctx }) => {
+                self.has_breach = true;
+                self.note(kind, Cow::Owned(msg), Some(ctx), node);
+                Err(Unfit)
+            }
         }
     }
 
     fn unfit<'t>(&mut self, kind: &'static str, msg: &'static str, node: &Node<'_>) -> Fitted<'t> {
+        self.note(kind, Cow::Borrowed(msg), None, node);
+        Err(Unfit)
+    }
+
+    fn note(
+        &mut self,
+        kind: &'static str,
+        msg: Cow<'static, str>,
+        ctx: Option<String>,
+        node: &Node<'_>,
+    ) {
         if self.misfits.len() < MAX_MISFITS {
             let input = if self.input_left == 0 { None } else { Some(node.written()) };
             // What has no room is not written out again and again.
             let left = input.as_ref().and_then(|input| self.input_left.checked_sub(input.len()));
             self.input_left = left.unwrap_or(0);
             let input = input.filter(|_| left.is_some()).unwrap_or_else(|| "null".to_owned());
-            let (kind, msg) = (Cow::Borrowed(kind), Cow::Borrowed(msg));
-            self.misfits.push(Misfit { kind, loc: self.place.clone(), msg, input, ctx: None });
+            let kind = Cow::Borrowed(kind);
+            self.misfits.push(Misfit { kind, loc: self.place.clone(), msg, input, ctx });
         }
-        Err(Unfit)
     }
 
     /// The value is another one than was written.
@@ -359,6 +406,13 @@ impl Field {
         let next = cursor.peek()?;
         let is_number = matches!(next, b'-' | b'0'..=b'9');
         let is_well = match self {
+            Self::Limited(field, limits) => {
+                let raw = cursor.skip();
+                let is_plain = !matches!(next, b'[' | b'{');
+                let value = Node::Plain(Cow::Borrowed(raw));
+                let is_well = is_plain && limits.breach(&value).is_none();
+                return Some(is_well && field.suits(&mut Cursor::new(raw))?);
+            }
             Self::Any => true,
             Self::Text => next == b'"',
             Self::Integer => return Some(is_number && !cursor.skip().contains(['.', 'e', 'E'])),
@@ -380,6 +434,7 @@ impl Field {
             Self::Nullable(_) if next == b'n' => true,
             Self::Nullable(field) => return field.suits(cursor),
             Self::OneOf(fields) => {
+                // What is limited is looked at more closely.
                 let has = |wanted: fn(&Self) -> bool| fields.iter().any(wanted);
                 match next {
                     b'"' => has(|it| matches!(it, Self::Text)),
@@ -392,6 +447,7 @@ impl Field {
                         let mut opens = fields.iter().filter(|it| match it {
                             Self::List(_) => next == b'[',
                             Self::Model(_) | Self::Map => next == b'{',
+                            Self::Limited(..) => true,
                             Self::Any => true,
                             _ => false,
                         });

@@ -1,7 +1,9 @@
-//! What a body has to be, as mcpo checks it: by types alone, and with what clients write for a value of another type.
+//! What a body has to be: as mcpo checks it, by types and with what clients write for a value of another type; and, what
+//! mcpo does not, within the limits that the document shows.
 
 use std::collections::HashMap;
 
+use super::limits::Limits;
 use super::meaning::{Kind, Meaning, Object};
 
 /// What a value has to be.
@@ -20,6 +22,8 @@ pub(super) enum Field {
     /// Null, or this.
     Nullable(Box<Field>),
     OneOf(Vec<Field>),
+    /// This, and within these limits.
+    Limited(Box<Field>, Box<Limits>),
 }
 
 /// An object of known members.
@@ -60,6 +64,14 @@ impl Field {
         if let Some(ways) = meaning.unions.first() {
             return Self::one_of(ways, &format!("{prefix}_{name}"));
         }
+        let field = Self::of_type(meaning, prefix, name);
+        match Limits::of(meaning).filter(|_| !matches!(field, Self::Any)) {
+            Some(limits) => Self::Limited(Box::new(field), Box::new(limits)),
+            None => field,
+        }
+    }
+
+    fn of_type(meaning: &Meaning<'_>, prefix: &str, name: &str) -> Self {
         match meaning.kind {
             None => Self::Any,
             Some(Kind::Text) => Self::Text,
@@ -91,10 +103,11 @@ impl Field {
         let mut fields: Vec<Self> = Vec::new();
         for (at, way) in ways.iter().enumerate().filter(|(_, way)| !is_null(way)) {
             let field = Self::of(way, prefix, &format!("choice_{at}"));
-            // Alternatives that differ in what is not checked are one.
-            let is_plain = !matches!(field, Self::Model(_) | Self::List(_));
-            if !is_plain || fields.iter().all(|it| it.label() != field.label()) {
-                fields.push(field);
+            let is_plain = !matches!(field.unlimited(), Self::Model(_) | Self::List(_));
+            match fields.iter_mut().find(|it| is_plain && it.label() == field.label()) {
+                // Alternatives of one type are one, of which the limits are not told apart.
+                Some(same) => *same = field.into_unlimited(),
+                None => fields.push(field),
             }
         }
         let one = match fields.len() {
@@ -105,6 +118,32 @@ impl Field {
         match ways.iter().any(|way| is_null(&way)) {
             true if !matches!(one, Self::Any) => Self::Nullable(Box::new(one)),
             _ => one,
+        }
+    }
+
+    /// The same without its own limits.
+    pub(super) fn unlimited(&self) -> &Self {
+        match self {
+            Self::Limited(field, _) => field,
+            field => field,
+        }
+    }
+
+    fn into_unlimited(self) -> Self {
+        match self {
+            Self::Limited(field, _) => *field,
+            field => field,
+        }
+    }
+
+    /// Whether there are limits for anything in it.
+    fn has_limits(&self) -> bool {
+        match self {
+            Self::Limited(..) => true,
+            Self::List(field) | Self::Nullable(field) => field.has_limits(),
+            Self::Model(model) => model.has_limits(),
+            Self::OneOf(fields) => fields.iter().any(Self::has_limits),
+            _ => false,
         }
     }
 
@@ -121,6 +160,7 @@ impl Field {
             Self::List(items) => format!("list[{}]", items.label()),
             Self::Model(model) => model.name.clone(),
             Self::Nullable(field) => format!("nullable[{}]", field.label()),
+            Self::Limited(field, _) => field.label(),
             Self::OneOf(fields) => {
                 let labels: Vec<_> = fields.iter().map(Self::label).collect();
                 format!("union[{}]", labels.join(","))
@@ -130,6 +170,11 @@ impl Field {
 }
 
 impl Model {
+    /// Whether there are limits for anything in it.
+    pub(super) fn has_limits(&self) -> bool {
+        self.fields.iter().any(|known| known.field.has_limits())
+    }
+
     pub(super) fn of(object: &Object<'_>, name: String) -> Self {
         let fields: Vec<_> = object
             .properties

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::broken_json;
+use super::{body, broken_json};
 
 /// One thing that is wrong with a body: an entry of `detail` in the answer with status 422.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,13 +43,13 @@ impl Misfit {
         }
     }
 
-    /// The arguments do not fit together, for this reason.
-    pub fn of_value(why: &str) -> Self {
+    /// The arguments do not fit together, for this reason; the body was this JSON text.
+    pub fn of_value(why: &str, body: &str) -> Self {
         Self {
             kind: Cow::Borrowed("value_error"),
             loc: vec![Place::Name("body".to_owned())],
             msg: Cow::Owned(why.to_owned()),
-            input: "{}".to_owned(),
+            input: body::repeated(body),
             ctx: None,
         }
     }

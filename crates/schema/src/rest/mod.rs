@@ -2,12 +2,13 @@
 //!
 //! Such clients read the schema in an OpenAPI document, where it stands without references and alternatives at the
 //! root, and get a 422 with a list of [`Misfit`]s for a body that does not fit. They know both from mcpo, whose words
-//! these are; the values that a schema allows are for the server to check.
+//! these are. Values outside of what the document says are misfits, too, unless the schema as the server has it takes them.
 
 mod body;
 mod broken_json;
 mod document;
 mod field;
+mod limits;
 mod meaning;
 mod misfit;
 mod number;
@@ -19,12 +20,15 @@ use std::borrow::Cow;
 
 pub use misfit::{Misfit, Place};
 
+use self::body::BodyRefusal;
 use self::field::Model;
+use self::limits::OwnSchema;
 use self::meaning::{Meaning, Object, Others};
 use self::reading::Reading;
 use crate::node::Node;
 use crate::notes::Notes;
 use crate::repair::{self, MAX_BYTES};
+use crate::{older, root};
 
 /// What a tool's input schema means to clients that send its arguments as the body of a request.
 #[derive(Debug)]
@@ -32,6 +36,9 @@ pub struct RequestBody {
     schema: String,
     is_needed: bool,
     model: Model,
+    /// The schema as it was written, where the model has limits.
+    own: Option<OwnSchema>,
+    needs: Option<String>,
 }
 
 impl RequestBody {
@@ -55,8 +62,14 @@ impl RequestBody {
         {
             repair::make_valid(&mut node, &mut Notes::default());
             let meaning = settle::arguments(Reading::over(&node).read(&node));
-            let body = Self::of_object(&meaning, name);
+            let mut body = Self::of_object(&meaning, name);
             if body.schema.len() <= MAX_BYTES {
+                body.needs = root::needs(&node);
+                body.own = body.model.has_limits().then(|| {
+                    let mut own = node.clone();
+                    older::drop_ignored(&mut own);
+                    OwnSchema::new(&own)
+                });
                 return body;
             }
         }
@@ -75,6 +88,8 @@ impl RequestBody {
             schema: document::arguments(meaning, name).written(),
             is_needed: takes_others || !object.properties.is_empty(),
             model: Model::of(object, name.to_owned()),
+            own: None,
+            needs: None,
         }
     }
 
@@ -86,6 +101,19 @@ impl RequestBody {
     /// The schema as the document has it, a JSON text without references.
     pub fn schema(&self) -> &str {
         &self.schema
+    }
+
+    /// What a model should know of the alternatives at the root, which the document cannot say: a sentence that names the
+    /// properties that are needed together.
+    ///
+    /// ```
+    /// use pontoon_schema::RequestBody;
+    /// let schema = r#"{"type":"object","properties":{"a":{},"b":{}},"anyOf":[{"required":["a"]},{"required":["b"]}]}"#;
+    /// let body = RequestBody::of(schema, "find_form_model");
+    /// assert_eq!(body.needs(), Some("Give at least one of: `a`; `b`."));
+    /// ```
+    pub fn needs(&self) -> Option<&str> {
+        self.needs.as_deref()
     }
 
     /// The arguments to send to the server for a body, which is empty or a JSON text.
@@ -121,7 +149,15 @@ impl RequestBody {
             node if node.is_null() => return Err(vec![Misfit::missing_body()]),
             _ => {}
         }
-        let fitted = body::arguments(&self.model, &node)?;
-        Ok(fitted.map_or(Cow::Borrowed(body), |node| Cow::Owned(node.written())))
+        let fitted = |has_limits| {
+            let fitted = body::arguments(&self.model, &node, has_limits)?;
+            Ok(fitted.map_or(Cow::Borrowed(body), |node| Cow::Owned(node.written())))
+        };
+        fitted(true).or_else(|refusal: BodyRefusal| {
+            // What the document says may be less than what its server takes.
+            let is_taken = |text: &str| self.own.as_ref().is_none_or(|own| own.takes(text));
+            let other = if refusal.has_breach { fitted(false).ok() } else { None };
+            other.filter(|text| is_taken(body) || is_taken(text)).ok_or(refusal.misfits)
+        })
     }
 }

@@ -139,6 +139,14 @@ impl ToolServer {
         heard.iter().filter(|(_, it)| is_work(it)).cloned().collect()
     }
 
+    /// Waits until its processes have heard so many calls and cancellations.
+    pub(crate) async fn until_work_heard(&self, count: usize) {
+        let mut heard = self.heard.subscribe();
+        while self.work_heard().len() < count {
+            heard.changed().await.unwrap();
+        }
+    }
+
     async fn serve(self, mut end: ServerEnd) {
         let start_time = {
             let mut state = self.state.lock().unwrap();
@@ -292,7 +300,7 @@ impl ToolServer {
 }
 
 /// Clients know no such names of arguments, and no alternatives.
-const ODD_SCHEMA: &str = r#"{"type":"object","properties":{"$top":{"type":"integer"},"list":{"type":"array"}},"anyOf":[{"required":["$top"]},{"required":["list"]}]}"#;
+const ODD_SCHEMA: &str = r#"{"type":"object","properties":{"$top":{"type":"integer"},"list":{"type":"array","maxItems":3}},"anyOf":[{"required":["$top"]},{"required":["list"]}]}"#;
 
 fn listed(name: &str) -> String {
     format!(",{{\"name\":\"{name}\",\"inputSchema\":{{\"type\":\"object\"}}}}")

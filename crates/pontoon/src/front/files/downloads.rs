@@ -63,16 +63,21 @@ const SECURITY: [(HeaderName, &str); 5] = [
     (RESOURCE_POLICY, "same-origin"),
 ];
 
-/// Answers a request to `/files/...`.
+/// Answers a request to this path, `/files/...`, without what a proxy left before it.
 ///
 /// # Errors
 ///
 /// A request without a key where one is needed, or for what is not there.
-pub async fn handle<B>(site: &HttpSite, request: Request<B>) -> Result<HttpResponse, Refusal> {
+pub async fn handle<B>(
+    site: &HttpSite,
+    request: Request<B>,
+    path: &str,
+) -> Result<HttpResponse, Refusal> {
     let area = Area::Files { is_signed: site.links.is_signed() };
     site.entrance.auth.check(request.headers(), area).map_err(Denied::plain)?;
     let (store, links) = (site.store.clone(), Arc::clone(&site.links));
-    let sending = send_file(request, move |wanted| {
+    let address = FileAddress::parse(path, request.uri().query());
+    let sending = send_file(request, address, move |wanted| {
         let query = wanted.query.as_deref();
         let is_good = links.check(&wanted.job, &wanted.path, query, SystemTime::now());
         is_good.then(|| store.open_file(&wanted.job, &wanted.path).ok()).flatten()
@@ -88,13 +93,14 @@ pub async fn handle<B>(site: &HttpSite, request: Request<B>) -> Result<HttpRespo
 /// Sends a file or a part of it. `open` opens the file behind an address, if its link is good; it may block.
 async fn send_file<B>(
     request: Request<B>,
+    address: Option<FileAddress>,
     open: impl FnOnce(&FileAddress) -> Option<Download> + Send + 'static,
 ) -> Result<HttpResponse, Refusal> {
     let (head, _) = request.into_parts();
     if ![Method::GET, Method::HEAD].contains(&head.method) {
         return Err(Refusal::not_allowed("only GET and HEAD are answered here", "GET, HEAD"));
     }
-    let address = FileAddress::parse(head.uri.path(), head.uri.query()).ok_or_else(not_found)?;
+    let address = address.ok_or_else(not_found)?;
     let opened = tokio::task::spawn_blocking(move || {
         let download = open(&address)?;
         let version = version(&download).ok()?;
@@ -264,7 +270,9 @@ mod tests {
             let folder = folder.clone();
             let open = move |link: &FileAddress| open(&folder, missing, link);
             async move {
-                let sent = send_file(request, open).await;
+                let uri = request.uri();
+                let address = FileAddress::parse(uri.path(), uri.query());
+                let sent = send_file(request, address, open).await;
                 Ok::<_, Infallible>(sent.unwrap_or_else(Refusal::into_response))
             }
         });

@@ -12,7 +12,7 @@ use super::super::response::{HttpResponse, json as json_response};
 use super::besides;
 use super::kept::Known;
 use super::operation::{ERRORS, Operation};
-use super::titles::{Names, component, operation_id};
+use super::titles::{Names, bare_id, component, operation_id};
 use crate::config::{RestExtras, RestSettings, Server};
 use crate::session::answers;
 use crate::session::bodies::OwnTool;
@@ -92,7 +92,7 @@ impl Document {
         Self {
             paths: Vec::new(),
             schemas: Vec::new(),
-            ids: Names::new(if rest.has_bare_ids { str::to_owned } else { operation_id }),
+            ids: Names::new(if rest.has_bare_ids { bare_id } else { operation_id }),
             components: Names::new(component),
             wants_key,
         }
@@ -153,7 +153,6 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::*;
-    use crate::config::RootInfo;
     use pontoon_wire::method;
 
     #[test]
@@ -169,9 +168,15 @@ mod tests {
         let mut facts = Facts::default();
         facts.lists.insert(method::LIST_TOOLS.to_owned(), tools.into_iter().map(tool).collect());
         let server = Server::new("demo".parse().unwrap(), Ok("/bin/demo".into()), Vec::new());
-        let rest = RestSettings { root: RootInfo::default(), ..RestSettings::default() };
-        let text = of_server(Some(&facts), &server, "/demo", &rest, false);
-        let document: Value = serde_json::from_str(&text).unwrap();
+        for has_bare_ids in [false, true] {
+            let rest = RestSettings { has_bare_ids, ..RestSettings::default() };
+            let text = of_server(Some(&facts), &server, "/demo", &rest, false);
+            check_tools(&serde_json::from_str(&text).unwrap(), &tools);
+        }
+    }
+
+    /// Each tool has its own id, of letters that models take, and its own arguments.
+    fn check_tools(document: &Value, tools: &[(&str, &str)]) {
         let mut ids = Vec::new();
         for (name, argument) in tools {
             let operation = &document["paths"][format!("/{name}")]["post"];
@@ -186,6 +191,8 @@ mod tests {
                 assert_eq!(arguments, [argument], "{name}: {reference}");
             }
         }
+        let is_fit = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        assert!(ids.iter().all(|id| id.chars().all(is_fit)), "{ids:?}");
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), 4, "{ids:?}");

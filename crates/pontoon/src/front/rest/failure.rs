@@ -29,7 +29,6 @@ pub(super) fn of_call(why: &CallError) -> HttpResponse {
     match why {
         CallError::Misfits(misfits) => with_detail(422, misfits),
         CallError::Told(_, 404) => not_found(),
-        CallError::BadArguments(what) => of_misfits(&[Misfit::of_value(what)]),
         CallError::ServerFailed(_) | CallError::StateLost(_) | CallError::OutcomeUnknown(_) => {
             with_message(500, &why.to_string(), None)
         }
@@ -57,9 +56,9 @@ pub(super) fn of_misfits(misfits: &[Misfit]) -> HttpResponse {
     with_detail(422, &Misfit::list(misfits))
 }
 
-/// A tool that says that it failed.
-pub(super) fn of_result(result: &[u8]) -> HttpResponse {
-    let text = result::texts(result);
+/// A tool that says that it failed. The last blocks of its result, so many, were added here.
+pub(super) fn of_result(result: &[u8], added: usize) -> HttpResponse {
+    let text = result::in_words(result, added);
     let text = if text.is_empty() { "Unknown tool execution error" } else { &text };
     with_message(500, text, None)
 }

@@ -17,6 +17,7 @@ use super::asking::PATIENCE;
 use super::kept::Known;
 use super::place::Named;
 use super::{document, pages};
+use crate::config::below_root;
 
 /// Answers a request to a path of all servers; `None` if it is no such path.
 ///
@@ -86,10 +87,7 @@ pub async fn answer<B>(
                 .any(|accept| accept.to_str().is_ok_and(|accept| accept.contains("text/html")));
             let wants_key = site.entrance.auth.is_on();
             let root_path = site.rest.root_path.as_str();
-            // A proxy that tells of its path has put it there.
-            let address = origin.address();
-            let root = if address.ends_with(root_path) { "" } else { root_path };
-            let address = format!("{address}{root}");
+            let address = below_root(origin.address(), root_path);
             match wants_page {
                 true => {
                     let home = home(request.uri().path(), root_path, below);

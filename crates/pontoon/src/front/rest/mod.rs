@@ -15,6 +15,7 @@ mod pages;
 mod place;
 mod result;
 mod rpc;
+mod structure;
 mod titles;
 mod tool;
 

@@ -1,7 +1,7 @@
 //! One tool as an operation of an OpenAPI document.
 
 use pontoon_schema::RequestBody;
-use pontoon_wire::{json, quoted};
+use pontoon_wire::{json, quoted, string_value};
 
 use super::titles::{Names, title};
 
@@ -54,9 +54,7 @@ impl<'t> Operation<'t> {
     /// Its path and what can be done there, as members of `paths`.
     pub(super) fn path(&self, body: Option<&RequestBody>, wants_key: bool) -> String {
         let body = body.filter(|body| body.is_needed());
-        let description = self
-            .description
-            .map(|raw| format!("\"description\":{},", String::from_utf8_lossy(raw)));
+        let description = self.described(body).map(|it| format!("\"description\":{it},"));
         let request = body.map(|_| {
             let schema = self.reference("form_model");
             format!(
@@ -83,6 +81,21 @@ impl<'t> Operation<'t> {
             self.answer(body.is_some()),
             refused.unwrap_or_default(),
         )
+    }
+
+    /// What it does, a JSON text, and what it needs that its schema does not say: of a schema clients read the properties.
+    fn described(&self, body: Option<&RequestBody>) -> Option<String> {
+        let needs = body.and_then(RequestBody::needs);
+        let said = self.description.and_then(string_value).filter(|it| !it.is_empty());
+        match (needs, said) {
+            (None, _) => self.description.map(|raw| String::from_utf8_lossy(raw).into_owned()),
+            (Some(needs), Some(said)) if !said.contains(needs) => {
+                let space = if said.ends_with(char::is_whitespace) { "" } else { " " };
+                Some(quoted(&format!("{said}{space}{needs}")))
+            }
+            (Some(_), Some(said)) => Some(quoted(&said)),
+            (Some(needs), None) => Some(quoted(needs)),
+        }
     }
 
     /// The schema of its answers: whatever the tool gives.
@@ -123,5 +136,34 @@ fn grouped(group: &str, name: &str, between: &str) -> String {
     match group {
         "" => name.to_owned(),
         group => format!("{group}{between}{name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::titles::{component, operation_id};
+    use super::*;
+
+    #[test]
+    fn what_arguments_are_needed_together_is_in_the_description() {
+        const NEEDS: &str = "Give at least one of: `a`; `b`.";
+        let both =
+            r#"{"properties":{"a":{},"b":{}},"anyOf":[{"required":["a"]},{"required":["b"]}]}"#;
+        let any = r#"{"properties":{"a":{}}}"#;
+        for (schema, description, expected) in [
+            (both, "", format!(r#""{NEEDS}""#)),
+            (both, r#","description":"Finds \"it\".""#, format!(r#""Finds \"it\". {NEEDS}""#)),
+            (both, r#","description":"Finds:\n""#, format!(r#""Finds:\n{NEEDS}""#)),
+            (both, &format!(r#","description":"{NEEDS} Now.""#), format!(r#""{NEEDS} Now.""#)),
+            (any, r#","description":"Finds.""#, r#""Finds.""#.to_owned()),
+        ] {
+            let tool = format!(r#"{{"name":"find","inputSchema":{schema}{description}}}"#);
+            let body = RequestBody::of(schema, "find_form_model");
+            let (mut ids, mut components) = (Names::new(operation_id), Names::new(component));
+            let path = Operation::of("find", &tool, "", &mut ids, &mut components)
+                .path(Some(&body), false);
+            let says = format!(r#""summary":"Find","description":{expected},"operationId""#);
+            assert!(path.contains(&says), "{path}");
+        }
     }
 }

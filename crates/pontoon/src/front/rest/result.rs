@@ -1,27 +1,50 @@
 //! The result of a tool as the body of a response, in mcpo's way: the value of the one block there is, or a list.
 //!
 //! A text that is JSON is that value. Pictures and sounds are `data:` addresses, all but pictures in a list. What mcpo
-//! leaves out stays in: embedded resources are their contents, links stay as they are, and structured content is the body
-//! where no block is.
+//! leaves out stays in: embedded resources are their contents, links stay as they are, and structured content is one more
+//! value where the texts do not say what it says.
 
 use pontoon_wire::{json, quoted, string_value};
 use serde_json::value::RawValue;
 
+use super::structure;
+
 /// The body for this result, a JSON text. The last blocks, so many, were added here: a text that tells of files, and
 /// links to them, which say nothing more.
 pub(super) fn body(result: &[u8], added: usize) -> String {
-    let content = json::find(result, "content").unwrap_or(b"[]");
-    let mut blocks: Vec<_> =
-        json::elements(content, 0..content.len()).map(|block| &content[block]).collect();
-    let said = blocks.len().saturating_sub(added);
-    blocks.truncate(said + usize::from(added > 0));
-    let structured = json::find(result, "structuredContent").filter(|it| *it != b"null");
+    let Telling { blocks, told, untold } = Telling::of(result, added);
+    let all = || blocks.iter().chain(&told);
     let mut values: Vec<_> = blocks.iter().map(|block| value(block)).collect();
-    if let (Some(structured), 0) = (structured, said) {
-        values.insert(0, String::from_utf8_lossy(structured).into_owned());
-    }
-    let is_text = blocks.iter().all(|block| kind(block).is_some_and(|kind| kind == "text"));
+    values.extend(untold.map(|it| String::from_utf8_lossy(it).into_owned()));
+    values.extend(told.iter().map(|block| value(block)));
+    let is_text = all().all(|block| kind(block).is_some_and(|kind| kind == "text"));
     one_or_all(&values, is_text)
+}
+
+/// What a result says.
+struct Telling<'r> {
+    /// Its own blocks.
+    blocks: Vec<&'r [u8]>,
+    /// The text that was added to tell of files.
+    told: Option<&'r [u8]>,
+    /// Its structured content, where that says more than the texts do.
+    untold: Option<&'r [u8]>,
+}
+
+impl<'r> Telling<'r> {
+    fn of(result: &'r [u8], added: usize) -> Self {
+        let content = json::find(result, "content").unwrap_or(b"[]");
+        let mut blocks: Vec<_> =
+            json::elements(content, 0..content.len()).map(|block| &content[block]).collect();
+        let own = blocks.len().saturating_sub(added);
+        let told = blocks.split_off(own).into_iter().next();
+        let structured = json::find(result, "structuredContent").filter(|it| *it != b"null");
+        let untold = structured.filter(|structured| {
+            let texts: Vec<_> = blocks.iter().filter_map(|block| text_of(block)).collect();
+            blocks.is_empty() || !structure::is_told(structured, &texts)
+        });
+        Self { blocks, told, untold }
+    }
 }
 
 /// The only value, or a list. What is neither text nor picture stands in a list: there Open WebUI makes a file of it, and
@@ -34,12 +57,13 @@ fn one_or_all(values: &[String], is_text: bool) -> String {
     }
 }
 
-/// The page of HTML that is all that this result says, without the last blocks, so many, which were added here.
+/// The page of HTML that is all that this result says. Where blocks were added, so many, it says more than the page
+/// shows: files that were made.
 pub(super) fn page(result: &[u8], added: usize) -> Option<String> {
     let content = json::find(result, "content")?;
     let mut blocks = json::elements(content, 0..content.len()).map(|block| &content[block]);
-    let first = blocks.next()?;
-    let embedded = json::find(first, "resource").filter(|_| blocks.count() == added)?;
+    let first = blocks.next().filter(|_| added == 0)?;
+    let embedded = json::find(first, "resource").filter(|_| blocks.next().is_none())?;
     let mime = member(embedded, "mimeType")?.to_ascii_lowercase();
     let (kind, rest) = mime.split_once(';').unwrap_or((&mime, ""));
     let is_html =
@@ -56,16 +80,38 @@ pub(super) fn contents(contents: &[u8]) -> String {
     one_or_all(&values, false)
 }
 
-/// The texts of a result, those of embedded resources too, for people.
-pub(super) fn texts(result: &[u8]) -> String {
-    let content = json::find(result, "content").unwrap_or(b"[]");
-    let blocks = json::elements(content, 0..content.len()).map(|block| &content[block]);
-    let text = |block: &[u8]| match kind(block).as_deref() {
+/// What a result says, for people, as one text: its texts, and its structure where that says more. Of pictures and sounds
+/// only which they are.
+pub(super) fn in_words(result: &[u8], added: usize) -> String {
+    let Telling { blocks, told, untold } = Telling::of(result, added);
+    let whole = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let words =
+        |block: &[u8]| text_of(block).or_else(|| named(block)).unwrap_or_else(|| whole(block));
+    let own = blocks.iter().map(|block| words(block));
+    let rest = untold.map(whole).into_iter().chain(told.map(words));
+    own.chain(rest).filter(|it| !it.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// The text of a block, of an embedded resource too.
+fn text_of(block: &[u8]) -> Option<String> {
+    match kind(block).as_deref() {
         Some("text") => member(block, "text"),
         Some("resource") => json::find(block, "resource").and_then(|it| member(it, "text")),
         _ => None,
+    }
+}
+
+/// What the bytes of a block are, which would say nothing to a reader: a picture, a sound, a file.
+fn named(block: &[u8]) -> Option<String> {
+    let (what, holder, data) = match kind(block).as_deref()? {
+        "image" => ("picture", block, "data"),
+        "audio" => ("sound", block, "data"),
+        "resource" => ("file", json::find(block, "resource")?, "blob"),
+        _ => return None,
     };
-    blocks.filter_map(text).collect::<Vec<_>>().join("\n")
+    let data = member(holder, data)?;
+    let mime = member(holder, "mimeType").unwrap_or_else(|| "of no known type".to_owned());
+    Some(format!("[a {what}: {mime}, {} bytes]", data.trim_end_matches('=').len() * 3 / 4))
 }
 
 fn kind(block: &[u8]) -> Option<std::borrow::Cow<'_, str>> {
@@ -225,11 +271,27 @@ mod tests {
     }
 
     #[test]
-    fn structured_content_is_told_where_nothing_else_is() {
-        let only = r#"{"content":[],"structuredContent":{"sum":3}}"#;
-        assert_eq!(body(only.as_bytes(), 0), r#"{"sum":3}"#);
-        let both = format!(r#"{{"content":[{}],"structuredContent":{{"sum":3}}}}"#, text("three"));
-        assert_eq!(body(both.as_bytes(), 0), r#""three""#);
+    fn structured_content_is_told_where_no_text_says_the_same() {
+        let image = r#"{"type":"image","mimeType":"image/png","data":"AA=="}"#;
+        let linked = r#"{"type":"resource_link","uri":"https://x/y","name":"y"}"#;
+        let same = r#"{"type":"resource","resource":{"uri":"a:b","text":"{\"sum\": 3}"}}"#;
+        let picture = r#""data:image/png;base64,AA==""#;
+        for (content, expected) in [
+            (String::new(), r#"{"sum":3}"#.to_owned()),
+            (text("{\"sum\": 3}"), r#"{"sum": 3}"#.to_owned()),
+            (text("3"), "3".to_owned()),
+            (text("three"), r#"["three",{"sum":3}]"#.to_owned()),
+            (image.to_owned(), format!("[{picture},{{\"sum\":3}}]")),
+            (
+                format!("{},{image}", text("The sum is 3.")),
+                format!("[\"The sum is 3.\",{picture}]"),
+            ),
+            (linked.to_owned(), format!("[{linked},{{\"sum\":3}}]")),
+            (same.to_owned(), r#""{\"sum\": 3}""#.to_owned()),
+        ] {
+            let result = format!(r#"{{"content":[{content}],"structuredContent":{{"sum":3}}}}"#);
+            assert_eq!(body(result.as_bytes(), 0), expected, "{result}");
+        }
         assert_eq!(body(b"{}", 0), "[]");
     }
 
@@ -248,7 +310,7 @@ mod tests {
         let own = format!(r#"{{"content":[{},{link}]}}"#, text("done"));
         assert_eq!(body(own.as_bytes(), 0), format!(r#"["done",{link}]"#));
         let said = format!(r#"{{"content":[{}],"structuredContent":{{"sum":3}}}}"#, text("three"));
-        assert_eq!(body(said.as_bytes(), 0), r#""three""#);
+        assert_eq!(body(said.as_bytes(), 0), r#"["three",{"sum":3}]"#);
     }
 
     #[test]
@@ -262,7 +324,9 @@ mod tests {
         for (blocks, added, is_page) in [
             (vec![html("text/html")], 0, true),
             (vec![html("text/html; charset=utf-8")], 0, true),
-            (vec![html("TEXT/HTML"), said.clone()], 1, true),
+            (vec![html("TEXT/HTML")], 0, true),
+            // Files were made, of which the page says nothing.
+            (vec![html("text/html"), said.clone()], 1, false),
             (vec![html("text/html"), said.clone()], 0, false),
             (vec![said.clone(), html("text/html")], 0, false),
             (vec![html("text/html;profile=mcp-app")], 0, false),
@@ -277,11 +341,41 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failed_tool_said_is_its_texts() {
-        let result = format!(r#"{{"content":[{},{}],"isError":true}}"#, text("boom"), text("bang"));
-        assert_eq!(texts(result.as_bytes()), "boom\nbang");
+    fn what_a_failed_tool_said_is_told_in_words() {
         let resource = r#"{"type":"resource","resource":{"uri":"a:b","text":"in a resource"}}"#;
-        assert_eq!(texts(format!(r#"{{"content":[{resource}]}}"#).as_bytes()), "in a resource");
-        assert_eq!(texts(b"{}"), "");
+        let blob = r#"{"type":"resource","resource":{"uri":"a:b","blob":"AAAA"}}"#;
+        let image = r#"{"type":"image","mimeType":"image/png","data":"AAA="}"#;
+        let link = r#"{"type":"resource_link","uri":"https://x/y","name":"y"}"#;
+        for (members, added, expected) in [
+            (format!(r#""content":[{},{}]"#, text("boom"), text("bang")), 0, "boom\nbang"),
+            (format!(r#""content":[{resource}]"#), 0, "in a resource"),
+            (
+                format!(r#""content":[{image},{blob}]"#),
+                0,
+                "[a picture: image/png, 2 bytes]\n[a file: of no known type, 3 bytes]",
+            ),
+            (format!(r#""content":[{link}]"#), 0, link),
+            (r#""content":[],"structuredContent":{"code":7}"#.to_owned(), 0, r#"{"code":7}"#),
+            (r#""structuredContent":{"code":7}"#.to_owned(), 0, r#"{"code":7}"#),
+            (
+                format!(r#""content":[{}],"structuredContent":{{"code":7}}"#, text("code 7")),
+                0,
+                "code 7",
+            ),
+            (
+                format!(r#""content":[{}],"structuredContent":{{"code":7}}"#, text("boom")),
+                0,
+                "boom\n{\"code\":7}",
+            ),
+            (
+                format!(r#""content":[{},{resource},{link}]"#, text("boom")),
+                2,
+                "boom\nin a resource",
+            ),
+            (String::new(), 0, ""),
+        ] {
+            let result = format!("{{{members}}}");
+            assert_eq!(in_words(result.as_bytes(), added), expected, "{result}");
+        }
     }
 }

@@ -47,15 +47,23 @@ fn wanted_id(message: &Message) -> Result<Option<Bytes>, Refusal> {
             Err(Refusal::invalid(400, text).with_id(id))
         }
         (_, Some(id)) => Ok(Some(id)),
-        (_, None) if is_of_protocol(&message.method()) => Ok(None),
-        (_, None) => {
-            let text = format!(
-                "the tool {:?} was not called: a call needs an `id`, a number or a text",
-                message.method()
-            );
-            Err(Refusal::invalid(400, text))
-        }
+        (_, None) => match &*message.method() {
+            name if name.starts_with(NOTIFICATIONS) => Ok(None),
+            name => Err(Refusal::invalid(400, without_id(name))),
+        },
     }
+}
+
+/// What the methods of notifications begin with: of all messages these alone want no answer.
+const NOTIFICATIONS: &str = "notifications/";
+
+/// What is said of a request without an id, whose answer its client could not be given.
+fn without_id(method: &str) -> String {
+    let undone = match is_of_protocol(method) {
+        true => format!("{method:?} was not done: a request"),
+        false => format!("the tool {method:?} was not called: a call"),
+    };
+    format!("{undone} needs an `id`, a number or a text")
 }
 
 /// Whether a method is one of MCP and no name of a tool.

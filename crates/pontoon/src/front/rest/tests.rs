@@ -9,6 +9,9 @@ use crate::app::test_bridge::{TestBridge, TestResponse, ToolServer};
 use crate::back::pair::STATEFUL;
 use crate::config::{ApiKey, KeyName, Secret, SessionKey, Template};
 
+mod limits;
+mod rpc;
+
 const TOOLS: &[&str] = &["wait", "fail", "end", "never", "docs"];
 
 fn server() -> ToolServer {
@@ -100,6 +103,16 @@ async fn a_body_that_does_not_fit_is_told_without_a_process() {
         ("{", r#""type":"json_invalid","loc":["body",1],"msg":"JSON decode error","input":{}"#),
         ("{}},\"x\":{", "json_invalid"),
         ("\"\\ud800\"", "the body cannot be passed on"),
+        // Neither of the two that one of which is needed.
+        (
+            "{\"other\": 1}",
+            r#"[{"type":"value_error","loc":["body"],"msg":"the arguments do not fit"#,
+        ),
+        ("{\"other\": 1}", r#""input":{"other": 1}}]"#),
+        (
+            r#"{"list":[1,2,3,4]}"#,
+            r#"{"type":"too_long","loc":["body","list"],"msg":"List should have at most 3 items after validation, not 4","input":[1,2,3,4],"ctx":{"field_type":"List","max_length":3,"actual_length":4}}"#,
+        ),
     ] {
         let (status, found) = posted(&bridge, &tool, body).await;
         assert!(found.contains(says), "{body}: {found}");
@@ -131,34 +144,6 @@ async fn arguments_reach_the_server_as_it_knows_them() {
     }
     let document = get(&bridge, "/demo/openapi.json").await.body().await;
     assert!(document.contains("\"/pick it0\":") && document.contains("\"$top\":"), "{document}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn json_rpc_changes_nothing_in_arguments() {
-    let server = server();
-    let bridge = TestBridge::start(server.servers(), |_, _| {});
-    let tool = picker(&bridge).await;
-    for (name, arguments, got) in [
-        (&*tool, r#"{ "top" : 5, "more":1.50}"#, r#"{"$top":5,"more":1.50}"#),
-        ("pick it0", r#"{ "$top" : "5","list":null}"#, r#"{ "$top" : "5","list":null}"#),
-        ("pick it0", r#"{"other":1}"#, r#"{"other":1}"#),
-    ] {
-        for call in [
-            rpc("\"id\":\"a\",", name, arguments),
-            rpc(
-                "\"id\":1,",
-                "tools/call",
-                &format!("{{\"name\":\"{name}\",\"arguments\":{arguments}}}"),
-            ),
-        ] {
-            let (status, answer) = posted(&bridge, "/mcpo/demo", &call).await;
-            assert_eq!(status, 200);
-            assert!(answer.contains(&format!("\"got\":{got}")), "{call}: {answer}");
-        }
-    }
-    let (status, _) =
-        posted(&bridge, "/mcpo/demo", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"wait\"}").await;
-    assert_eq!(status, 200, "parameters may be left out");
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,60 +184,23 @@ async fn a_client_that_goes_away_cancels_its_call() {
     for request in
         [post("/demo/never", &[], "{}"), post("/mcpo/demo", &[], &rpc("\"id\":1,", "never", "{}"))]
     {
+        let before = server.work_heard().len();
+        let heard = async |count: usize| {
+            server.until_work_heard(before + count).await;
+            server.work_heard().split_off(before)
+        };
         let mut connection = bridge.connect();
         connection.write(&request).await;
-        let before = server.work_heard().len();
-        server.until_heard("tools/call never").await;
+        let called = heard(1).await;
+        assert_eq!(called[0].1, "tools/call never", "{called:?}");
+        let left = tokio::time::Instant::now();
         drop(connection);
+        let all = heard(2).await;
+        assert!(left.elapsed() < Duration::from_secs(1), "not when its time is over");
+        assert_eq!(all[1], (called[0].0, "notifications/cancelled".to_owned()), "{all:?}");
         bridge.until_quiet().await;
-        assert!(server.work_heard().len() >= before);
     }
-    server.until_heard("notifications/cancelled").await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn json_rpc_takes_methods_and_names_of_tools() {
-    let server = server();
-    let bridge = TestBridge::start(server.servers(), |_, _| {});
-    let (number, text) = ("\"id\":7,", "\"id\":\"seven\",");
-    for (id, method, params, status, says) in [
-        (
-            number,
-            "wait",
-            "{\"seconds\":0}",
-            200,
-            "{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"content\":[]",
-        ),
-        (text, "wait", "{}", 200, "\"id\":\"seven\""),
-        (number, "tools/call", "{\"name\":\"wait\",\"arguments\":{}}", 200, "\"content\":[]"),
-        (number, "ping", "{}", 200, "\"result\":{}"),
-        (
-            number,
-            "initialize",
-            "{\"protocolVersion\":\"2025-06-18\"}",
-            200,
-            "\"protocolVersion\":\"2025-06-18\"",
-        ),
-        (number, "fail", "{}", 200, "\"error\":{\"code\":-32601,\"message\":\"not here\"}"),
-        (number, "end", "{}", 502, "\"httpStatus\":502"),
-        ("", "wait", "{}", 400, "the tool \\\"wait\\\" was not called: a call needs an `id`"),
-        ("\"id\":null,", "wait", "{}", 400, "error"),
-        ("", "notifications/initialized", "{}", 202, ""),
-    ] {
-        let (found, body) = posted(&bridge, "/mcpo/demo", &rpc(id, method, params)).await;
-        assert_eq!(found, status, "{id}{method}: {body}");
-        assert!(body.contains(says) && body.is_empty() == says.is_empty(), "{id}{method}: {body}");
-    }
-    for (body, says) in [
-        ("[]", "error"),
-        ("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}", "nothing was asked"),
-        ("{", "\"code\":-32700"),
-    ] {
-        let (status, answer) = posted(&bridge, "/mcpo/demo", body).await;
-        assert!(status == 400 && answer.contains(says), "{body}: {status} {answer}");
-    }
-    let calls = server.work_heard().into_iter().filter(|(_, what)| what == "tools/call wait");
-    assert_eq!(calls.count(), 3, "without an id nothing runs");
+    assert_eq!(server.work_heard().len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -310,6 +258,7 @@ async fn documents_come_from_the_catalogue() {
         ("/demo/openapi.json", "\"servers\":[{\"url\":\"/demo\"}]"),
         ("/demo/openapi.json/", "\"paths\":{\"/tool0\":{\"post\":{\"summary\":\"Tool0\""),
         ("/mcpo/demo/openapi.json", "\"operationId\":\"tool_wait_post\""),
+        ("/demo/openapi.json", "\"description\":\"Give at least one of: `$top`; `list`.\""),
         ("/mcpo/openapi.json", "\"operationId\":\"tool_demo_wait_post\""),
         ("/mcpo/openapi.json", "\"paths\":{\"/demo/tool0\":"),
         ("/openapi.json", "\"paths\":{}"),
@@ -530,19 +479,6 @@ async fn a_page_that_a_tool_makes_is_shown_where_that_is_wanted() {
         let body = response.body().await;
         assert!(body.starts_with(says), "{body}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_bytes_of_a_call_by_json_rpc_are_counted_while_it_works() {
-    let server = server();
-    let bridge = TestBridge::start(server.servers(), |_, _| {});
-    bridge.until_known().await;
-    let before = bridge.site.held.used().0;
-    let large = format!("{{\"x\":\"{}\"}}", "y".repeat(100_000));
-    let mut connection = bridge.connect();
-    connection.write(&post("/mcpo/demo", &[], &rpc("\"id\":1,", "never", &large))).await;
-    server.until_heard("tools/call never").await;
-    assert!(bridge.site.held.used().0 >= before + 100_000);
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,9 +19,14 @@ pub(super) fn title(name: &str) -> String {
 
 /// The id of the operation that is this tool: what Open WebUI shows the model as its name.
 pub(super) fn operation_id(tool: &str) -> String {
+    format!("tool_{}_post", bare_id(tool))
+}
+
+/// The same without what mcpo puts around the name of the tool.
+pub(super) fn bare_id(tool: &str) -> String {
     // mcpo leaves letters of every language in, which no model takes as the name of a function.
     let id = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
-    format!("tool_{}_post", tool.chars().map(id).collect::<String>())
+    tool.chars().map(id).collect()
 }
 
 /// The name of a component: what OpenAPI allows there.
@@ -94,5 +99,14 @@ mod tests {
         assert_eq!(operation_id("get-sum"), "tool_get_sum_post");
         assert_eq!(operation_id("a.b/c_größe"), "tool_a_b_c_gr__e_post");
         assert_eq!(component("a b/日"), "a_b__");
+        for (tool, expected) in
+            [("wait", "wait"), ("get-sum", "get_sum"), ("group/tool", "group_tool"), ("読む", "__")]
+        {
+            assert_eq!(bare_id(tool), expected);
+            assert_eq!(operation_id(tool), format!("tool_{expected}_post"));
+        }
+        let mut bare = Names::new(bare_id);
+        let found = ["group/tool", "group_tool", "読む", "書く"].map(|tool| bare.add(tool));
+        assert_eq!(found, ["group_tool", "group_tool_2", "__", "___2"]);
     }
 }

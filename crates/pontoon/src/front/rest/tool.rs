@@ -113,10 +113,10 @@ fn answered(outcome: &Outcome, shows_pages: bool) -> HttpResponse {
         return failure::of_error(json::find(&text, "error").unwrap_or(b"{}"));
     }
     let result = json::find(&text, "result").unwrap_or(b"{}");
-    if json::find(result, "isError") == Some(b"true") {
-        return failure::of_result(result);
-    }
     let added = outcome.receipt().map_or(0, |receipt| receipt.blocks);
+    if json::find(result, "isError") == Some(b"true") {
+        return failure::of_result(result, added);
+    }
     if shows_pages && let Some(page) = result::page(result, added) {
         return shown_page(page);
     }
