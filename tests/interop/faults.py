@@ -82,7 +82,7 @@ CASES = [
     Case("D02", "die-mid-line", ALL, is_healed=False),
     Case("D03", "hang", ALL, is_healed=False),
     # Each call of a stateless server has a process for itself. Claude Code makes one call here, which goes well.
-    Case("D07", "mixes-calls", ALL - {CLAUDE}, calls=AT_ONCE),
+    Case("D07", "mixes-calls --how may-repeat", ALL - {CLAUDE}, calls=AT_ONCE),
     Case("D09", "no-capabilities", {"TypeScript SDK 2", CLAUDE}),
     Case("D12", "no-version", ALL, is_healed=False),
     Case("D13", "list-fails", ALL, is_healed=False),

@@ -187,13 +187,16 @@ fn calls_are_made_at_once_where_they_may_be_made_again() {
     };
     let calls =
         ["--timeout", "2s", "--call", r#"echo={"text": "x"}"#, "--call", r#"echo={"text": "y"}"#];
-    let (healthy, code) = rude(&calls, &[]);
+    let (healthy, code) = rude(&calls, &["--how", "may-repeat"]);
     assert_eq!((codes(&healthy, ALL), code), (Vec::new(), 0), "{healthy:#}");
     assert!(
         said(&healthy).contains("4 calls of `echo` at once, each with its own answer"),
         "{healthy:#}"
     );
-    let (one, _) = rude(&calls[..4], &[]);
+    let (once, code) = rude(&calls, &[]);
+    assert_eq!((codes(&once, ALL), code), (Vec::new(), 0), "{once:#}");
+    assert!(!said(&once).contains("calls of"), "it does not say that it may be: {once:#}");
+    let (one, _) = rude(&calls[..4], &["--how", "may-repeat"]);
     assert!(said(&one).contains("each answered; which is whose cannot be told"), "{one:#}");
     let (none, _) = rude(&[], &[]);
     assert!(
@@ -201,7 +204,7 @@ fn calls_are_made_at_once_where_they_may_be_made_again() {
         "{none:#}"
     );
     // Each has the id of the newest: one call has the answers of all, the others have none.
-    let (mixes, code) = rude(&calls, &["--how mixes-calls"]);
+    let (mixes, code) = rude(&calls, &["--how may-repeat --how mixes-calls"]);
     assert_eq!((codes(&mixes, &["error"]), code), (own(&["D07"]), 1), "{mixes:#}");
     let evidence = finding(&mixes, "D07")["evidence"].as_str().unwrap();
     assert!(evidence.contains("calls of `echo` at once"), "{evidence}");

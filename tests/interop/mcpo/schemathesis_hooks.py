@@ -43,16 +43,6 @@ def cannot_ask(case, response) -> bool:
     return case.path == "/ask_name" and response.status_code == 500 and "cannot ask its user" in message_of(response)
 
 
-def is_out_of_range(case, response) -> bool:
-    """mcpo passes values on that are outside of a range, a length, a pattern or an enumeration, and so does the bridge. The tool refuses
-    them itself, and that is 500, as with mcpo. It names what is wrong, which has the right type."""
-    if response.status_code != 500 or not isinstance(case.body, dict) or form_of(case) is None:
-        return False
-    named = re.fullmatch(r"`(\w+)` must be .+", message_of(response))
-    wrong = {error.instance_path[0]: error.kind.name for error in errors_of(case) if error.instance_path}
-    return bool(named) and wrong.get(named[1]) in ("minimum", "maximum", "minLength", "maxLength", "pattern", "enum")
-
-
 def has_unknown_member(case, response) -> bool:
     """mcpo drops members of a request that its tool does not know, and so does the bridge where the schema forbids them: a model that adds one
     gets its answer. All else about the request fits."""
@@ -100,9 +90,9 @@ def errors_of(case) -> list:
 
 # By check, what it does not have to take.
 EXCEPTIONS = {
-    not_a_server_error: [cannot_ask, is_out_of_range],
-    status_code_conformance: [cannot_ask, is_out_of_range, is_no_text],
-    negative_data_rejection: [has_unknown_member, is_converted, cannot_ask, is_out_of_range],
+    not_a_server_error: [cannot_ask],
+    status_code_conformance: [cannot_ask, is_no_text],
+    negative_data_rejection: [has_unknown_member, is_converted, cannot_ask],
 }
 
 

@@ -121,6 +121,8 @@ behaviours! {
     OneId = "one-id",
     /// Answers calls a little later, under the id of the newest one.
     MixesCalls = "mixes-calls",
+    /// Says of `echo` that one call more changes nothing, which is so.
+    MayRepeat = "may-repeat",
     /// Waits `--ms` before it refuses a call of a tool that it does not have, and does nothing else meanwhile.
     SlowRefusal = "slow-refusal",
     /// Waits `--ms` before it answers a `tools/list` or `ping`, one after the other.
@@ -433,6 +435,9 @@ fn list(rude: &Rude, params: &Value) -> Value {
         json!({ "name": name, "description": "For tests.", "inputSchema": schema })
     };
     let mut tools = vec![tool("echo", "text", "string"), tool("wait", "ms", "integer")];
+    if rude.is(How::MayRepeat) {
+        tools[0]["annotations"] = json!({ "idempotentHint": true });
+    }
     if rude.is(How::Plays) {
         tools.push(tool("play", "steps", "array"));
     }

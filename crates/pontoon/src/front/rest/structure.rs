@@ -10,7 +10,8 @@ use serde_json::Value;
 /// So many letters are gone over for one result. A structure that would need more is taken to say more.
 const MAX_LOOKS: usize = 1 << 24;
 
-/// Whether each word and number of a structure, a JSON text, is in these texts.
+/// Whether each word and number of a structure, a JSON text, is in these texts. A yes or no beside them is taken to be
+/// told with them, for texts say it in words of their own.
 pub(super) fn is_told(structured: &[u8], texts: &[String]) -> bool {
     let Ok(structured) = serde_json::from_slice::<Value>(structured) else { return false };
     let values: Vec<Value> =
@@ -20,6 +21,9 @@ pub(super) fn is_told(structured: &[u8], texts: &[String]) -> bool {
     }
     let (mut wanted, mut known) = (HashSet::new(), HashSet::new());
     add_words(&structured, &mut wanted);
+    if wanted.is_empty() && says_yes_or_no(&structured) {
+        return false;
+    }
     values.iter().for_each(|value| add_words(value, &mut known));
     let length: usize = texts.iter().map(String::len).sum();
     let mut looks_left = MAX_LOOKS;
@@ -30,14 +34,23 @@ pub(super) fn is_told(structured: &[u8], texts: &[String]) -> bool {
     })
 }
 
-/// The texts, numbers and truths in a value.
+/// The texts and numbers in a value.
 fn add_words(value: &Value, words: &mut HashSet<String>) {
     match value {
-        Value::Null => {}
+        Value::Null | Value::Bool(_) => {}
         Value::String(text) => drop(words.insert(text.trim().to_owned())),
-        Value::Bool(_) | Value::Number(_) => drop(words.insert(value.to_string())),
+        Value::Number(_) => drop(words.insert(value.to_string())),
         Value::Array(items) => items.iter().for_each(|item| add_words(item, words)),
         Value::Object(members) => members.values().for_each(|member| add_words(member, words)),
+    }
+}
+
+fn says_yes_or_no(value: &Value) -> bool {
+    match value {
+        Value::Bool(_) => true,
+        Value::Array(items) => items.iter().any(says_yes_or_no),
+        Value::Object(members) => members.values().any(says_yes_or_no),
+        _ => false,
     }
 }
 
@@ -76,6 +89,7 @@ mod tests {
         check(r#"{"text":"a \"word\""}"#, &[r#"{"other":["a \"word\""]}"#], true);
         check(r#"{"city":"東京"}"#, &["今日は東京です"], true);
         check(r#"{"t":21.5,"n":-3}"#, &["It is 21.5, was -3."], true);
+        check(r#"{"success":true,"message":"It is deleted"}"#, &["It is deleted"], true);
         check("{}", &["done"], true);
     }
 
@@ -87,6 +101,7 @@ mod tests {
             (r#"{"rows":["a","b"]}"#, "Found 2 rows: a"),
             (r#"{"name":"an"}"#, "banana"),
             (r#"{"is_done":false}"#, "well"),
+            (r#"{"found":[true,{"is":false}]}"#, "well"),
         ] {
             check(structured, &[text], false);
         }
