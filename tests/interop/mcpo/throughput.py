@@ -7,7 +7,8 @@
 The server is one process behind both, `cheap-server`, which costs next to nothing; its `echo` is posted to at `/cheap/echo`, as Open WebUI
 does, by 16 and by 64 connections of wrk (`PONTOON_WRK` may name it); then its document is fetched by 16, as Open WebUI does for every message
 of a chat. Printed are the medians over the rounds of calls and documents a second, of the time within which half and 99 of 100 answers came, the
-resident memory of the bridge without its server after the load, and the ratios. Nothing is judged: the numbers are for docs/benchmarks.md.
+memory of the bridge without its server after the load (all that is resident, and what of that is no page of a file, such as the program's own,
+which the system can drop and read again), and the ratios. Nothing is judged: the numbers are for docs/benchmarks.md.
 """
 
 import argparse
@@ -75,14 +76,14 @@ def measure(wrk: str, url: str, load: Load, seconds: int, folder: pathlib.Path) 
     return Round(requests / (duration / 1e6), half, most)
 
 
-def resident_bytes(pid: int, leave_out: str) -> int:
+def memory_bytes(pid: int, leave_out: str, kind: str) -> int:
     """Of a process and all its children, without those that run this program. Linux only."""
     found = 0
     for entry in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             if os.readlink(entry / "exe") == leave_out or not is_of(int(entry.name), pid):
                 continue
-            found += int(re.search(r"^VmRSS:\s+(\d+)", (entry / "status").read_text(), re.M)[1]) * 1024
+            found += int(re.search(rf"^{kind}:\s+(\d+)", (entry / "status").read_text(), re.M)[1]) * 1024
         except (OSError, TypeError):
             continue
     return found
@@ -121,13 +122,17 @@ def main() -> None:
                         measure(wrk, url, load, 1, folder)
                         rounds[name, load].append(measure(wrk, url, load, options.seconds, folder))
             pids = {"mcpo": bridges.PIDS[mcpo], "pontoon": replica.process.pid}
-            memory = {name: resident_bytes(pid, str(options.server)) for name, pid in pids.items()}
+            memory = {
+                what: [memory_bytes(pid, str(options.server), kind) for pid in pids.values()]
+                for what, kind in [("resident memory", "VmRSS"), ("  without pages of files", "RssAnon")]
+            }
     print(f"{'':<28}{'mcpo':>14}{'pontoon':>14}{'ratio':>9}")
     for load in LOADS:
         for what, of, unit in [("", "rate", "/s"), (", p50", "half", " us"), (", p99", "most", " us")]:
             medians = [statistics.median(getattr(it, of) for it in rounds[name, load]) for name in urls]
             show(f"{load}{what}", medians, unit)
-    show("resident memory", [memory[name] / 1e6 for name in urls], " MB")
+    for what, each in memory.items():
+        show(what, [bytes_ / 1e6 for bytes_ in each], " MB")
 
 
 def show(what: str, values: list[float], unit: str) -> None:
