@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use tracing::Level;
 
 use super::address::AddressBlock;
+use super::name::is_reserved;
 use super::secret::{ApiKey, KeyName, Secret};
 
 /// One or more addresses with ports. Names but `localhost` are left out: what they mean may change.
@@ -98,24 +99,15 @@ pub(super) fn path_prefix(text: &str) -> Result<String, &'static str> {
 
 /// A path with a slash at its beginning alone, or nothing.
 pub(super) fn root_path(text: &str) -> Result<String, &'static str> {
-    const OWN: [&str; 11] = [
-        "mcp",
-        "mcpo",
-        "sse",
-        "ws",
-        "files",
-        "health",
-        "ready",
-        "metrics",
-        "docs",
-        "redoc",
-        "openapi.json",
-    ];
+    // Nothing is under `/api`: no server has that name because Open WebUI asks for `/api/config`.
+    let is_own = |path: &str| {
+        path.split('/').next().is_some_and(|first| is_reserved(first) && first != "api")
+    };
     let inside = text.trim_matches('/');
     match (inside, is_path(inside)) {
         ("", _) => Ok(String::new()),
         // It could not be said whether `/mcp/NAME` has it still, or a proxy took it away; and `/health` would be our root.
-        (inside, true) if OWN.contains(&inside.split('/').next().unwrap_or_default()) => Err(
+        (inside, true) if is_own(inside) => Err(
             "a path such as /bridge, and not one of the bridge's own (mcp, mcpo, sse, files, docs ...)",
         ),
         (inside, true) => Ok(format!("/{inside}")),
@@ -244,8 +236,14 @@ mod tests {
 
     #[test]
     fn a_root_path_is_no_path_of_the_bridge() {
-        let good =
-            [("", ""), ("/", ""), ("rp", "/rp"), ("/a/mcp/", "/a/mcp"), ("/mcpox", "/mcpox")];
+        let good = [
+            ("", ""),
+            ("/", ""),
+            ("rp", "/rp"),
+            ("/a/mcp/", "/a/mcp"),
+            ("/mcpox", "/mcpox"),
+            ("/api", "/api"),
+        ];
         let good = good.map(|(text, path)| (text, path.to_owned()));
         let bad =
             ["/mcp", "/mcpo", "mcpo/", "/mcpo/x", "/sse", "/ws", "/files", "/health", "/docs"];
