@@ -95,14 +95,18 @@ fn skip(text: &[u8], at: usize) -> usize {
     }
 }
 
+/// One past the end of the string that begins at `at`: a quote ends it unless an odd number of backslashes is before it.
+/// Most texts have far more escapes than escaped quotes, so only quotes are searched for.
 fn skip_string(text: &[u8], at: usize) -> usize {
-    let mut at = at + 1;
-    while let Some(found) = memchr::memchr2(b'"', b'\\', text.get(at..).unwrap_or_default()) {
-        at += found;
-        if text[at] == b'"' {
-            return at + 1;
+    let start = at + 1;
+    let mut at = start;
+    while let Some(found) = memchr::memchr(b'"', text.get(at..).unwrap_or_default()) {
+        let quote = at + found;
+        let escapes = text[start..quote].iter().rev().take_while(|byte| **byte == b'\\').count();
+        at = quote + 1;
+        if escapes % 2 == 0 {
+            return at;
         }
-        at += 2;
     }
     text.len()
 }
@@ -130,6 +134,22 @@ mod tests {
         let array = find(text, "a").unwrap();
         let parts: Vec<_> = elements(array, 0..array.len()).map(|range| &array[range]).collect();
         assert_eq!(parts, [b"1".as_slice(), br#"{"b":"]}"}"#, br#""x\"""#, b"null"]);
+    }
+
+    #[test]
+    fn a_string_ends_at_its_own_quote() {
+        for (text, end) in [
+            (r#""""#, 2),
+            (r#""a", "b""#, 3),
+            (r#""\\" "#, 4),
+            (r#""\\\"" "#, 6),
+            (r#""\"\"\\\\\"\\", "a""#, 14),
+            (r#""a\n\n\"b\\n" "#, 13),
+            (r#""no end\""#, 9),
+            (r#"""#, 1),
+        ] {
+            assert_eq!(skip_string(text.as_bytes(), 0), end, "{text}");
+        }
     }
 
     #[test]
