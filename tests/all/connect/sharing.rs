@@ -254,7 +254,7 @@ fn a_call_that_waited_at_an_owner_that_is_killed_is_made_by_the_next() {
 
 #[test]
 fn nothing_is_made_twice_whenever_the_owner_is_killed() {
-    for round in 0..12 {
+    for round in 0..14 {
         let (home, deeds) = (Home::new(), Deeds::default());
         let app = narrow_app(&deeds);
         let [mut owner, mut second, mut third] =
@@ -264,7 +264,7 @@ fn nothing_is_made_twice_whenever_the_owner_is_killed() {
             second.send_call(number, "echo", json!({"text": said("second", number)}));
             third.send_call(number, "echo", json!({"text": said("third", number)}));
         }
-        // In the middle of them, each time elsewhere.
+        // In the middle of them, each time elsewhere, and at last when they are about to be done.
         owner.send_call("last", "echo", json!({"text": "the owner's"}));
         wait_until("some are made", SOON, || deeds.count(&said("second", 3 * round)) == 1);
         owner.kill();
@@ -280,7 +280,9 @@ fn nothing_is_made_twice_whenever_the_owner_is_killed() {
                 }
             }
         }
-        assert_eq!((deeds.repeated(), app.accepted()), (Vec::<String>::new(), 2));
+        // All of them may have been answered by the first owner; the next one is on its way then.
+        wait_until("the next owner is there", SOON, || app.accepted() == 2);
+        assert_eq!(deeds.repeated(), Vec::<String>::new());
         assert!(unknown <= 4, "one call at a time is with the application: {unknown}");
         finish(&home, [second, third]);
     }
