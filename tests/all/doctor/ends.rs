@@ -106,19 +106,25 @@ fn what_a_killed_examination_left_goes_with_the_next() {
     let surgery = Surgery::new();
     let server = binaries().rude_server.display().to_string();
     let folders = || {
-        let all = fs::read_dir(surgery.temporary()).unwrap().flatten();
-        all.filter(|it| it.file_name().to_string_lossy().starts_with("pontoon-scratch-")).count()
+        let all = fs::read_dir(surgery.temporary()).unwrap().flatten().map(|it| it.file_name());
+        let ours = all.filter(|it| it.to_string_lossy().starts_with("pontoon-scratch-"));
+        ours.collect::<Vec<_>>()
     };
     let mut command = surgery.command(&["--", &server, "--how", "hang", "--when", "start"]);
-    let mut examined = [(); 2].map(|()| command.stdout(Stdio::null()).spawn().unwrap());
-    wait_until("both have a folder", Duration::from_secs(10), || folders() == 2);
-    let [killed, lives] = &mut examined;
+    let mut examine = || command.stdout(Stdio::null()).spawn().unwrap();
+    let soon = Duration::from_secs(10);
+    let mut killed = examine();
+    wait_until("the first has a folder", soon, || folders().len() == 1);
+    let left = folders();
     send_signal(killed.id(), Signal::KILL).unwrap();
     killed.wait().unwrap();
-    assert_eq!(folders(), 2);
+    assert_eq!(folders(), left);
+    let mut lives = examine();
+    wait_until("only the second has one", soon, || folders().len() == 1 && folders() != left);
+    let used = folders();
     let next = surgery.command(&["--", &server]).stdout(Stdio::null()).status().unwrap();
     assert!(next.success());
-    wait_until("one folder is left", Duration::from_secs(5), || folders() == 1);
+    assert_eq!(folders(), used);
     send_signal(lives.id(), Signal::INT).unwrap();
     lives.wait().unwrap();
     surgery.expect_nothing_left();
