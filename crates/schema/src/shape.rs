@@ -248,15 +248,22 @@ fn drop_empty_enum(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
     }
 }
 
+/// The one value; beside an `enum` that does not have it there is none, which is left to us.
 fn const_as_enum(members: &mut Vec<Member<'_>>, notes: &mut Notes) {
     let Some(at) = position(members, "const") else { return };
-    if position(members, "enum").is_some() {
-        return;
-    }
     let value = std::mem::replace(&mut members[at].value, Node::empty_object());
+    let others = position(members, "enum").map(|at| members.remove(at).value);
+    let is_among = match &others {
+        Some(Node::List(others)) => others.contains(&value),
+        _ => true,
+    };
+    let Some(at) = position(members, "const") else { return };
     members[at].value = Node::List(vec![value]);
     members[at].rename("enum");
-    notes.inside("const", |notes| notes.mend(Fault::Const, "is an `enum` of one value"));
+    notes.inside("const", |notes| match is_among {
+        true => notes.mend(Fault::Const, "is an `enum` of one value"),
+        false => notes.enforce(Fault::Const, "is an `enum` of one value, in place of another"),
+    });
 }
 
 /// Values that are no texts are told in the description.

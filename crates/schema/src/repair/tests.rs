@@ -574,3 +574,24 @@ fn a_text_that_is_taken_as_it_is_stays_a_text() {
     let plan = repair(tool, Profile::common()).plan;
     assert_eq!(plan.arguments(r#"{"a":"42","b":"42"}"#).unwrap(), r#"{"a":"42","b":42}"#);
 }
+
+#[test]
+fn one_value_beside_others_is_the_only_one() {
+    let gemini = Profile::named("gemini").unwrap();
+    for (schema, shown, taken) in [
+        (r#"{"const":"a"}"#, json!({"enum": ["a"]}), true),
+        (r#"{"const":"a","enum":["a","b"]}"#, json!({"enum": ["a"]}), true),
+        (r#"{"enum":["b"],"const":"a"}"#, json!({"enum": ["a"]}), false),
+        (r#"{"const":"a","enum":[null]}"#, json!({"enum": ["a"]}), false),
+        (r#"{"const":1,"enum":[1,2]}"#, json!({"description": "One of: 1."}), false),
+    ] {
+        let tool = format!(
+            r#"{{"name":"t","description":"d","inputSchema":{{"type":"object","properties":{{"p":{schema}}}}}}}"#
+        );
+        let report = repair(&tool, gemini);
+        assert_eq!(repair(&report.tool, gemini).tool, report.tool, "{schema}");
+        let tool: Value = serde_json::from_str(&report.tool).unwrap();
+        assert_eq!(tool["inputSchema"]["properties"]["p"], shown, "{schema}");
+        assert_eq!(report.plan.arguments(r#"{"p":"a"}"#).is_ok(), taken, "{schema}");
+    }
+}

@@ -5,7 +5,7 @@
 // Not all tests use all of it.
 #![allow(dead_code)]
 
-use pontoon_schema::Report;
+use pontoon_schema::{MAX_FINDINGS, Report};
 use serde_json::{Map, Value, json};
 
 /// Numbers that look random.
@@ -276,8 +276,11 @@ pub(crate) fn shown(tool: &str) -> Value {
     serde_json::from_str::<Value>(tool).expect("JSON")["inputSchema"].take()
 }
 
-/// The arguments that clients see by other names: the server's, theirs.
-pub(crate) fn shown_names(report: &Report<'_>) -> Vec<(String, String)> {
+/// The arguments that clients see by other names: the server's, theirs. None if the report may be too long to tell all.
+pub(crate) fn shown_names(report: &Report<'_>) -> Option<Vec<(String, String)>> {
+    if report.findings.len() == MAX_FINDINGS {
+        return None;
+    }
     let renamed = report.findings.iter().filter(|it| it.fault.id() == "S013/key");
     let name = |finding: &pontoon_schema::Finding| {
         let own = finding.place.strip_prefix("/inputSchema/properties/")?;
@@ -285,7 +288,7 @@ pub(crate) fn shown_names(report: &Report<'_>) -> Vec<(String, String)> {
         let shown = finding.repair.as_ref()?.what.strip_prefix("is `")?.strip_suffix('`')?;
         Some((own, shown.to_owned()))
     };
-    renamed.filter_map(name).collect()
+    Some(renamed.filter_map(name).collect())
 }
 
 /// Arguments as a client gives them that sees these names. None if the server has others by them.
