@@ -6,8 +6,8 @@
 /// Tools of more bytes than this are repaired beside the tasks: that takes more than a few milliseconds.
 pub(crate) const LONG: usize = 64 << 10;
 
-/// Does this work on so many bytes, beside the tasks if they are many. If the future is dropped meanwhile the work goes
-/// on to its end, for nothing.
+/// Does the work on a message of this length: beside the tasks if it is [`LONG`]. If the future is dropped meanwhile, the
+/// thread ends its work all the same, and its result is dropped.
 pub(crate) async fn beside<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,

@@ -84,7 +84,7 @@ fn make_plain(root: &mut Node<'_>, notes: &mut Notes) {
     }
 }
 
-/// Whether all that a schema inside the root says of the arguments is told by their names.
+/// Whether a schema inside the root speaks of the arguments by their names alone, so that to rename them there is enough.
 fn is_plain(node: &Node<'_>) -> bool {
     let Some(members) = node.as_members() else { return true };
     !is_base(members)

@@ -1,4 +1,4 @@
-//! Which values of its type a schema takes: those that it lists, and those within its limits. What is outside is told in
+//! The limits of a schema: the values that it lists, ranges, lengths and patterns. A value outside of them is refused in
 //! the words of Pydantic.
 
 use std::borrow::Cow;

@@ -139,7 +139,7 @@ impl ToolServer {
         heard.iter().filter(|(_, it)| is_work(it)).cloned().collect()
     }
 
-    /// Waits until its processes have heard so many calls and cancellations.
+    /// Waits until its processes have heard this many calls and cancellations.
     pub(crate) async fn until_work_heard(&self, count: usize) {
         let mut heard = self.heard.subscribe();
         while self.work_heard().len() < count {

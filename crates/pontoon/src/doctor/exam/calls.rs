@@ -14,7 +14,7 @@ use crate::doctor::symptom::{Symptom, ToolPlace};
 use crate::doctor::visit::{Said, Visit};
 use crate::doctor::words::short;
 
-/// So many calls that differ are made at once.
+/// The doctor makes this many calls at once, each with other arguments.
 const DIFFERENT: usize = 4;
 
 /// Calls tools.

@@ -56,7 +56,7 @@ pub(super) fn of_misfits(misfits: &[Misfit]) -> HttpResponse {
     with_detail(422, &Misfit::list(misfits))
 }
 
-/// A tool that says that it failed. The last blocks of its result, so many, were added here.
+/// A tool that says that it failed. Its result ends with this many blocks that the bridge added.
 pub(super) fn of_result(result: &[u8], added: usize) -> HttpResponse {
     let text = result::in_words(result, added);
     let text = if text.is_empty() { "Unknown tool execution error" } else { &text };

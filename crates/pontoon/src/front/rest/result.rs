@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 
 use super::structure;
 
-/// The body for this result, a JSON text. The last blocks, so many, were added here: a text that tells of files, and
-/// links to them, which say nothing more.
+/// The body for this result, a JSON text. The bridge added its last blocks, `added` of them: a text that tells of files,
+/// and links to them, which say nothing more.
 pub(super) fn body(result: &[u8], added: usize) -> String {
     let Telling { blocks, told, untold } = Telling::of(result, added);
     let all = || blocks.iter().chain(&told);
@@ -57,8 +57,8 @@ fn one_or_all(values: &[String], is_text: bool) -> String {
     }
 }
 
-/// The page of HTML that is all that this result says. Where blocks were added, so many, it says more than the page
-/// shows: files that were made.
+/// The page of HTML, if this result is nothing else. Blocks that the bridge added, `added` of them, tell of files that
+/// the page does not show, so there is none then.
 pub(super) fn page(result: &[u8], added: usize) -> Option<String> {
     let content = json::find(result, "content")?;
     let mut blocks = json::elements(content, 0..content.len()).map(|block| &content[block]);
