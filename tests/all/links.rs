@@ -2,7 +2,7 @@
 //! version of a file.
 
 use pontoon_tests::client::{Client, ERAS, Modern, Request, Response, Speaker};
-use pontoon_tests::rig::{Plan, Rig, wait_until};
+use pontoon_tests::rig::{Plan, Rig, remove_in_use, wait_until};
 use serde_json::json;
 
 use crate::{fixture, plan, rig};
@@ -251,7 +251,7 @@ fn the_newest_version_of_a_file_of_a_chat_has_a_link_that_stays() {
             assert_eq!(get(&format!("{}?{query}", path(&other))).status(), 404);
         }
         for entry in std::fs::read_dir(rig.directory().join("jobs/.sessions")).unwrap() {
-            std::fs::remove_dir_all(entry.unwrap().path()).unwrap();
+            remove_in_use(&entry.unwrap().path());
         }
         assert_eq!(get(&newest).status(), 404, "{mode}: gone with its folder");
         assert_eq!(get(&snapshot).status(), 200);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pontoon_tests::client::{Client, ERAS, Era, Response, Speaker};
-use pontoon_tests::rig::{Rig, Server, wait_until};
+use pontoon_tests::rig::{Rig, Server, remove_in_use, wait_until};
 use serde_json::json;
 
 use crate::{fixture, on_a_small_disk, plan};
@@ -103,18 +103,13 @@ fn count(rig: &Rig, text: &str) -> usize {
 
 const ANEW: &str = "the jobs directory was opened anew";
 
-/// Somebody may be writing in it just now.
-fn remove(directory: &Path) {
-    wait_until("it is removed", SOON, || fs::remove_dir_all(directory).is_ok());
-}
-
 #[test]
 fn a_directory_that_was_removed_is_made_again_by_the_next_call() {
     for server in servers() {
         let rig = plan([server]).start();
         check_served(&rig);
         let key = key(&rig);
-        remove(&jobs(&rig));
+        remove_in_use(&jobs(&rig));
         check_served(&rig);
         check_own(&rig, &key);
         check_well(&rig);
@@ -127,7 +122,7 @@ fn a_directory_that_was_removed_is_made_again_by_the_next_call() {
 fn a_directory_that_was_removed_is_made_again_by_a_probe() {
     let rig = plan([fixture("stateless")]).start();
     let key = key(&rig);
-    remove(&jobs(&rig));
+    remove_in_use(&jobs(&rig));
     check_well(&rig);
     check_own(&rig, &key);
     check_served(&rig);
@@ -147,7 +142,7 @@ fn a_directory_that_was_replaced_is_used_from_the_next_call_on() {
         assert_eq!(fs::metadata(jobs(&rig)).unwrap().mode() & 0o777, 0o711);
         // The bridge may make it again meanwhile.
         wait_until("the old one is back", SOON, || {
-            remove(&jobs(&rig));
+            remove_in_use(&jobs(&rig));
             fs::rename(rig.directory().join("old"), jobs(&rig)).is_ok()
         });
         check_served(&rig);
@@ -213,7 +208,7 @@ fn a_directory_gone_with_the_one_above_it_is_not_made_elsewhere() {
         assert_eq!(write(&rig, Era::Modern).status(), 200);
     }
     // As told.
-    fs::remove_dir_all(&above).unwrap();
+    remove_in_use(&above);
     check_down(&rig, "mkdir -p");
     fs::create_dir_all(&jobs).unwrap();
     assert_eq!(write(&rig, Era::Modern).status(), 200);
@@ -229,7 +224,7 @@ fn a_call_that_loses_its_directory_fails_honestly_or_not_at_all() {
             let mut client = Client::new(era, &rig.endpoint("fixture"));
             let open = client.send_call(1, "wait", json!({"ms": 1000}));
             rig.wait_for_gauge("running", 1);
-            remove(&jobs(&rig));
+            remove_in_use(&jobs(&rig));
             let response = open.begin().unwrap().finish().unwrap().0;
             let is_answered = response.tool_text().as_deref() == Some("waited 1000 ms");
             assert!(is_answered || response.told_status() == 503, "{}", response.text());
@@ -249,7 +244,7 @@ fn the_state_of_a_kept_process_survives_the_loss_of_its_directory() {
         let client = Client::new(era, &rig.endpoint("fixture"));
         let mut client = client.with_header("X-Session-Id", conversation);
         let pid = client.call(1, "pid", json!({})).tool_text().unwrap();
-        remove(&jobs(&rig));
+        remove_in_use(&jobs(&rig));
         let response = client.call(2, "pid", json!({}));
         assert_eq!(response.tool_text(), Some(pid), "{}", response.text());
         client.end();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use pontoon_tests::client::{Client, Connection, ERAS, Legacy, Modern, Speaker};
-use pontoon_tests::rig::{Plan, Rig, Server, bridge_command, wait_until};
+use pontoon_tests::rig::{Plan, Rig, Server, bridge_command, remove_in_use, wait_until};
 use serde_json::{Value, json};
 
 use crate::{binaries, fixture, plan, shell};
@@ -114,7 +114,7 @@ fn a_folder_that_somebody_removed_fails_no_call() {
     write(&rig, ADA, "one.txt");
     let sessions = rig.directory().join("jobs/.sessions");
     for entry in std::fs::read_dir(sessions).unwrap() {
-        std::fs::remove_dir_all(entry.unwrap().path()).unwrap();
+        remove_in_use(&entry.unwrap().path());
     }
     for id in 1..3 {
         let response = client(&rig, ADA).call(id, "echo", json!({"text": "x"}));

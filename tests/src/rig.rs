@@ -28,7 +28,7 @@ use crate::tls;
 
 pub use plan::{Binaries, Plan, Server};
 use processes::Process;
-pub use wait::{holds_within, wait_until};
+pub use wait::{holds_within, remove_in_use, wait_until};
 use watcher::Watcher;
 
 /// The configuration file.

@@ -60,4 +60,4 @@ pub use notes::{Effect, Finding, MAX_FINDINGS, Repair};
 pub use plan::{Plan, Refusal};
 pub use profile::{Names, Profile};
 pub use repair::{MAX_BYTES, Report, repair, repair_list};
-pub use rest::{Misfit, Place, RequestBody};
+pub use rest::{Misfit, Place, RequestBody, capitalised};

@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use pontoon_tests::client::{Client, ERAS, Era, Legacy, Modern, Speaker};
-use pontoon_tests::rig::{Rig, Server, wait_until};
+use pontoon_tests::rig::{Rig, Server, remove_in_use, wait_until};
 use serde_json::{Value, json};
 
 use crate::{binaries, plan, rig};
@@ -238,7 +238,7 @@ fn a_head_start_whose_place_is_gone_is_not_used() {
         let mut session = Legacy::open(&rig.endpoint("slow"));
         wait_until("only the head start is left", super::SOON, || rig.gauge("children") == 1);
         let jobs = rig.directory().join("jobs");
-        wait_until("it is gone", super::SOON, || std::fs::remove_dir_all(&jobs).is_ok());
+        remove_in_use(&jobs);
         let response = session.call(1, "write_file", json!({"name": "made.txt", "text": "x"}));
         let text = response.tool_text();
         assert_eq!(text.as_deref(), Some("wrote 1 bytes to made.txt"), "{}", response.text());

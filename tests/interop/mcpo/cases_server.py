@@ -209,7 +209,7 @@ def tools(name, *words):
         return [{"name": words[0], "inputSchema": one({"type": words[1]}, is_required=True)}]
     if name == "prompting":
         return [{"name": it, "inputSchema": one({"type": "string"})} for it in words]
-    if name == "plain":
+    if name in ("plain", "gathers"):
         return [{"name": name, "inputSchema": one({"type": "string"}, is_required=True)}]
     if name:
         return [{"name": name, "description": "Gives back its arguments.", "inputSchema": CRASHES[name]}]
@@ -282,9 +282,21 @@ def answer(request, name=None, *words):
 
 
 def main():
+    # What `gathers` answers calls only once so many are there.
+    wanted = int(sys.argv[2]) if sys.argv[1:2] == ["gathers"] else 1
+    calls = []
     for line in sys.stdin:
         request = json.loads(line)
-        if "id" in request and "method" in request:
+        if "id" not in request or "method" not in request:
+            continue
+        if request["method"] == "tools/call":
+            calls.append(request)
+            if len(calls) < wanted:
+                continue
+            ready, calls = calls, []
+        else:
+            ready = [request]
+        for request in ready:
             print(json.dumps({"jsonrpc": "2.0", "id": request["id"], **answer(request, *sys.argv[1:])}, ensure_ascii=False), flush=True)
 
 

@@ -9,6 +9,7 @@ where Pontoon has to do the same. Ends with `N passed, N failed`.
 """
 
 import argparse
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -37,6 +38,27 @@ ADA, BEN = ({"X-OpenWebUI-User-Id": f"id-of-{name}", "X-OpenWebUI-Chat-Id": f"ch
 def server(*words: str, **more: object) -> dict:
     """As in a configuration that was written for mcpo."""
     return {"command": sys.executable, "args": ["-IS", str(bridges.CASES), *words], **more}
+
+
+# A file of variables with all that such files have.
+VARIABLES = r"""SAID_TWICE=file
+SAID_MORE='a b' # no variable
+export SAID_THRICE="file"
+  SAID_SPACED = x y # z
+SAID_HASH=a#b
+SAID_EMPTY=
+SAID_LINES="one
+two\tthree\d"
+SAID_SINGLE='it\'s \t'
+SAID_FILLED=${SAID_SPACED}/${SAID_OUTSIDE}/${SAID_GONE:-else}/${SAID_GONE}/$SAID_HASH
+SAID_QUOTED='${SAID_HASH}'
+SAID_HASH=again
+'SAID_NAME'=quoted
+SAID_BARE
+SAID_WRONG='x' y
+SAID_OPEN="x
+"""
+OF_VARIABLES = 8
 
 
 class Both:
@@ -102,6 +124,54 @@ def people(both: Both, report: Report) -> None:
         report.check(f"pontoon, {name}: a process for each who says who it is, and one for all others", [] if is_so else [str(told)])
 
 
+def paths(both: Both, report: Report) -> None:
+    """A configuration that lies elsewhere names programs from where the bridge was started."""
+    for kind in ["mcpo", "pontoon"]:
+        folder = both.folder_of(kind, "paths")
+        program = folder / "run.sh"
+        program.write_text(f"#!/bin/sh\nexec {sys.executable} -IS {bridges.CASES} telling\n")
+        program.chmod(0o755)
+        bridges.with_config(folder / "conf", {"telling": {"command": "./run.sh"}})
+        with both.start(kind, "paths", "--config", "conf/servers.json") as url:
+            status, told = asked(url, "/telling/tells", {})
+            is_so = status == 200 and told["folder"] == str(folder)
+            report.check(f"{kind}: programs are found from where it was started", [] if is_so else [f"{status} {told}"])
+
+
+def at_once(both: Both, report: Report) -> None:
+    """As many calls of one server at a time as come: this one answers none before all are there."""
+    count = 100
+    for kind in ["mcpo", "pontoon"]:
+        config = bridges.with_config(both.folder_of(kind, "at-once"), {"gathers": server("gathers", str(count))})
+        with both.start(kind, "at-once", *config) as url, concurrent.futures.ThreadPoolExecutor(count) as clients:
+            told = list(clients.map(lambda it: asked(url, "/gathers/gathers", {"it": str(it)}), range(count)))
+            wrong = [f"{it}: {answer}" for it, answer in enumerate(told) if answer != (200, {"it": str(it)})]
+            report.check(f"{kind}: {count} calls at once, each with its answer", wrong[:3])
+
+
+def loose(both: Both, report: Report) -> None:
+    """What mcpo starts with, though it makes no sense."""
+    entries = {
+        "plain": server("plain"),
+        "nothing": server("plain", cwd=None, headers=None),
+        "headed": server("plain", headers={"A": "b"}),
+        "typed": server("plain", env={"PORT": 8080}),
+    }
+    for kind in ["mcpo", "pontoon"]:
+        config, log = bridges.with_config(both.folder_of(kind, "loose"), entries), []
+        # mcpo waits for long for a server that does not start, so only the other has that.
+        if kind == "mcpo":
+            config = bridges.with_config(both.folder_of(kind, "loose"), {name: entries[name] for name in ["plain", "nothing", "headed"]})
+        with both.start(kind, "loose", *config, "--strict-auth", "--log-level", "CHATTY", log=log) as url:
+            for name in ["plain", "nothing", "headed"]:
+                told = asked(url, f"/{name}/plain", {"it": "a"})
+                report.check(f"{kind}: {name} works", [] if told == (200, {"it": "a"}) else [str(told)])
+        if kind == "pontoon":
+            said = {it: [line for line in log if it in line] for it in ["mcpServers.typed", "--strict-auth", "--log-level"]}
+            wrong = [f"{it}: {lines}" for it, lines in said.items() if len(lines) != 1]
+            report.check("pontoon: a line about each of these", wrong)
+
+
 def variables(both: Both, report: Report) -> None:
     """The whole environment, what options and files add to it, and what the configuration sets over all of that. With both options mcpo
     lets what was there before win over `--env`; Pontoon does not."""
@@ -114,14 +184,15 @@ def variables(both: Both, report: Report) -> None:
         found = {}
         for kind in ["mcpo", "pontoon"]:
             folder = both.folder_of(kind, f"variables{name}")
-            (folder / "more.env").write_text("SAID_TWICE=file\nSAID_MORE='a b'\n# no variable\nexport SAID_THRICE=\"file\"\n")
+            (folder / "more.env").write_text(VARIABLES)
             config = bridges.with_config(folder, {"telling": server("telling", env={"SAID_THRICE": "config", "SAID_IN_CONFIG": "config"})})
             with both.start(kind, folder.name.rpartition("-")[0], *config, *words, variables=outside) as url:
                 told = asked(url, "/telling/tells", {})[1]["variables"]
             # What mcpo's SDK and Python add on their own is no concern of a server.
             found[kind] = {name: value for name, value in told.items() if name.startswith("SAID_")}
         wrong = [] if found["mcpo"] == found["pontoon"] else [f"with mcpo {found['mcpo']}, with Pontoon {found['pontoon']}"]
-        wrong += [] if len(found["mcpo"]) == 5 else [f"this test sees nothing: {found['mcpo']}"]
+        count = {"--env": 5, "--env-path": 5 + OF_VARIABLES}[name]
+        wrong += [] if len(found["mcpo"]) == count else [f"this test sees nothing: {found['mcpo']}"]
         report.check(f"the same environment with {name}", wrong)
 
 
@@ -319,7 +390,7 @@ def main() -> None:
     report = Report()
     with tempfile.TemporaryDirectory(prefix="pontoon-mcpo-line-") as folder:
         both = Both(options.pontoon, pathlib.Path(folder))
-        for part in [defaults, people, variables, tls, hot_reload, left_out, named, mistakes]:
+        for part in [defaults, paths, people, at_once, loose, variables, tls, hot_reload, left_out, named, mistakes]:
             part(both, report)
     print(f"{report.passed} passed, {report.failed} failed")
     sys.exit(1 if report.failed else 0)

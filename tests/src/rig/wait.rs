@@ -1,5 +1,6 @@
 //! Waiting for what happens in other processes, which can only be looked for.
 
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,17 @@ use std::time::{Duration, Instant};
 #[track_caller]
 pub fn wait_until(what: &str, deadline: Duration, condition: impl FnMut() -> bool) {
     assert!(holds_within(deadline, condition), "waited {deadline:?} in vain: {what}");
+}
+
+/// Removes a directory in which a bridge may be writing just now.
+///
+/// # Panics
+///
+/// When it does not become empty.
+#[track_caller]
+pub fn remove_in_use(directory: &Path) {
+    let soon = Duration::from_secs(10);
+    wait_until("it is removed", soon, || std::fs::remove_dir_all(directory).is_ok());
 }
 
 /// Whether `condition` comes to hold within `deadline`.

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::serve;
 use super::terminal::tell;
+use super::{dotenv, serve};
 use crate::config::{Environment, McpoOptions, Options, RootInfo, parse_log_level};
 
 /// What stands below its help.
@@ -152,9 +152,11 @@ fn options(arguments: McpoArgs) -> Result<Options, (String, u8)> {
     if let Some(file) = &arguments.env_path {
         match std::fs::read_to_string(file) {
             // Like mcpo's, it sets what is not set.
-            Ok(text) => variables.extend(
-                dotenv(&text).into_iter().filter(|(name, _)| environment.get(name).is_none()),
-            ),
+            Ok(text) => {
+                let known = |name: &str| environment.get(name)?.to_str().map(str::to_owned);
+                let found = dotenv::variables(&text, known).into_iter();
+                variables.extend(found.filter(|(name, _)| environment.get(name).is_none()));
+            }
             Err(error) => tell(&format!("warning: --env-path: {}: {error}", file.display())),
         }
     }
@@ -173,7 +175,7 @@ fn options(arguments: McpoArgs) -> Result<Options, (String, u8)> {
     // With a file, mcpo takes its servers from there alone.
     let command = if arguments.config.is_some() { Vec::new() } else { arguments.command };
     let listen = address(&arguments.host, arguments.port)?;
-    let log_level = arguments.log_level.or_else(|| usual_level(&environment));
+    let log_level = arguments.log_level.map(known_level).or_else(|| usual_level(&environment));
     Ok(Options {
         config: arguments.config,
         listen: Some(listen.to_string()),
@@ -205,6 +207,19 @@ fn unused(arguments: &McpoArgs) -> Option<&'static str> {
     )
 }
 
+/// A level that was typed. Like mcpo, one that does not exist is told and is no reason not to start.
+fn known_level(level: String) -> String {
+    match parse_log_level(&level) {
+        Ok(_) => level,
+        Err(expected) => {
+            tell(&format!(
+                "warning: --log-level: expected {expected}, found {level:?}: taking INFO"
+            ));
+            "INFO".to_owned()
+        }
+    }
+}
+
 /// The level that mcpo takes from the environment. Other programs read this variable, too: what is no level for us is
 /// nothing.
 fn usual_level(environment: &Environment) -> Option<String> {
@@ -220,23 +235,6 @@ fn address(host: &str, port: u16) -> Result<SocketAddr, (String, u8)> {
     }
     let found = (host, port).to_socket_addrs().ok().and_then(|mut all| all.next());
     found.ok_or_else(|| (format!("error: --host: there is no address of {host:?}"), 2))
-}
-
-/// The variables in a file of lines `NAME=VALUE`, as dotenv reads them: comments, `export`, and quotes around values.
-fn dotenv(text: &str) -> Vec<(String, String)> {
-    let variable = |line: &str| {
-        let line = line.trim();
-        let line = line.strip_prefix("export ").unwrap_or(line).trim_start();
-        let (name, value) = line.split_once('=').filter(|_| !line.starts_with('#'))?;
-        let value = value.trim();
-        let value = match value.chars().next() {
-            Some(quote @ ('"' | '\'')) => value[1..].split(quote).next().unwrap_or_default(),
-            _ => value.split(" #").next().unwrap_or_default().trim_end(),
-        };
-        let name = name.trim();
-        (!name.is_empty()).then(|| (name.to_owned(), value.to_owned()))
-    };
-    text.lines().filter_map(variable).collect()
 }
 
 #[cfg(test)]
@@ -338,14 +336,5 @@ mod tests {
             let environment = Environment::new(variables.iter().copied());
             assert_eq!(usual_level(&environment).as_deref(), expected, "{variables:?}");
         }
-    }
-
-    #[test]
-    fn a_file_of_variables_is_read_as_dotenv_does() {
-        let text = "# a comment\nexport A=1 # one\nB='x # y'\n C = \"z\" \n\nno line\nD=";
-        let found: Vec<_> = dotenv(text);
-        let found: Vec<_> =
-            found.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        assert_eq!(found, [("A", "1"), ("B", "x # y"), ("C", "z"), ("D", "")]);
     }
 }

@@ -8,6 +8,7 @@ mod config_args;
 pub mod connect;
 pub mod demo;
 pub mod doctor;
+mod dotenv;
 mod ending;
 mod entrance_token;
 pub mod gc;

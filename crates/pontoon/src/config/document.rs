@@ -86,6 +86,10 @@ impl<'a> DocumentNode<'a> {
         self.as_text() == Some(text)
     }
 
+    pub(super) fn is_null(&self) -> bool {
+        matches!(self.value, Value::NullKeyword(_))
+    }
+
     pub(super) fn is_object(&self) -> bool {
         matches!(self.value, Value::Object(_))
     }
@@ -114,6 +118,20 @@ impl<'a> DocumentNode<'a> {
 }
 
 impl DocumentReader<'_> {
+    /// Reads with remarks that are looked at, together with what was read, before they join the others.
+    pub(super) fn apart<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> T,
+        look: impl FnOnce(T, &mut Remarks) -> T,
+    ) -> T {
+        let before = std::mem::take(self.remarks);
+        let read = read(self);
+        let read = look(read, self.remarks);
+        let own = std::mem::replace(self.remarks, before);
+        self.remarks.take(own);
+        read
+    }
+
     /// A remark about what stands at the byte `offset`.
     pub(super) fn add(
         &mut self,

@@ -15,14 +15,14 @@ use super::settings::BridgeSettings;
 
 /// What a server is read with, besides the file.
 pub(super) struct FileContext<'a> {
-    /// The absolute folder of the file, where relative paths begin.
+    /// The absolute folder where relative paths begin: that of the file, or the one in which we were started.
     pub(super) folder: &'a Path,
     /// Our own environment, for placeholders and `PATH`.
     pub(super) environment: &'a Environment,
     /// What holds for servers that say nothing else.
     pub(super) settings: &'a BridgeSettings,
-    /// The folder in which servers start that have the manners of mcpo, if they have.
-    pub(super) of_mcpo: Option<&'a Path>,
+    /// Whether its servers have the manners of mcpo, and so start in that folder.
+    pub(super) is_of_mcpo: bool,
 }
 
 /// The `mode` as it is written.

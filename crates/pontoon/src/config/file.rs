@@ -40,46 +40,16 @@ pub(super) fn read(
     let Some(members) = reader.members(&list.node) else { return Vec::new() };
     let mut servers = Vec::new();
     let mut disabled = 0;
-    for server in &members {
-        let Some(keys) = reader.members(&server.node) else { continue };
-        if is_disabled(&keys, reader) {
-            disabled += 1;
-            continue;
+    for entry in &members {
+        let read = match around.is_of_mcpo {
+            false => read_server(entry, reader, around),
+            true => reader.apart(|reader| read_server(entry, reader, around), mcpo::leave_out),
+        };
+        match read {
+            Entry::Server(server) => servers.push(server),
+            Entry::Disabled => disabled += 1,
+            Entry::Wrong => {}
         }
-        // mcpo takes such names. There one server less is better than none.
-        let weight = match around.of_mcpo {
-            Some(_) => Weight::BrokenServer,
-            None => Weight::Mistake,
-        };
-        let name = server.name.parse();
-        let wrong = match &name {
-            Err(error) => Some(BadServerName::to_string(error)),
-            Ok(_) if is_reserved(&server.name) => Some(format!(
-                "`{}` is a path of the bridge itself, and no name for a server",
-                server.name
-            )),
-            Ok(_) => None,
-        };
-        match (wrong, weight) {
-            (Some(wrong), Weight::BrokenServer) => {
-                let message = format!("{wrong}. This entry is left out: give it another name");
-                reader.about_name(weight, server, message);
-                continue;
-            }
-            (Some(wrong), _) => reader.about_name(weight, server, wrong),
-            (None, _) => {}
-        }
-        // With a wrong name its keys are read all the same, so that every mistake is told.
-        let name = name.unwrap_or_else(|_| "unnamed".parse().expect("a plain word is a name"));
-        let draft = Draft::new(name, around.settings);
-        let draft = match around.of_mcpo {
-            Some(_) if mcpo::is_remote(server, &keys, reader) => continue,
-            Some(here) => mcpo::begin(draft, here),
-            None => draft,
-        };
-        let draft = read_keys(draft, &keys, reader, around);
-        let written = WrittenKeys { server, keys: &keys };
-        servers.extend(draft.finish(&written, reader, around).map(Arc::new));
     }
     if members.is_empty() {
         reader.about(Weight::Mistake, &list.node, "names no server");
@@ -87,6 +57,52 @@ pub(super) fn read(
         reader.about(Weight::Mistake, &list.node, "has no server that is not disabled");
     }
     servers
+}
+
+/// What an entry of the file comes to.
+pub(super) enum Entry {
+    Server(Arc<Server>),
+    Disabled,
+    /// What is wrong with it was told.
+    Wrong,
+}
+
+/// One entry of the file.
+fn read_server(
+    entry: &Member<'_>,
+    reader: &mut DocumentReader<'_>,
+    around: &FileContext<'_>,
+) -> Entry {
+    let Some(mut keys) = reader.members(&entry.node) else { return Entry::Wrong };
+    if is_disabled(&keys, reader) {
+        return Entry::Disabled;
+    }
+    let name = entry.name.parse();
+    match &name {
+        Err(error) => reader.about_name(Weight::Mistake, entry, BadServerName::to_string(error)),
+        Ok(_) if is_reserved(&entry.name) => {
+            let name = &entry.name;
+            let message =
+                format!("`{name}` is a path of the bridge itself, and no name for a server");
+            reader.about_name(Weight::Mistake, entry, message);
+        }
+        Ok(_) => {}
+    }
+    // With a wrong name its keys are read all the same, so that every mistake is told.
+    let name = name.unwrap_or_else(|_| "unnamed".parse().expect("a plain word is a name"));
+    let mut draft = Draft::new(name, around.settings);
+    if around.is_of_mcpo {
+        if mcpo::is_remote(&keys) {
+            reader.about_name(Weight::Mistake, entry, mcpo::NOT_REACHED);
+            return Entry::Wrong;
+        }
+        mcpo::drop_what_is_nothing(&mut keys, reader);
+        draft = mcpo::begin(draft, around.folder);
+    }
+    let draft = read_keys(draft, &keys, reader, around);
+    let written = WrittenKeys { server: entry, keys: &keys };
+    let server = draft.finish(&written, reader, around);
+    server.map_or(Entry::Wrong, |server| Entry::Server(Arc::new(server)))
 }
 
 /// Whether a server is left out. It may be so for a reason: then its other keys are not read.
@@ -112,7 +128,7 @@ fn read_keys(
                 }
                 None => (key.read)(&mut draft, &written.node, reader, around),
             }
-        } else if REFUSED_KEYS.contains(&name) && around.of_mcpo.is_some() {
+        } else if REFUSED_KEYS.contains(&name) && around.is_of_mcpo {
             let message = "is for servers that are reached over HTTP, and is ignored";
             reader.about_name(Weight::Warning, written, message);
         } else if REFUSED_KEYS.contains(&name) {

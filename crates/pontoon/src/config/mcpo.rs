@@ -4,10 +4,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::document::{DocumentReader, Member};
 use super::draft::{Draft, WrittenMode};
 use super::environment::Environment;
+use super::file::Entry;
 use super::lifetime::{Mode, SessionKey};
 use super::name::ServerName;
 use super::remarks::{RemarkPlace, Remarks, Weight};
@@ -58,16 +60,24 @@ impl McpoOptions {
             per_address: settings.per_address,
             per_client: settings.per_client,
         };
-        let timeout = settings.timeout;
+        let (timeout, max_in_flight) = (settings.timeout, MAX_IN_FLIGHT);
         let session_key = SessionKey::Together;
-        let mut server = Server { mode, timeout, session_key, ..server };
+        let mut server = Server { mode, timeout, max_in_flight, session_key, ..server };
         server.fingerprint = server.fingerprint_of(command.as_bytes());
         Some(Arc::new(server))
     }
 }
 
+/// mcpo ends no call, and takes as many at a time as come. Here both have an end, which no tool and no bridge of such people
+/// should meet.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// As many as all processes that are kept have together.
+const MAX_IN_FLIGHT: usize = 1024;
+
 /// A server of a file, before its keys are read.
 pub(super) fn begin(mut draft: Draft, here: &Path) -> Draft {
+    draft.server.max_in_flight = MAX_IN_FLIGHT;
     draft.mode = WrittenMode::Stateful;
     draft.server.session_key = SessionKey::Together;
     draft.server.inherit_env = InheritEnv::All;
@@ -75,25 +85,45 @@ pub(super) fn begin(mut draft: Draft, here: &Path) -> Draft {
     draft
 }
 
-/// Whether an entry names a server that runs elsewhere, as mcpo writes it. Such an entry is left out with a remark, and the
-/// other servers run.
-pub(super) fn is_remote(
-    server: &Member<'_>,
-    keys: &[Member<'_>],
-    reader: &mut DocumentReader<'_>,
-) -> bool {
+/// What is said of an entry for a server that runs elsewhere.
+pub(super) const NOT_REACHED: &str =
+    "servers over HTTP are not reached by this version; add it to the client itself";
+
+/// Whether an entry names a server that runs elsewhere, as mcpo writes it.
+pub(super) fn is_remote(keys: &[Member<'_>]) -> bool {
     const REMOTE: [&str; 4] = ["sse", "streamable-http", "streamable_http", "streamablehttp"];
-    let text = |name: &str| {
-        let key = keys.iter().find(|key| key.name == name)?;
-        key.node.as_text().map(str::to_owned)
-    };
-    let is_remote = text("type").is_some_and(|kind| REMOTE.contains(&kind.as_str()))
-        || text("url").is_some_and(|url| url.starts_with("http://") || url.starts_with("https://"));
-    if is_remote {
-        let message = "is left out: servers over HTTP are not reached by this version; add it to the client itself";
-        reader.about_name(Weight::BrokenServer, server, message);
+    let text = |name: &str| keys.iter().find(|key| key.name == name)?.node.as_text();
+    let is_web = |url: &str| url.starts_with("http://") || url.starts_with("https://");
+    match text("type") {
+        Some(kind) if REMOTE.contains(&kind) => true,
+        Some("stdio") if text("command").is_some() => false,
+        _ => text("url").is_some_and(is_web),
     }
-    is_remote
+}
+
+/// Drops what mcpo does not look at: keys that are null, and of a server that is started those of one that is reached.
+pub(super) fn drop_what_is_nothing(keys: &mut Vec<Member<'_>>, reader: &mut DocumentReader<'_>) {
+    keys.retain(|key| !key.node.is_null());
+    if keys.iter().any(|key| key.name == "command") {
+        keys.retain(|key| {
+            let is_used = !matches!(&*key.name, "headers" | "url");
+            if !is_used {
+                let message = "is ignored: this server is started by its `command`";
+                reader.about_name(Weight::Warning, key, message);
+            }
+            is_used
+        });
+    }
+}
+
+/// What becomes of an entry with such remarks: mcpo starts without a server that cannot be used, so one with a mistake is left out
+/// and costs no other.
+pub(super) fn leave_out(read: Entry, remarks: &mut Remarks) -> Entry {
+    if remarks.heaviest() < Some(Weight::Mistake) {
+        return read;
+    }
+    remarks.break_only_server(": this entry is left out");
+    Entry::Wrong
 }
 
 /// Warns of each way in which the defaults of mcpo are looser than those of `pontoon serve`.
@@ -153,6 +183,14 @@ mod tests {
             ("far", r#""url": "https://h/sse""#, "servers over HTTP"),
             ("Google Maps", shell, "a server's name is"),
             ("docs", shell, "`docs` is a path of the bridge itself"),
+            ("mcpo", shell, "`mcpo` is a path of the bridge itself"),
+            (
+                "typed",
+                "\"command\": \"/bin/sh\", \"env\": {\"PORT\": 8080}",
+                "expected text in quotes",
+            ),
+            ("args", "\"command\": \"/bin/sh\", \"args\": \"-c\"", "expected a list"),
+            ("nothing", "", "there is no `command` to start"),
         ] {
             let file =
                 format!("{{\"mcpServers\": {{{},{}}}}}", entry(name, keys), entry("shell", shell));
@@ -161,11 +199,43 @@ mod tests {
             assert_eq!(remarks.iter().count(), 1, "{remarks}");
             let told = remarks.to_string();
             assert!(told.contains(name) && told.contains(says), "{told}");
+            assert!(told.ends_with(": this entry is left out"), "{told}");
             let names: Vec<_> = found.iter().map(|server| server.name.as_str()).collect();
             assert_eq!(names, ["shell"]);
             let (_, remarks) = servers(&file);
             assert_eq!(remarks.heaviest(), Some(Weight::Mistake), "serve takes no such file");
         }
+    }
+
+    #[test]
+    fn what_mcpo_does_not_look_at_costs_nothing() {
+        for (keys, told) in [
+            (r#""args": null, "env": null, "cwd": null, "type": null"#, None),
+            (
+                r#""headers": {"X": "y"}"#,
+                Some("is ignored: this server is started by its `command`"),
+            ),
+            (r#""type": "stdio", "url": "https://h/mcp""#, Some("is ignored: this server")),
+            (r#""oauth": {}"#, Some("is ignored")),
+        ] {
+            let file = format!(r#"{{"mcpServers": {{"a": {{"command": "/bin/sh", {keys}}}}}}}"#);
+            let (found, remarks) = servers_of(&file, Some(Path::new(HERE)));
+            assert_eq!(found.len(), 1, "{keys}");
+            assert_eq!(remarks.heaviest(), told.map(|_| Weight::Warning), "{remarks}");
+            assert!(remarks.to_string().contains(told.unwrap_or_default()), "{remarks}");
+        }
+    }
+
+    #[test]
+    fn paths_begin_where_it_was_started() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("work")).unwrap();
+        std::os::unix::fs::symlink("/bin/sh", folder.path().join("run")).unwrap();
+        let file = r#"{"mcpServers": {"a": {"command": "./run", "cwd": "work"}}}"#;
+        let (found, remarks) = servers_of(file, Some(folder.path()));
+        assert!(remarks.is_empty(), "{remarks}");
+        assert_eq!(found[0].cwd, Some(folder.path().join("work")));
+        assert!(found[0].program.is_ok());
     }
 
     #[test]

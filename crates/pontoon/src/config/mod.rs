@@ -247,6 +247,9 @@ fn read(
     let mut remarks = Remarks::default();
     let mut settings = variables::settings(options, environment, &mut remarks);
     if let Some(mcpo) = &options.mcpo {
+        if environment.get("MCPO_TIMEOUT").is_none() {
+            settings.timeout = mcpo::TIMEOUT;
+        }
         settings.rest.root = mcpo.root.clone();
         settings.any_host = true;
         settings.any_identity = settings.api_keys.is_empty();
@@ -288,10 +291,13 @@ fn servers(
         let demo = ConfigSource::Demo { made_key: None };
         return Some((demo, vec![Arc::new(demo_server(settings.timeout))]));
     };
-    let folder = absolute(&path);
-    let folder = folder.parent().unwrap_or(Path::new("/"));
-    let of_mcpo = options.mcpo.as_ref().map(|_| here.as_path());
-    let around = FileContext { folder, environment, settings, of_mcpo };
+    let file = absolute(&path);
+    let is_of_mcpo = options.mcpo.is_some();
+    let folder = match is_of_mcpo {
+        true => here.as_path(),
+        false => file.parent().unwrap_or(Path::new("/")),
+    };
+    let around = FileContext { folder, environment, settings, is_of_mcpo };
     let mut servers = file::read(&path, &text, &around, remarks);
     if !settings.stateful_enabled {
         make_stateless(&mut servers, remarks);

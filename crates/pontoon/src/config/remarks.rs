@@ -96,6 +96,21 @@ impl Remarks {
         others.for_each(|remark| remark.weight = Weight::Warning);
     }
 
+    /// Makes of mistakes what breaks only their server, and says so.
+    pub(super) fn break_only_server(&mut self, so: &str) {
+        for mistake in self.remarks.iter_mut().filter(|it| it.weight == Weight::Mistake) {
+            mistake.weight = Weight::BrokenServer;
+            mistake.message.push_str(so);
+        }
+    }
+
+    /// Takes over all of these.
+    pub(super) fn take(&mut self, others: Self) {
+        for Remark { weight, place, key, message } in others.remarks {
+            self.add(weight, place, key, message);
+        }
+    }
+
     pub(super) fn add(
         &mut self,
         weight: Weight,

@@ -137,8 +137,12 @@ fn review_keys(options: &Options, settings: &BridgeSettings, remarks: &mut Remar
             true => (RemarkPlace::CommandLine, "--strict-auth"),
             false => (RemarkPlace::Environment, "MCPO_STRICT_AUTH"),
         };
-        let message = "there is no key to ask for; set MCPO_API_KEY";
-        remarks.add(Weight::Mistake, place, key, message);
+        // mcpo asks nobody then, and starts.
+        let (weight, message) = match options.mcpo {
+            Some(_) => (Weight::Warning, "is ignored: there is no key to ask for; add --api-key"),
+            None => (Weight::Mistake, "there is no key to ask for; set MCPO_API_KEY"),
+        };
+        remarks.add(weight, place, key, message);
     }
     if settings.owui_jwt_secret.as_ref().is_some_and(|it| it.expose().len() < SHORTEST_JWT_SECRET) {
         let message = format!(

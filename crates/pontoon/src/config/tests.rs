@@ -53,8 +53,8 @@ pub(super) fn servers(text: &str) -> (Vec<Arc<Server>>, Remarks) {
 pub(super) fn servers_of(text: &str, of_mcpo: Option<&Path>) -> (Vec<Arc<Server>>, Remarks) {
     let environment = Environment::new([("PATH", "/usr/bin:/bin"), ("TOKEN", "secret")]);
     let settings = BridgeSettings::unset();
-    let folder = Path::new("/tmp");
-    let around = FileContext { folder, environment: &environment, settings: &settings, of_mcpo };
+    let (folder, is_of_mcpo) = (of_mcpo.unwrap_or(Path::new("/tmp")), of_mcpo.is_some());
+    let around = FileContext { folder, environment: &environment, settings: &settings, is_of_mcpo };
     let mut remarks = Remarks::default();
     let servers = file::read(Path::new("mcp-servers.json"), text, &around, &mut remarks);
     (servers, remarks)
@@ -93,6 +93,24 @@ fn options_win_over_variables_and_these_over_defaults() {
         |config| config.settings.log_level,
         &LogLevel(Level::TRACE),
     );
+}
+
+#[test]
+fn calls_of_mcpo_end_late_unless_told_otherwise() {
+    let of_mcpo = Options { mcpo: Some(McpoOptions::default()), ..Options::default() };
+    let limits =
+        |config: &Config| (config.servers[0].timeout.as_secs(), config.servers[0].max_in_flight);
+    check(&of_mcpo, &[], limits, &(86_400, 1024));
+    check(&of_mcpo, &[("MCPO_TIMEOUT", "9")], limits, &(9, 1024));
+    check(&Options::default(), &[], limits, &(300, 64));
+}
+
+#[test]
+fn mcpo_starts_without_a_key_to_ask_for() {
+    let options =
+        Options { mcpo: Some(McpoOptions::default()), strict_auth: true, ..Options::default() };
+    let (_, remarks) = load(Some(ONE_SERVER), &options, &[]).unwrap();
+    assert!(remarks.to_string().contains("--strict-auth: is ignored"), "{remarks}");
 }
 
 #[test]

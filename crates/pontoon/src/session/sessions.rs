@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
+use indexmap::IndexMap;
 use pontoon_wire::Era;
-
 use tokio_util::task::TaskTracker;
 
 use super::admit::Admission;
@@ -24,8 +24,8 @@ use crate::observe::metrics::Limit;
 /// More sessions than this are not opened.
 const MAX_SESSIONS: usize = 10_000;
 
-/// The servers by name.
-pub type Entries = HashMap<String, Arc<Entry>>;
+/// The servers by name, in the order of the configuration.
+pub type Entries = IndexMap<String, Arc<Entry>>;
 
 /// Every client with us, and every server they can talk to.
 #[derive(Debug)]

@@ -19,6 +19,7 @@ mod title;
 use std::borrow::Cow;
 
 pub use misfit::{Misfit, Place};
+pub use title::capitalised;
 
 use self::body::BodyRefusal;
 use self::field::Model;

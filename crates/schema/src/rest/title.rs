@@ -1,7 +1,12 @@
-//! Titles of properties, made of their names as mcpo makes them.
+//! Titles, made of names as mcpo makes them.
 
-/// The words of a name, each with a capital letter.
+/// The title of a property.
 pub(super) fn title(name: &str) -> String {
+    capitalised(name).trim().to_owned()
+}
+
+/// The words of a name, each with a capital letter, as Python has it: `get-env_now` is `Get-Env Now`.
+pub fn capitalised(name: &str) -> String {
     let mut title = String::with_capacity(name.len());
     let mut is_inside = false;
     for letter in name.chars() {
@@ -16,7 +21,7 @@ pub(super) fn title(name: &str) -> String {
         }
         is_inside = is_cased;
     }
-    title.replace('_', " ").trim().to_owned()
+    title.replace('_', " ")
 }
 
 #[cfg(test)]
@@ -34,6 +39,7 @@ mod tests {
             ("a1b", "A1B"),
             ("it's", "It'S"),
             ("日本", "日本"),
+            ("日本x", "日本X"),
             ("ßa", "Ssa"),
             ("", ""),
         ] {

@@ -46,7 +46,6 @@ pub async fn answer<B>(
             .with_header(ALLOW, HeaderValue::from_static("GET, HEAD")));
     }
     let mut entries: Vec<_> = site.sessions.entries().values().cloned().collect();
-    entries.sort_by(|one, other| one.back.server.name.cmp(&other.back.server.name));
     let names: Vec<Arc<str>> =
         entries.iter().map(|entry| Arc::from(entry.back.server.name.as_str())).collect();
     let has_slash = request.uri().path().ends_with('/');

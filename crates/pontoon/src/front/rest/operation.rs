@@ -1,9 +1,9 @@
 //! One tool as an operation of an OpenAPI document.
 
-use pontoon_schema::RequestBody;
+use pontoon_schema::{RequestBody, capitalised};
 use pontoon_wire::{json, quoted, string_value};
 
-use super::titles::{Names, title};
+use super::titles::Names;
 
 /// A tool, and what its document says of it.
 pub(super) struct Operation<'t> {
@@ -74,7 +74,7 @@ impl<'t> Operation<'t> {
             "{}:{{\"post\":{{{tags}\"summary\":{},{}\"operationId\":{},{}\"responses\":{{\"200\":{{\"description\":\"Successful \
              Response\",\"content\":{{\"application/json\":{{\"schema\":{}}}}}}}{}}}{security}}}}}",
             quoted(&format!("/{}", grouped(self.group, self.name, "/"))),
-            quoted(&title(self.name)),
+            quoted(&capitalised(self.name)),
             description.unwrap_or_default(),
             quoted(&self.id),
             request.unwrap_or_default(),
@@ -100,7 +100,7 @@ impl<'t> Operation<'t> {
 
     /// The schema of its answers: whatever the tool gives.
     fn answer(&self, has_body: bool) -> String {
-        let title = quoted(&format!("Response {}", title(&self.id)));
+        let title = quoted(&format!("Response {}", capitalised(&self.id)));
         match &self.output {
             Some(_) if has_body => {
                 let model = self.reference("response_model");

@@ -1,21 +1,6 @@
-//! Names as mcpo writes them: titles for people, ids of operations, and names of schemas.
+//! Names as mcpo writes them: ids of operations, and names of schemas.
 
 use std::collections::HashMap;
-
-/// A name as a title: `get-env_now` is `Get-Env Now`.
-pub(super) fn title(name: &str) -> String {
-    let mut is_inside = false;
-    let mut out = String::with_capacity(name.len());
-    for letter in name.replace('_', " ").chars() {
-        match letter.is_alphabetic() {
-            true if is_inside => out.extend(letter.to_lowercase()),
-            true => out.extend(letter.to_uppercase()),
-            false => out.push(letter),
-        }
-        is_inside = letter.is_alphabetic();
-    }
-    out
-}
 
 /// The id of the operation that is this tool: what Open WebUI shows the model as its name.
 pub(super) fn operation_id(tool: &str) -> String {
@@ -79,19 +64,6 @@ mod tests {
             .map(|tool| names.add(tool))
             .collect();
         assert_eq!(found, ["a_b", "a_b_2", "a_b_3", "a_b_4", "_", "__2"]);
-    }
-
-    #[test]
-    fn titles_are_as_python_writes_them() {
-        for (name, expected) in [
-            ("get_current_time", "Get Current Time"),
-            ("get-env", "Get-Env"),
-            ("messageType", "Messagetype"),
-            ("a1b", "A1B"),
-            ("日本_x", "日本 X"),
-        ] {
-            assert_eq!(title(name), expected);
-        }
     }
 
     #[test]
