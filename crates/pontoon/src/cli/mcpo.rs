@@ -175,7 +175,7 @@ fn options(arguments: McpoArgs) -> Result<Options, (String, u8)> {
     // With a file, mcpo takes its servers from there alone.
     let command = if arguments.config.is_some() { Vec::new() } else { arguments.command };
     let listen = address(&arguments.host, arguments.port)?;
-    let log_level = arguments.log_level.map(known_level).or_else(|| usual_level(&environment));
+    let log_level = arguments.log_level.or_else(|| usual_level(&environment));
     Ok(Options {
         config: arguments.config,
         listen: Some(listen.to_string()),
@@ -205,19 +205,6 @@ fn unused(arguments: &McpoArgs) -> Option<&'static str> {
     is_there.then_some(
         "warning: --header is not used: it is for a server over HTTP, and this one is reached over stdio",
     )
-}
-
-/// A level that was typed. Like mcpo, one that does not exist is told and is no reason not to start.
-fn known_level(level: String) -> String {
-    match parse_log_level(&level) {
-        Ok(_) => level,
-        Err(expected) => {
-            tell(&format!(
-                "warning: --log-level: expected {expected}, found {level:?}: taking INFO"
-            ));
-            "INFO".to_owned()
-        }
-    }
 }
 
 /// The level that mcpo takes from the environment. Other programs read this variable, too: what is no level for us is
