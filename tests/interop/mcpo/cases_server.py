@@ -202,6 +202,9 @@ PROMPTS = [
 RESOURCES = [{"uri": "mem:two", "name": "two"}, {"uri": "mem:none", "name": "none"}]
 
 
+PAGE = "<!doctype html><p>日本</p>"
+
+
 def tools(name, *words):
     if name == "telling":
         return [{"name": "tells", "inputSchema": {"type": "object", "properties": {}}}]
@@ -209,6 +212,8 @@ def tools(name, *words):
         return [{"name": words[0], "inputSchema": one({"type": words[1]}, is_required=True)}]
     if name == "prompting":
         return [{"name": it, "inputSchema": one({"type": "string"})} for it in words]
+    if name == "paints":
+        return [{"name": "paints", "inputSchema": {"type": "object", "properties": {}}}]
     if name in ("plain", "gathers"):
         return [{"name": name, "inputSchema": one({"type": "string"}, is_required=True)}]
     if name:
@@ -272,6 +277,8 @@ def answer(request, name=None, *words):
             sys.exit(3)
         if tool in ANSWERS:
             return {"result": ANSWERS[tool]}
+        if tool == "paints":
+            return {"result": {"content": [{"type": "resource", "resource": {"uri": "ui:page", "mimeType": "text/html", "text": PAGE}}]}}
         if tool == "tells":
             told = {"folder": os.getcwd(), "process": os.getpid(), "variables": dict(os.environ)}
             return {"result": {"content": [text(json.dumps(told))]}}

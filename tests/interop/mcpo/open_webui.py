@@ -6,7 +6,7 @@
 
 The code is `open_webui_tools.py`'s, out of the wheel of Open WebUI 0.12.4. It is given every server of `golden.py`, those with which
 mcpo does not load included, PowerPoint, and a server whose prompts and resources are offered as well, at both addresses, and the one
-document of all servers. What a server lists, asked without a bridge, is what a model has to see: each tool, each
+document of all servers, and one whose answer is a page. What a server lists, asked without a bridge, is what a model has to see: each tool, each
 parameter with the types and the values that it may have, at every depth that is described in place, what is required, and what it is
 for. Then it calls the tools of the cases, whose arguments have to arrive as they were. Ends with `N passed, N failed`.
 """
@@ -53,6 +53,7 @@ def more_servers() -> dict:
     return {
         "powerpoint": {"command": str(bridges.CACHE / "office-powerpoint/bin/ppt_mcp_server"), "args": [], "mode": "stateful"},
         "besides": everything | {"rest": ["prompts", "resources"]},
+        "paints": bridges.cases("paints") | {"rest": ["html"]},
         # In one document these two are alike but for what stands between their words.
         "x": bridges.cases("called", "y_z", "string"),
         "x_y": bridges.cases("called", "z", "integer"),
@@ -87,7 +88,7 @@ def tools_of(server: dict, folder: pathlib.Path) -> list[dict]:
             if not (cursor := page.get("nextCursor")):
                 hidden = server.get("disabledTools", [])
                 listed = [tool for tool in listed if tool["name"] not in hidden]
-                if "rest" in server:
+                if "prompts" in server.get("rest", []):
                     listed += besides(ask(process, "prompts/list", {}, -1)["prompts"])
                 return listed
 
@@ -276,6 +277,8 @@ READ = {
         ("fails", {}, "boom", 0),
         ("refuses_params", {}, "refuses_params it is", 0),
     ],
+    # A page is shown to people; the model is told that it is.
+    "paints": [("paints", {}, "", 0)],
     "excel": [("create_workbook", {"path": "売上.xlsx"}, "/files/", 0), ("list_workbooks", {}, "売上.xlsx", 0)],
 }
 
@@ -287,6 +290,9 @@ def reading_lost(server: str, told: dict) -> list[str]:
         call = read.get(operation_of(tool), {"text": "nothing, for it was not called", "files": []})
         if part not in str(call["text"]) or len(call["files"]) != files:
             found.append(f"a model reads of {tool}: {call['text']!r}, with {len(call['files'])} files")
+        shown = [cases_server.PAGE] if tool == "paints" else []
+        if call.get("embeds", []) != shown:
+            found.append(f"a person sees of {tool}: {call.get('embeds')}")
     return found
 
 

@@ -1,6 +1,6 @@
 """Open WebUI's own code that loads and calls OpenAPI servers, for `open_webui.py`: it reads
 `{name: {"url": …, "headers": …, "calls": [[operation, arguments], …]}}` and writes `{name: {"tools": …, "calls": …} or {"error": …}}`, each
-call with its answer, the text that a model reads of it, and the files that people see.
+call with its answer, the text that a model reads of it, and the files and pages that people see.
 
 Run by the Python of the install `open-webui-client`. The code is that of Open WebUI's wheel (`open_webui_code.py`): of `utils/tools.py`
 the functions that fetch documents, make tools of them and call those, and of `utils/middleware.py` those that call what a model named
@@ -95,8 +95,8 @@ async def call(data: dict, headers: dict, spec: dict, arguments: dict) -> dict:
     answer = result[0] if isinstance(result, tuple) else result
     # It takes parts out of the answer.
     kept = copy.deepcopy(answer)
-    text, files, _ = await middleware["process_tool_result"](None, spec["name"], result, "external")
-    return {"operation": spec["name"], "arguments": arguments, "answer": kept, "text": text, "files": files}
+    text, files, embeds = await middleware["process_tool_result"](None, spec["name"], result, "external")
+    return {"operation": spec["name"], "arguments": arguments, "answer": kept, "text": text, "files": files, "embeds": embeds}
 
 
 async def look_at(name: str, server: dict) -> dict:

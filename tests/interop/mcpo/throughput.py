@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How many calls mcpo and Pontoon carry to the same server, by the same requests, in turns in one run.
+"""How many calls mcpo and `pontoon mcpo` carry to the same server, by the same command line and requests, in turns in one run.
 
     scripts/test.sh throughput          installs mcpo and wrk, builds both programs, and runs this:
     tests/interop/mcpo/throughput.py --pontoon target/release/pontoon --server target/release/cheap-server [--seconds 5]
@@ -7,8 +7,9 @@
 The server is one process behind both, `cheap-server`, which costs next to nothing; its `echo` is posted to at `/cheap/echo`, as Open WebUI
 does, by 16 and by 64 connections of wrk (`PONTOON_WRK` may name it); then its document is fetched by 16, as Open WebUI does for every message
 of a chat. Printed are the medians over the rounds of calls and documents a second, of the time within which half and 99 of 100 answers came, the
-memory of the bridge without its server after the load (all that is resident, and what of that is no page of a file, such as the program's own,
-which the system can drop and read again), and the ratios. Nothing is judged: the numbers are for docs/benchmarks.md.
+memory of the bridge without its server after the load (a page that several processes have counts once; and what of that is no page of a file, such as
+the program's own, which the system can drop and read again), and the ratios with their goals. The numbers are for docs/benchmarks.md; it ends with 1
+if a goal is missed.
 """
 
 import argparse
@@ -83,7 +84,7 @@ def memory_bytes(pid: int, leave_out: str, kind: str) -> int:
         try:
             if os.readlink(entry / "exe") == leave_out or not is_of(int(entry.name), pid):
                 continue
-            found += int(re.search(rf"^{kind}:\s+(\d+)", (entry / "status").read_text(), re.M)[1]) * 1024
+            found += int(re.search(rf"^{kind}:\s+(\d+)", (entry / "smaps_rollup").read_text(), re.M)[1]) * 1024
         except (OSError, TypeError):
             continue
     return found
@@ -107,37 +108,43 @@ def main() -> None:
     subprocess.run([bridges.REPOSITORY / "scripts" / "setup-tests.sh", "mcpo"], check=True)
     with tempfile.TemporaryDirectory(prefix="pontoon-throughput-") as folder:
         folder = pathlib.Path(folder)
-        # Calls that one load left unanswered may still be there when the next one begins. mcpo has no such limit.
-        servers = {"cheap": {"command": str(options.server), "mode": "shared", "max_in_flight": 1024}}
-        quiet = {"MCPO_LOG_LEVEL": "WARNING"}
+        servers = {"cheap": {"command": str(options.server)}}
+        words = {kind: [*bridges.with_config(folder / kind, servers), "--log-level", "ERROR"] for kind in ["mcpo", "pontoon"]}
         with (
-            bridges.mcpo(folder / "mcpo", *bridges.with_config(folder / "mcpo", servers), "--log-level", "ERROR") as mcpo,
-            bridges.pontoon(options.pontoon, folder / "pontoon", servers, quiet) as replica,
+            bridges.mcpo(folder / "mcpo", *words["mcpo"]) as mcpo,
+            bridges.pontoon_mcpo(options.pontoon, folder / "pontoon", *words["pontoon"]) as pontoon,
         ):
-            urls = {"mcpo": mcpo, "pontoon": f"http://{replica.listen}"}
+            urls = {"mcpo": mcpo, "pontoon": pontoon}
             rounds = {(name, load): [] for load in LOADS for name in urls}
             for load in LOADS:
                 for _ in range(ROUNDS):
                     for name, url in urls.items():
                         measure(wrk, url, load, 1, folder)
                         rounds[name, load].append(measure(wrk, url, load, options.seconds, folder))
-            pids = {"mcpo": bridges.PIDS[mcpo], "pontoon": replica.process.pid}
             memory = {
-                what: [memory_bytes(pid, str(options.server), kind) for pid in pids.values()]
-                for what, kind in [("resident memory", "VmRSS"), ("  without pages of files", "RssAnon")]
+                what: [memory_bytes(bridges.PIDS[url], str(options.server), kind) for url in urls.values()]
+                for what, kind in [("memory", "Pss"), ("  without pages of files", "Pss_Anon")]
             }
-    print(f"{'':<28}{'mcpo':>14}{'pontoon':>14}{'ratio':>9}")
+    print(f"{'':<28}{'mcpo':>14}{'pontoon':>14}{'ratio':>9}  goal")
+    are_met = []
     for load in LOADS:
+        goals = {"rate": (10, None), "most": (None, 1)} if load.what == "calls" else {}
         for what, of, unit in [("", "rate", "/s"), (", p50", "half", " us"), (", p99", "most", " us")]:
             medians = [statistics.median(getattr(it, of) for it in rounds[name, load]) for name in urls]
-            show(f"{load}{what}", medians, unit)
+            are_met.append(show(f"{load}{what}", medians, unit, *goals.get(of, ())))
     for what, each in memory.items():
-        show(what, [bytes_ / 1e6 for bytes_ in each], " MB")
+        are_met.append(show(what, [bytes_ / 1e6 for bytes_ in each], " MB", None, 0.2 if what == "memory" else None))
+    sys.exit(0 if all(are_met) else 1)
 
 
-def show(what: str, values: list[float], unit: str) -> None:
+def show(what: str, values: list[float], unit: str, least: float | None = None, most: float | None = None) -> bool:
+    """Prints a row, and says whether its ratio is as it should be."""
     mcpo, pontoon = values
-    print(f"{what:<28}{f'{mcpo:,.0f}{unit}':>14}{f'{pontoon:,.0f}{unit}':>14}{pontoon / mcpo:>9.2f}")
+    ratio = pontoon / mcpo
+    is_met = (least is None or ratio >= least) and (most is None or ratio <= most)
+    goal = f">= {least}" if least is not None else f"<= {most}" if most is not None else ""
+    print(f"{what:<28}{f'{mcpo:,.0f}{unit}':>14}{f'{pontoon:,.0f}{unit}':>14}{ratio:>9.2f}  {goal}{'' if is_met else ': missed'}")
+    return is_met
 
 
 if __name__ == "__main__":
