@@ -228,36 +228,70 @@ fn a_variable_that_is_not_there_yet_is_refused_by_name() {
     }
 }
 
+/// Serves with these words in a directory until it is dropped.
+struct Serving {
+    child: std::process::Child,
+    address: std::net::SocketAddr,
+}
+
+impl Serving {
+    fn begin(directory: &Path, words: &[&str]) -> Self {
+        let mut command = bridge_command(&binaries().pontoon, directory);
+        command.arg("serve").args(words).stdin(Stdio::null()).stdout(Stdio::null());
+        let log = directory.join("log");
+        let child = command.stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+        let mut address = None;
+        let listens = holds_within(Duration::from_secs(10), || {
+            let said = fs::read_to_string(&log).unwrap();
+            address = said.split_once("listening on http://").and_then(|(_, rest)| {
+                let end = rest.find(|it: char| !it.is_ascii_digit() && it != '.' && it != ':')?;
+                rest[..end].parse().ok()
+            });
+            address.is_some()
+        });
+        assert!(listens, "{}", fs::read_to_string(&log).unwrap());
+        Self { child, address: address.unwrap() }
+    }
+
+    fn endpoint(&self, path: &str) -> Endpoint {
+        Endpoint { address: self.address, path: path.to_owned() }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        send_signal(self.child.id(), Signal::TERM).unwrap();
+        wait_until("it ends", Duration::from_secs(10), || self.child.try_wait().unwrap().is_some());
+    }
+}
+
 #[test]
 fn without_a_config_the_demo_serves_within_a_second() {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = bridge_command(&binaries().pontoon, directory.path());
-    command.args(["serve", "--listen", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::null());
-    let log = directory.path().join("log");
     let begun = Instant::now();
-    let mut child = command.stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
-    let mut address = None;
-    let listens = holds_within(Duration::from_secs(10), || {
-        let said = fs::read_to_string(&log).unwrap();
-        address = said.split_once("listening on http://").and_then(|(_, rest)| {
-            let end = rest.find(|it: char| !it.is_ascii_digit() && it != '.' && it != ':')?;
-            rest[..end].parse().ok()
-        });
-        address.is_some()
-    });
-    assert!(listens, "{}", fs::read_to_string(&log).unwrap());
-    let endpoint = Endpoint { address: address.unwrap(), path: String::from("/mcp/demo") };
-    let mut session = Legacy::open(&endpoint);
+    let serving = Serving::begin(directory.path(), &["--listen", "127.0.0.1:0"]);
+    let mut session = Legacy::open(&serving.endpoint("/mcp/demo"));
     let list = session.ask(1, "tools/list", json!({}));
     let tools = list.answer()["result"]["tools"].as_array().unwrap().len();
     let greeting = session.call(2, "greet", json!({"name": "Ada"}));
     let took = begun.elapsed();
     session.end();
-    send_signal(child.id(), Signal::TERM).unwrap();
-    wait_until("it ends", Duration::from_secs(10), || child.try_wait().unwrap().is_some());
     assert!(tools >= 3, "{}", list.text());
     assert!(greeting.tool_text().unwrap().contains("Ada"), "{}", greeting.text());
     assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+#[test]
+fn a_server_that_is_typed_works_where_it_was_typed() {
+    let directory = tempfile::tempdir().unwrap();
+    let fixture = binaries().fixture_server.to_str().unwrap().to_owned();
+    let words = ["--port", "0", "--", &fixture, "--start-delay-ms", "1"];
+    let serving = Serving::begin(directory.path(), &words);
+    let mut session = Legacy::open(&serving.endpoint("/mcp/fixture-server"));
+    let wrote = session.call(1, "write_file", json!({"name": "made.txt", "text": "x"}));
+    assert_eq!(wrote.tool_text().as_deref(), Some("wrote 1 bytes to made.txt"), "{}", wrote.text());
+    assert_eq!(fs::read_to_string(directory.path().join("made.txt")).unwrap(), "x");
+    session.end();
 }
 
 #[test]

@@ -187,8 +187,8 @@ fn options(arguments: McpoArgs) -> Result<Options, (String, u8)> {
         tls_cert: arguments.ssl_certfile,
         tls_key: arguments.ssl_keyfile,
         insecure: true,
+        command,
         mcpo: Some(McpoOptions {
-            command,
             variables,
             root,
             path_prefix: arguments.path_prefix,
@@ -279,9 +279,8 @@ mod tests {
     fn the_words_of_mcpo_are_options_of_serve() {
         let plain = typed("-- uvx time --zone UTC").unwrap();
         assert_eq!(plain.listen.as_deref(), Some("0.0.0.0:8000"));
-        let mcpo = plain.mcpo.unwrap();
-        assert_eq!(mcpo.command, ["uvx", "time", "--zone", "UTC"]);
-        assert_eq!(mcpo.root, RootInfo::default());
+        assert_eq!(plain.command, ["uvx", "time", "--zone", "UTC"]);
+        assert_eq!(plain.mcpo.unwrap().root, RootInfo::default());
         let all = typed(
             "-h 127.0.0.1 -p 9 -k K --strict-auth -e A=1 -e B=x=y -n N -d D -v 2 --root-path /r --path-prefix p \
              --hot-reload --log-level DEBUG -c file.json -- ignored",
@@ -290,8 +289,8 @@ mod tests {
         assert_eq!(all.listen.as_deref(), Some("127.0.0.1:9"));
         assert!(all.strict_auth && all.hot_reload && all.insecure);
         assert_eq!(all.config.as_deref(), Some(Path::new("file.json")));
+        assert_eq!(all.command, [""; 0]);
         let mcpo = all.mcpo.unwrap();
-        assert_eq!(mcpo.command, [""; 0]);
         let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(mcpo.variables, [variable("A", "1"), variable("B", "x=y")]);
         assert_eq!((mcpo.root.title.as_str(), mcpo.root.version.as_str()), ("N", "2"));

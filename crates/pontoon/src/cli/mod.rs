@@ -40,6 +40,7 @@ use crate::config::Options;
     after_help = "\
 Examples:
   pontoon serve                              serve the built-in demo server on 127.0.0.1:8080
+  pontoon serve -- uvx mcp-server-time       serve one server, at /mcp/mcp-server-time
   pontoon serve --config mcp-servers.json    serve your own servers
   pontoon check --config mcp-servers.json    find every mistake in a configuration
   pontoon tools demo                         list the tools of a server
@@ -56,6 +57,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve MCP over HTTP: clients at /mcp/NAME, one process per request or per session.
+    #[command(after_help = serve::EXAMPLES)]
     Serve(Box<Options>),
     /// Serve tools over REST and OpenAPI with the command line of mcpo.
     #[command(after_help = mcpo::EXAMPLES, disable_help_flag = true, disable_version_flag = true)]

@@ -18,6 +18,17 @@ use crate::observe::log::{self, LogPlace, LogSettings};
 use crate::observe::metrics::Metrics;
 use crate::observe::redact::Redactor;
 
+/// What stands below its help.
+pub const EXAMPLES: &str = "\
+Examples:
+  pontoon serve                                   the built-in demo server, at /mcp/demo
+  pontoon serve -- uvx mcp-server-time            one server, run as it would be where this is typed
+  pontoon serve --port 9000 --config tools.json   the servers of a file
+  MCPO_API_KEYS=me=KEY,bob=KEY2 pontoon serve --listen 0.0.0.0:8080 --hot-reload
+
+Each server is at /mcp/NAME, over WebSocket at /ws/NAME, and as OpenAPI at /mcpo/NAME. Every setting
+is also a variable, such as MCPO_LISTEN: docs/configuration.md has them.";
+
 /// Serves until SIGTERM or SIGINT; a second one ends it at once.
 pub fn run(options: &Options) -> ExitCode {
     let (config, starting) = match begin(options) {

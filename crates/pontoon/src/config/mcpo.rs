@@ -3,7 +3,6 @@
 //! Its servers have its environment and its folder, and one process each, which all share who do not say who they are.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::document::{DocumentReader, Member};
@@ -11,7 +10,6 @@ use super::draft::{Draft, WrittenMode};
 use super::environment::Environment;
 use super::file::Entry;
 use super::lifetime::{Mode, SessionKey};
-use super::name::ServerName;
 use super::remarks::{RemarkPlace, Remarks, Weight};
 use super::rest_settings::RootInfo;
 use super::server::{InheritEnv, Server};
@@ -20,8 +18,6 @@ use super::settings::BridgeSettings;
 /// What the command line of mcpo says besides.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct McpoOptions {
-    /// The program that is the only server, with its arguments; empty where a file names the servers.
-    pub command: Vec<String>,
     /// Variables for the servers, besides those of the environment.
     pub variables: Vec<(String, String)>,
     /// What the document of all servers says of itself.
@@ -39,33 +35,6 @@ impl McpoOptions {
         let before = environment.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
         Environment::new(before.chain(typed))
     }
-
-    /// The only server, if the command line names one, in this folder.
-    pub(super) fn server(
-        &self,
-        settings: &BridgeSettings,
-        environment: &Environment,
-        here: &Path,
-        remarks: &mut Remarks,
-    ) -> Option<Arc<Server>> {
-        let (command, arguments) = self.command.split_first()?;
-        let name = ServerName::of_command(command, arguments);
-        let cwd = Some(here.to_owned());
-        let server = Server::of_command(name, command, arguments, cwd, environment, here);
-        if let Err(error) = &server.program {
-            remarks.add(Weight::Mistake, RemarkPlace::CommandLine, "--", error.to_string());
-        }
-        let mode = Mode::Stateful {
-            idle: settings.idle,
-            per_address: settings.per_address,
-            per_client: settings.per_client,
-        };
-        let (timeout, max_in_flight) = (settings.timeout, MAX_IN_FLIGHT);
-        let session_key = SessionKey::Together;
-        let mut server = Server { mode, timeout, max_in_flight, session_key, ..server };
-        server.fingerprint = server.fingerprint_of(command.as_bytes());
-        Some(Arc::new(server))
-    }
 }
 
 /// mcpo ends no call, and takes as many at a time as come. Here both have an end, which no tool and no bridge of such people
@@ -74,6 +43,17 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// As many as all processes that are kept have together.
 const MAX_IN_FLIGHT: usize = 1024;
+
+/// The server of a command line.
+pub(super) fn adapt(server: &mut Server, settings: &BridgeSettings) {
+    server.mode = Mode::Stateful {
+        idle: settings.idle,
+        per_address: settings.per_address,
+        per_client: settings.per_client,
+    };
+    server.max_in_flight = MAX_IN_FLIGHT;
+    server.session_key = SessionKey::Together;
+}
 
 /// A server of a file, before its keys are read.
 pub(super) fn begin(mut draft: Draft, here: &Path) -> Draft {
@@ -249,20 +229,5 @@ mod tests {
             assert_eq!(keys, told);
             assert_eq!(remarks.heaviest(), Some(Weight::Warning));
         }
-    }
-
-    #[test]
-    fn the_server_of_a_command_line_works_where_it_was_typed() {
-        let command = ["/bin/sh", "-c", "x"].map(str::to_owned).to_vec();
-        let options = McpoOptions { command, ..McpoOptions::default() };
-        let (environment, mut remarks) = (Environment::new([("PATH", "/bin")]), Remarks::default());
-        let settings = BridgeSettings::unset();
-        let server = options.server(&settings, &environment, Path::new(HERE), &mut remarks);
-        let server = server.unwrap();
-        assert_eq!(server.cwd.as_deref(), Some(Path::new(HERE)));
-        assert_eq!(server.session_key, SessionKey::Together);
-        assert!(matches!(server.mode, Mode::Stateful { .. }) && remarks.is_empty());
-        let none = McpoOptions::default();
-        assert!(none.server(&settings, &environment, Path::new(HERE), &mut remarks).is_none());
     }
 }

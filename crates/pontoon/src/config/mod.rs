@@ -43,6 +43,7 @@ mod settings;
 mod source;
 mod template;
 mod tls;
+mod typed_server;
 mod units;
 mod values;
 mod variables;
@@ -75,6 +76,7 @@ pub(crate) use values::{listen as parse_listen, log_level as parse_log_level};
 
 use draft::FileContext;
 use source::find_file;
+use typed_server::typed_server;
 use values::absolute;
 
 /// Everything Pontoon runs with, complete and checked.
@@ -263,7 +265,9 @@ fn read(
         }
         _ => review::review_listening(options, &settings, &mut remarks),
     }
-    if let Some((ConfigSource::CommandLine, servers)) = &found {
+    if let Some((ConfigSource::CommandLine, servers)) = &found
+        && options.mcpo.is_some()
+    {
         settings.rest.single = servers.first().map(|server| server.name.clone());
     }
     // What the command line adds has been looked at under its own name.
@@ -282,9 +286,7 @@ fn servers(
     remarks: &mut Remarks,
 ) -> Option<FoundServers> {
     let here = std::env::current_dir().unwrap_or_default();
-    if let Some(mcpo) = &options.mcpo
-        && let Some(server) = mcpo.server(settings, environment, &here, remarks)
-    {
+    if let Some(server) = typed_server(options, settings, environment, &here, remarks) {
         return Some((ConfigSource::CommandLine, vec![server]));
     }
     let Some((path, text)) = find_file(options, settings, files, remarks)? else {

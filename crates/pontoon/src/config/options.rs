@@ -16,6 +16,9 @@ pub struct Options {
     /// Where to listen [default: 127.0.0.1:8080; port 0 chooses a free one].
     #[arg(long, short, value_name = "ADDRESS:PORT")]
     pub listen: Option<String>,
+    /// The port to listen on, for this machine alone: short for --listen 127.0.0.1:PORT.
+    #[arg(long, short, conflicts_with = "listen")]
+    pub port: Option<u16>,
     /// How much to log: trace, debug, info, warning, error or critical (the same as error).
     #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<String>,
@@ -47,6 +50,9 @@ pub struct Options {
     /// Listen beyond this machine although nothing asks clients who they are.
     #[arg(long)]
     pub insecure: bool,
+    /// A server to run in place of a configuration file, with its arguments, after `--`.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "config")]
+    pub command: Vec<String>,
     /// The manners of mcpo, and what its command line says besides.
     #[arg(skip)]
     pub mcpo: Option<McpoOptions>,

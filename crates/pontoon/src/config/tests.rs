@@ -114,6 +114,26 @@ fn mcpo_starts_without_a_key_to_ask_for() {
 }
 
 #[test]
+fn a_typed_server_takes_the_place_of_a_file() {
+    let options = Options {
+        command: ["sh", "-c", "x"].map(str::to_owned).to_vec(),
+        port: Some(9),
+        ..Options::default()
+    };
+    let variables =
+        [("PATH", "/bin"), ("MCPO_CONFIG_FILE", "FOLDER/named.json"), ("MCPO_TIMEOUT", "7")];
+    let (config, _) = load(Some(ONE_SERVER), &options, &variables).unwrap();
+    assert_eq!(config.source, ConfigSource::CommandLine);
+    assert_eq!(config.settings.listen, ["127.0.0.1:9".parse().unwrap()]);
+    assert_eq!(config.settings.rest.single, None, "it is below its name, as others are");
+    let [server] = &config.servers[..] else { panic!("one server") };
+    assert_eq!(
+        (server.name.as_str(), server.timeout.as_secs(), server.mode),
+        ("x", 7, Mode::Stateless)
+    );
+}
+
+#[test]
 fn a_named_file_wins_over_the_one_that_lies_there() {
     let named = ("MCPO_CONFIG_FILE", "FOLDER/named.json");
     check(&Options::default(), &[], first_name, &"shell".to_owned());

@@ -36,8 +36,10 @@ pub(super) fn settings(
         of_mcpo.map_or((&None, &None), |mcpo| (&mcpo.path_prefix, &mcpo.root_path));
     let origins = &options.cors_allow_origins;
     let origins = (!origins.is_empty()).then(|| origins.join(","));
+    let port = options.port.map(|port| format!("127.0.0.1:{port}"));
     for (option, text, variable) in [
         ("--listen", &options.listen, "MCPO_LISTEN"),
+        ("--port", &port, "MCPO_LISTEN"),
         ("--cors-allow-origins", &origins, "MCPO_ALLOWED_ORIGINS"),
         ("--log-level", &options.log_level, "MCPO_LOG_LEVEL"),
         ("--api-key", &options.api_key, "MCPO_API_KEY"),
