@@ -221,14 +221,15 @@ fn cut(text: &str, max: usize) -> Option<(&str, &'static str)> {
         |at: usize| text[at..].chars().next().is_some_and(char::is_whitespace);
     let letters = || text[..end].char_indices().map(|(at, it)| (at, it, at + it.len_utf8()));
     let late = |at: &usize| *at > end / 2;
-    let sentences = letters().filter_map(|(at, letter, after)| match letter {
+    let mut sentences = letters().filter_map(|(at, letter, after)| match letter {
         '\n' => Some(at),
         '。' | '！' | '？' => Some(after),
         '.' | '!' | '?' if is_followed_by_space(after) => Some(after),
         _ => None,
     });
-    let words = letters().map(|(_, _, after)| after).filter(|after| is_followed_by_space(*after));
-    let (end, what) = match (sentences.filter(late).last(), words.filter(late).last()) {
+    let mut words =
+        letters().map(|(_, _, after)| after).filter(|after| is_followed_by_space(*after));
+    let (end, what) = match (sentences.rfind(late), words.rfind(late)) {
         (Some(end), _) => (end, "cut at the end of a sentence"),
         (None, Some(end)) => (end, "cut at the end of a word"),
         (None, None) => (end, "cut within a word"),

@@ -122,7 +122,6 @@ fn tools_are_shown_for_the_client_that_is_named_and_each_kind_of_repair_is_told_
     let check = |options: &[&str], expected: Value, told: usize| {
         let mut command = bridge_command(&program.socket, &program.schema);
         let command = command.args(options).stdin(Stdio::piped());
-        #[expect(clippy::disallowed_methods, reason = "it ends before this returns")]
         let mut bridge = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
         writeln!(bridge.stdin.take().unwrap(), "{list}\n{list}").unwrap();
