@@ -4,14 +4,15 @@
 //! Codes and names are stable: logs, metrics, profiles and reports name them. A code stands for one subject and may
 //! have several faults.
 
-/// How bad a fault is.
+/// How bad a fault is for clients, by what is known of all of them: `pontoon doctor`, docs/codes.md and the log of the
+/// bridge go by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// Good to know.
     Information,
-    /// Some clients make less of the tool.
+    /// Some clients make less of the tool, or lose it by what is read or reported of them.
     Warning,
-    /// A major client refuses the tool, or all tools of its server.
+    /// A client that was run loses the tool, all tools of its server, or answers.
     Error,
 }
 
@@ -97,7 +98,7 @@ faults! {
         fix: "Write `{}` for an empty one (`json::object()` in nlohmann/json, where `{}` is null; `new stdClass` in PHP, where `[]` is a list)."
         here: "Null and the empty list are `{}`, a list of a name and a schema is a map; anything else is taken out."
     }
-    NoProperties S003 "no-properties" Information {
+    NoProperties S003 "no-properties" Warning {
         "the arguments have no `properties`"
         fix: "Write `\"properties\": {}` where there are none."
         here: "`properties` is put in, empty, which says the same."
@@ -127,12 +128,12 @@ faults! {
         fix: "`prefixItems`, with `items` for the rest."
         here: "It is `prefixItems`, and `additionalItems` is `items`."
     }
-    YesNo S005 "yes-no" Warning {
+    YesNo S005 "yes-no" Error {
         "`true` or `false` for the schema of an argument, which is valid"
         fix: "`{}` for any value; leave the argument out if it takes none."
         here: "It is an object that says the same, for clients that take nothing else."
     }
-    NoItems S006 "no-items" Error {
+    NoItems S006 "no-items" Warning {
         "a list of which the items are not told"
         fix: "Write `items` with the schema of an item, or `{}` if it may be anything."
         here: "`\"items\": {}` is put in, which says the same."
@@ -187,7 +188,7 @@ faults! {
         fix: "Leave `$schema` out: draft 2020-12 is what MCP means without it. Have the generator write that draft."
         here: "The words of older drafts are brought up to date, and `$schema` is left out for clients that mind it."
     }
-    OldDialectOutput S010 "old-dialect-output" Error {
+    OldDialectOutput S010 "old-dialect-output" Warning {
         "`$schema` of `outputSchema` names an older draft, or none that is known"
         fix: "Leave `$schema` out: draft 2020-12 is what MCP means without it."
         here: "It is left out."
@@ -197,12 +198,12 @@ faults! {
         fix: "`$defs`, and `#/$defs/…` in the references."
         here: "It is `$defs` for clients that know only that."
     }
-    Dangling S011 "dangling" Error {
+    Dangling S011 "dangling" Warning {
         "a `$ref` to something that is not there"
         fix: "Bring the definitions along: they have to stand in the same schema, mostly under `$defs`."
         here: "The reference is taken out, so any value is taken."
     }
-    Remote S011 "remote" Error {
+    Remote S011 "remote" Warning {
         "a `$ref` to another document"
         fix: "Write what it refers to into the schema: clients do not fetch documents."
         here: "The reference is taken out, so any value is taken."
@@ -227,7 +228,7 @@ faults! {
         fix: "The same, where a client minds it."
         here: "Nothing."
     }
-    NameLetters S014 "name-letters" Error {
+    NameLetters S014 "name-letters" Warning {
         "a tool's name with letters that a client does not take"
         fix: "Name tools with `A-Z a-z 0-9 _ -`."
         here: "It is shown with another name; calls have the original one, and the title keeps it."
@@ -240,7 +241,7 @@ faults! {
     NameTwice S014 "name-twice" Error {
         "two tools with one name"
         fix: "Give each tool a name of its own."
-        here: "The first is shown: which of them a call would reach is for the server to say."
+        here: "The first is shown. A call says the name and nothing else, and the server knows one tool by it: a second one under a name of ours would show one tool and run the other."
     }
     NoName S014 "no-name" Error {
         "a tool without a name"
@@ -262,12 +263,12 @@ faults! {
         fix: "Return `structuredContent` with every result that is no error, or leave `outputSchema` out."
         here: "A JSON text in the result is taken for it."
     }
-    Pattern S016 "pattern" Error {
+    Pattern S016 "pattern" Warning {
         "a `pattern` that is no regular expression of ECMA-262"
         fix: "No inline flags such as `(?i)`, no `(?P<name>`, `\\A`, `\\Z`: what JavaScript takes with the flag `u`."
         here: "It is taken out and told in the description."
     }
-    EnumEmpty S017 "enum-empty" Error {
+    EnumEmpty S017 "enum-empty" Warning {
         "an empty `enum`, which allows nothing"
         fix: "Leave `enum` out if nothing is known."
         here: "It is taken out."
@@ -340,7 +341,7 @@ faults! {
     LongDescription S024 "long-description" Warning {
         "a description that is longer than some clients take"
         fix: "1,024 letters or fewer."
-        here: "It is cut at the end of a sentence for clients that refuse it."
+        here: "For a client that is known to cut it anywhere (Claude Code, after 4,096 letters), it is cut before that: at the end of a sentence, or of a word where there is none. For others nothing."
     }
     ControlLetters S024 "control-letters" Warning {
         "control characters in a description"
@@ -370,7 +371,7 @@ faults! {
     Order S026 "order" Information {
         "the tools come in another order each time"
         fix: "List them in a fixed order: models' caches go by it."
-        here: "The catalogue keeps the order that was learnt."
+        here: "The catalogue keeps the order in which they were first learnt; what is new comes after them."
     }
     Header S027 "header" Error {
         "an `x-mcp-header` that is no name of a header, stands twice or cannot be reached"

@@ -42,7 +42,7 @@ pub struct Profile {
     pub unsupported: Vec<String>,
     /// The only formats that it takes, if it minds others.
     pub formats: Option<Vec<String>>,
-    /// The longest description that it takes, in letters.
+    /// The longest description that it does not cut by itself, in letters.
     pub max_description: Option<usize>,
     /// How many tools it takes.
     pub max_tools: Option<usize>,

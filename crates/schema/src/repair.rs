@@ -203,19 +203,38 @@ fn mend_words(schema: &mut Node<'_>, notes: &mut Notes) {
     }
 }
 
-/// Cuts the description of the tool at the end of a sentence.
-fn cut_description(members: &mut Vec<Member<'_>>, profile: &Profile, notes: &mut Notes) {
+/// Cuts the description of the tool where its meaning suffers least: its client would cut it anywhere.
+fn cut_description(members: &mut [Member<'_>], profile: &Profile, notes: &mut Notes) {
     let Some(max) = profile.max_description else { return };
     let Some(at) = position(members, "description") else { return };
     let Some(text) = members[at].value.as_text() else { return };
-    let Some((end, _)) = text.char_indices().nth(max) else { return };
-    let kept = &text[..end];
-    let sentence = kept.rfind(". ").map(|at| at + 1).filter(|at| *at > end / 2).unwrap_or(end);
-    let kept = Node::text(kept[..sentence].trim_end());
-    members[at].value = kept;
-    notes.inside("description", |notes| {
-        notes.mend(Fault::LongDescription, "cut at the end of a sentence");
+    let Some((kept, what)) = cut(&text, max) else { return };
+    members[at].value = Node::text(kept);
+    notes.inside("description", |notes| notes.mend(Fault::LongDescription, what));
+}
+
+/// The beginning of a text of more letters than these, and where it ends; `None` for one that is short enough. No more
+/// than the half is given up for a better end.
+fn cut(text: &str, max: usize) -> Option<(&str, &'static str)> {
+    let (end, _) = text.char_indices().nth(max)?;
+    let is_followed_by_space =
+        |at: usize| text[at..].chars().next().is_some_and(char::is_whitespace);
+    let letters = || text[..end].char_indices().map(|(at, it)| (at, it, at + it.len_utf8()));
+    let late = |at: &usize| *at > end / 2;
+    let mut sentences = letters().filter_map(|(at, letter, after)| match letter {
+        '\n' => Some(at),
+        '。' | '！' | '？' => Some(after),
+        '.' | '!' | '?' if is_followed_by_space(after) => Some(after),
+        _ => None,
     });
+    let mut words =
+        letters().map(|(_, _, after)| after).filter(|after| is_followed_by_space(*after));
+    let (end, what) = match (sentences.rfind(late), words.rfind(late)) {
+        (Some(end), _) => (end, "cut at the end of a sentence"),
+        (None, Some(end)) => (end, "cut at the end of a word"),
+        (None, None) => (end, "cut within a word"),
+    };
+    Some((text[..end].trim_end(), what))
 }
 
 #[cfg(test)]

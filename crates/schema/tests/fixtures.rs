@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use pontoon_schema::{Fault, Profile, Report, lint, lint_for, lint_list, repair_list};
 use serde_json::Value;
 
-/// Faults of which a list of tools tells nothing: those of calls, of several lists, and of clients.
+/// Faults of which one list of tools tells nothing: those of calls, of several lists, and of clients. They have their tests
+/// in the crate `pontoon`: results in `back/call/healed`, another order in `session/order`, pages in `session/lists` and
+/// `session/pages`, arguments in `session/fitted`.
 const ELSEWHERE: [Fault; 4] = [Fault::OutputUnkept, Fault::Order, Fault::Pages, Fault::Arguments];
 
 fn fixtures() -> Vec<(PathBuf, Value)> {

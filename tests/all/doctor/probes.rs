@@ -93,6 +93,17 @@ fn calls_are_made_only_if_they_are_harmless_or_asked_for() {
     assert_eq!((codes(&called, ALL), code), (vec!["H17".to_owned()], 1), "{called:#}");
     let (unkept, _) = rude(&["--call", call], &["--how", "no-structured"]);
     assert_eq!(codes(&unkept, &["error"]), ["S015/output-unkept"], "{unkept:#}");
+    // This one gives the text that it is called with as structured content, and promises a `text`.
+    for (text, expected) in [(r#"{"size": 5}"#, vec!["H18"]), (r#"{"text": "x"}"#, Vec::new())] {
+        let call = format!("echo={}", json!({"text": text}));
+        let (unfit, code) = rude(&["--call", &call], &["--how", "unfit-structured"]);
+        assert_eq!(codes(&unfit, ALL), expected, "{unfit:#}");
+        assert_eq!(code, i32::from(!expected.is_empty()));
+        if !expected.is_empty() {
+            let place = &finding(&unfit, "H18")["places"][0];
+            assert_eq!(place, &json!({"tool": "echo", "pointer": "/outputSchema"}));
+        }
+    }
     let (wrong, _) = rude(&["--call", "nothing"], &[]);
     assert_eq!(codes(&wrong, ALL), Vec::<String>::new(), "the server is not to blame: {wrong:#}");
     assert!(

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use pontoon_tests::stdio::StdioServer;
@@ -93,6 +94,13 @@ fn bad_arguments_and_bad_files_are_one_clear_line_and_a_failure() {
     let socket = PathBuf::from("/nowhere.sock");
     check(&[], 2, "two arguments are needed, SOCKET and SCHEMA, not 0");
     check(std::slice::from_ref(&socket), 2, "not 1");
+    let profile = |name: &str| [socket.clone(), "b.json".into(), "--profile".into(), name.into()];
+    check(
+        &profile("nobody"),
+        2,
+        "there is no profile `nobody`; there are: none, common, claude-code",
+    );
+    check(&profile("gemini"), 1, "cannot be read: No such file");
     check(&[socket.clone(), place.path().join("none")], 1, "cannot be read: No such file");
     check(&[socket.clone(), place.path().to_owned()], 1, "is not a file");
     check(&[socket.clone(), path("text", "hello")], 1, "is not a JSON array");
@@ -101,6 +109,34 @@ fn bad_arguments_and_bad_files_are_one_clear_line_and_a_failure() {
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0)
         .unwrap();
     check(&[socket, fifo], 1, "is not a file");
+}
+
+#[test]
+fn tools_are_shown_for_the_client_that_is_named_and_each_kind_of_repair_is_told_once() {
+    let program = ByHand::new(true);
+    let tool = |name: &str| {
+        let at = json!({"type": ["int", "null"]});
+        json!({"name": name, "input_schema": {"type": "object", "properties": {"at": at}}})
+    };
+    std::fs::write(&program.schema, json!([tool("a"), tool("b")]).to_string()).unwrap();
+    let check = |options: &[&str], expected: Value, told: usize| {
+        let mut command = bridge_command(&program.socket, &program.schema);
+        let command = command.args(options).stdin(Stdio::piped());
+        let mut bridge = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+        writeln!(bridge.stdin.take().unwrap(), "{list}\n{list}").unwrap();
+        let output = bridge.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let answers = said.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let shown = answers.map(|it| it["result"]["tools"][1]["inputSchema"]["properties"].clone());
+        assert_eq!(shown.collect::<Vec<_>>(), [expected.clone(), expected]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said.matches("pontoon ipc: S008/type-word in `a`").count(), told, "{said}");
+        assert_eq!(said.lines().count(), told, "{said}");
+    };
+    check(&[], json!({"at": {"type": ["integer", "null"]}}), 1);
+    check(&["--profile", "gemini"], json!({"at": {"type": "integer", "nullable": true}}), 1);
+    check(&["--heal", "off"], json!({"at": {"type": ["int", "null"]}}), 0);
 }
 
 #[test]

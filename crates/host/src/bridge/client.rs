@@ -1,7 +1,7 @@
 //! The client of the bridge: the lines that it sends on standard input and gets on standard output, and the
 //! tools that it sees.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, IoSlice};
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,10 @@ use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::io::Errno;
 use rustix::stdio::{stdin, stdout};
 
+use super::arguments::Showing;
 use super::connection::{GONE, read_some, retried};
 use super::console::complain;
-use super::shown::ShownTools;
+use super::shown::{ShownTools, fault_line};
 use crate::conversation::{Conversation, ServerOffer, Step};
 use crate::schema_file::SchemaFile;
 
@@ -36,7 +37,10 @@ const LINES_AT_ONCE: usize = 64;
 #[derive(Debug)]
 pub(super) struct Client {
     conversation: Conversation,
+    showing: Showing,
     shown: ShownTools,
+    /// The codes of the faults in tools that were told.
+    told: BTreeSet<&'static str>,
     lines: Lines,
     /// Whether lines were read that wait until there is room for their answers.
     is_held: bool,
@@ -55,10 +59,13 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(schema: &SchemaFile) -> Self {
+    pub(super) fn new(schema: &SchemaFile, showing: Showing) -> Self {
+        let mut told = BTreeSet::new();
         Self {
             conversation: Conversation::default(),
-            shown: ShownTools::of(schema),
+            shown: shown(schema, &showing, &mut told),
+            showing,
+            told,
             lines: Lines::new(MAX_LINE_BYTES),
             is_held: false,
             left_at: None,
@@ -80,7 +87,7 @@ impl Client {
 
     /// Offers these tools from now on, and tells the client if they are others.
     pub(super) fn offer(&mut self, schema: &SchemaFile) {
-        let shown = ShownTools::of(schema);
+        let shown = shown(schema, &self.showing, &mut self.told);
         let is_same = self.shown.list == shown.list;
         self.shown = shown;
         if is_same {
@@ -207,6 +214,16 @@ impl Client {
         let at_the_end = self.left_at.filter(|_| self.output.can_wait).map(|_| PollFlags::empty());
         self.is_behind.then_some(PollFlags::OUT).or(at_the_end)
     }
+}
+
+/// The tools as the client sees them. What is wrong with them is told, once for each kind.
+fn shown(schema: &SchemaFile, showing: &Showing, told: &mut BTreeSet<&'static str>) -> ShownTools {
+    ShownTools::of(schema, showing, |tool, finding| {
+        if let Some(line) = fault_line(tool, finding).filter(|_| told.insert(finding.fault.code()))
+        {
+            complain(&line);
+        }
+    })
 }
 
 /// Standard output, where no write waits if it is a pipe or a socket. It may have other owners, so it is put back as

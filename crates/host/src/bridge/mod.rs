@@ -6,6 +6,7 @@
 //! It ends when its input ends, by a signal, or with its parent, and never because of the program behind the
 //! socket.
 
+mod arguments;
 mod client;
 mod connection;
 mod console;
@@ -28,6 +29,7 @@ use rustix::io::Errno;
 
 use crate::conversation::{Step, id_in};
 use crate::schema_file::SchemaFile;
+use arguments::{BridgeArguments, Showing};
 use client::Client;
 use connection::GONE;
 use console::complain;
@@ -40,13 +42,19 @@ pub use executable::find;
 pub use executable::start_spawner;
 use host::Host;
 
-const USAGE: &str = "usage: pontoon ipc SOCKET SCHEMA
+const USAGE: &str = "usage: pontoon ipc [OPTIONS] SOCKET SCHEMA
 
 Serves the tools of a running program as an MCP server on standard input and output.
 Made to be started by Claude Code or another MCP client:
 
   SOCKET  the Unix socket of the program
   SCHEMA  its schema file: a JSON array of {\"name\", \"description\", \"input_schema\"}
+
+Options:
+  --profile NAME           the client that tools are shown for: common is what most take, none shapes nothing; others
+                           are named after a client, such as claude-code (docs/codes.md) [default: common]
+  --heal MODE|CODE=MODE    what is done about schemas that clients refuse: repair, warn or off, or CODE=MODE for one
+                           kind, such as S004=off; may be given several times [default: repair]
 
 Example:
   claude mcp add mytools -- pontoon ipc /run/user/1000/mytools.sock /run/user/1000/mytools.json";
@@ -94,14 +102,14 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         complain(&format!("`ipc {SPAWNER}` is for programs that use pontoon-host: {error}"));
         return ExitCode::from(2);
     }
-    let [socket, schema] = args.as_slice() else {
-        let count = args.len();
-        complain(&format!(
-            "two arguments are needed, SOCKET and SCHEMA, not {count}; try `pontoon ipc --help`"
-        ));
-        return ExitCode::from(2);
+    let BridgeArguments { socket, schema, showing } = match BridgeArguments::read(args) {
+        Ok(arguments) => arguments,
+        Err(why) => {
+            complain(&format!("{why}; try `pontoon ipc --help`"));
+            return ExitCode::from(2);
+        }
     };
-    match run(Path::new(socket), Path::new(schema)) {
+    match run(&socket, &schema, showing) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&error);
@@ -110,12 +118,12 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn run(socket: &Path, schema: &Path) -> Result<(), String> {
+fn run(socket: &Path, schema: &Path, showing: Showing) -> Result<(), String> {
     // Before anything that takes time: if the parent ends meanwhile, another process takes its place.
     let (parent, mut looked_at) = (rustix::process::getppid(), Instant::now());
     let first = SchemaFile::read(schema)
         .map_err(|error| format!("the schema file {} {error}", schema.display()))?;
-    let mut client = Client::new(&first);
+    let mut client = Client::new(&first, showing);
     let mut host = Host::new(socket, schema, first.answers_by_id);
     loop {
         let events = wait(&client, &host);

@@ -6,9 +6,11 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use pontoon_schema::{Plan, Profile, repair};
+use pontoon_schema::{Fault, Finding, Plan, Severity, repair};
+use pontoon_wire::heal::HealMode;
 use pontoon_wire::{Kind, Message, Rewrite, Slot, json, method, quoted, string_value};
 
+use super::arguments::Showing;
 use crate::schema_file::SchemaFile;
 
 /// Tools as a client sees them.
@@ -21,13 +23,35 @@ pub(super) struct ShownTools {
 }
 
 impl ShownTools {
-    pub(super) fn of(schema: &SchemaFile) -> Self {
+    /// The tools of a schema file, shown so. What is wrong with them is noted by the names that the program has for them.
+    pub(super) fn of(
+        schema: &SchemaFile,
+        showing: &Showing,
+        mut note: impl FnMut(&str, &Finding),
+    ) -> Self {
         let mut plans = HashMap::new();
         let tools = schema.tools.as_bytes();
         let mut shown = Vec::new();
         for range in json::elements(tools, 0..tools.len()) {
-            let report = repair(&schema.tools[range], Profile::common());
-            let name = json::find(report.tool.as_bytes(), "name").and_then(string_value);
+            let tool = &schema.tools[range];
+            let mut report = repair(tool, showing.profile);
+            let mut is_left = false;
+            for finding in &report.findings {
+                let mode = showing.mode(finding.fault);
+                is_left |= finding.repair.is_some() && mode != HealMode::Repair;
+                if mode != HealMode::Off {
+                    note(&name_of(tool).unwrap_or_default(), finding);
+                }
+            }
+            // A tool with a fault that is not to be repaired is shown as its program wrote it.
+            if is_left {
+                shown.push(Cow::Borrowed(tool));
+                continue;
+            }
+            if showing.mode(Fault::Arguments) != HealMode::Repair {
+                report.plan.leave_types();
+            }
+            let name = name_of(&report.tool);
             if let Some(name) = name.filter(|_| !report.plan.is_empty()) {
                 plans.insert(name.into_owned(), report.plan);
             }
@@ -61,12 +85,68 @@ impl ShownTools {
     }
 }
 
+fn name_of(tool: &str) -> Option<Cow<'_, str>> {
+    json::find(tool.as_bytes(), "name").and_then(string_value)
+}
+
+/// What is said of a fault in a tool, in one line; `None` if it is only good to know.
+pub(super) fn fault_line(tool: &str, finding: &Finding) -> Option<String> {
+    let Finding { fault, place, repair } = finding;
+    let done = match repair {
+        Some(repair) => format!("repaired unless that is switched off: {}", repair.what),
+        None => "left as it is, though clients may refuse it".to_owned(),
+    };
+    let line = || format!("{} in `{tool}` at {place}: {}; {done}", fault.id(), fault.meaning());
+    (fault.severity() > Severity::Information).then(line)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
+    use super::super::arguments::BridgeArguments;
     use super::*;
 
     fn shown(schema: &str) -> ShownTools {
-        ShownTools::of(&SchemaFile::parse(schema.as_bytes()).unwrap())
+        shown_with(&[], schema).0
+    }
+
+    /// The same for a bridge that is started with these options, and what is noted.
+    fn shown_with(options: &[&str], schema: &str) -> (ShownTools, Vec<String>) {
+        let words = ["a.sock", "b.json"].iter().chain(options).map(OsString::from);
+        let showing = BridgeArguments::read(words).unwrap().showing;
+        let schema = SchemaFile::parse(schema.as_bytes()).unwrap();
+        let mut lines = Vec::new();
+        let shown = ShownTools::of(&schema, &showing, |tool, finding| {
+            lines.extend(fault_line(tool, finding));
+        });
+        (shown, lines)
+    }
+
+    #[test]
+    fn tools_are_shown_for_the_client_that_is_named_and_repaired_as_it_is_wanted() {
+        let written = r#"{"name":"get it","input_schema":{"type":"object","properties":{"at":{"type":["string","null"]},"$top":{"type":"int"}}}}"#;
+        let list = |options: &[&str]| shown_with(options, &format!("[{written}]"));
+        let (common, lines) = list(&[]);
+        assert!(common.list.contains(r#""at":{"type":["string","null"]}"#), "{}", common.list);
+        let codes: Vec<_> = lines.iter().filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(codes, ["S008/type-word", "S013/key", "S014/name-letters"], "{lines:?}");
+        assert!(
+            lines[0].contains(" in `get it` at /inputSchema/properties/$top/type: "),
+            "{lines:?}"
+        );
+        let (gemini, _) = list(&["--profile", "gemini"]);
+        assert!(!gemini.list.contains(r#"["string","null"]"#), "{}", gemini.list);
+        let (valid, _) = list(&["--profile", "none"]);
+        assert!(valid.list.contains(r#""name":"get it""#), "{}", valid.list);
+        assert!(valid.list.contains(r#""$top":{"type":"integer"}"#), "{}", valid.list);
+        for (options, is_told) in [(["--heal", "warn"], true), (["--heal", "off"], false)] {
+            let (left, lines) = list(&options);
+            assert!(left.list.contains(r#""$top":{"type":"int"}"#), "{}", left.list);
+            assert_eq!(!lines.is_empty(), is_told, "{lines:?}");
+        }
+        let (left, _) = list(&["--heal", "S013=off"]);
+        assert!(left.list.contains(r#""name":"get it""#), "{}", left.list);
     }
 
     #[test]

@@ -216,7 +216,7 @@ mod tests {
             HealMode::Repair,
             &list(&tools),
             &list(&format!("{A},{E}")),
-            &[("S002", 1), ("S014", 2)],
+            &[("S002", 1), ("S003", 1), ("S014", 2)],
         );
     }
 

@@ -8,8 +8,6 @@ use pontoon_schema::{Fault, Profile};
 use pontoon_wire::heal::Heal;
 
 use super::heal_words;
-use super::judge;
-use super::options::clients;
 use super::sign::Sign;
 
 const HEAD: &str = "\
@@ -51,7 +49,7 @@ fn page() -> String {
             &mut page,
             &Row {
                 id: fault.id(),
-                severity: judge::severity(*fault, &clients()).as_str(),
+                severity: fault.severity().as_str(),
                 what: fault.meaning(),
                 minds: &minds,
                 fix: fault.fix(),

@@ -15,40 +15,20 @@ pub(super) fn symptom(fault: Fault, clients: &[&'static Profile]) -> Symptom {
     Symptom { severity: severity(fault, clients), minds, ..Symptom::of_fault(fault, None) }
 }
 
-/// How bad a fault is for these clients. For one alone, what that one makes of it counts. For several it is an error only
-/// where one that was run loses by it: what is read or reported of others is believed as far as a warning.
+/// How bad a fault is for these clients: for one alone, what that one makes of it; for several, what the table of faults
+/// says, which is true to all of them.
 pub(super) fn severity(fault: Fault, clients: &[&Profile]) -> Severity {
-    let below_error = fault.severity().min(Severity::Warning);
-    if let [only] = clients {
-        return match () {
-            () if loses(only, fault) => Severity::Error,
-            () if only.is_about(fault) => below_error,
-            () => Severity::Information,
-        };
-    }
-    let were_run = || clients.iter().filter(|it| it.is_measured);
-    if were_run().any(|it| loses(it, fault)) {
-        return Severity::Error;
-    }
-    // With such a fault the tool is there, and its answers are lost.
-    let minding = were_run().filter(|it| it.is_about(fault)).count();
-    if fault.severity() == Severity::Error && 2 * minding > were_run().count() {
-        return Severity::Error;
-    }
-    match clients.iter().any(|it| loses(it, fault) && !takes_a_part(it)) {
-        true => Severity::Warning,
-        false => below_error,
+    match clients {
+        [only] if loses(only, fault) => Severity::Error,
+        [only] if only.is_about(fault) => fault.severity().min(Severity::Warning),
+        [_] => Severity::Information,
+        _ => fault.severity(),
     }
 }
 
 /// Whether this fault costs a client the tool, or all tools of the server.
 pub(super) fn loses(client: &Profile, fault: Fault) -> bool {
     client.loses_tool.contains(&fault) || client.loses_server.contains(&fault)
-}
-
-/// Whether a client refuses whatever is not in its own part of JSON Schema: that is no fault of a tool.
-fn takes_a_part(client: &Profile) -> bool {
-    client.loses_server.contains(&Fault::Unsupported)
 }
 
 /// Whether a client reads what tools promise of their results. Services of models are sent the name, the description
@@ -61,17 +41,57 @@ pub(super) fn reads_results(client: &Profile) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use pontoon_schema::{Effect, Finding, Repair};
+    use tracing::Level;
+
     use super::*;
+    use crate::doctor::options::clients;
+    use crate::observe::heals::HealLog;
+
+    /// Whether a client refuses whatever is not in its own part of JSON Schema: that is no fault of a tool.
+    fn takes_a_part(client: &Profile) -> bool {
+        client.loses_server.contains(&Fault::Unsupported)
+    }
+
+    /// How bad a fault is by the profiles. It is an error only where a client that was run loses by it: what is read or
+    /// reported of others is believed as far as a warning.
+    fn by_profiles(fault: Fault) -> Severity {
+        let clients = clients();
+        let were_run = || clients.iter().filter(|it| it.is_measured);
+        // With such a fault the tool is there, and its answers are lost.
+        let minding = were_run().filter(|it| it.is_about(fault)).count();
+        let costs_answers = fault.severity() == Severity::Error && 2 * minding > were_run().count();
+        match () {
+            () if costs_answers || were_run().any(|it| loses(it, fault)) => Severity::Error,
+            () if clients.iter().any(|it| loses(it, fault) && !takes_a_part(it)) => {
+                Severity::Warning
+            }
+            () => fault.severity().min(Severity::Warning),
+        }
+    }
 
     #[test]
-    fn an_error_costs_a_client_that_was_run() {
-        let clients: Vec<_> =
-            Profile::all().iter().filter(|it| !["common", "none"].contains(&&*it.name)).collect();
+    fn the_table_of_faults_is_true_to_the_profiles() {
         for fault in Fault::ALL {
-            if severity(*fault, &clients) == Severity::Error {
-                let minding = clients.iter().filter(|it| it.is_measured && it.is_about(*fault));
-                assert!(minding.count() > 0, "{}", fault.id());
-            }
+            assert_eq!(fault.severity(), by_profiles(*fault), "{}", fault.id());
+        }
+    }
+
+    #[test]
+    fn the_doctor_and_the_log_of_the_bridge_go_by_the_table() {
+        for fault in Fault::ALL {
+            assert_eq!(severity(*fault, &clients()), fault.severity(), "{}", fault.id());
+            let log = HealLog::new("demo");
+            let place = "/inputSchema".to_owned();
+            let repair = Repair { what: "put right".to_owned(), effect: Effect::Same };
+            let level =
+                log.note_schema("a", &Finding { fault: *fault, place, repair: Some(repair) });
+            let expected = match fault.severity() {
+                Severity::Information => Level::INFO,
+                Severity::Warning | Severity::Error => Level::WARN,
+            };
+            assert_eq!(level, Some(expected), "{}", fault.id());
+            assert_eq!(log.counts(), [(fault.code(), 1)]);
         }
     }
 

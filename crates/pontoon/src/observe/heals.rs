@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pontoon_schema::{Fault, Finding, Severity};
 use pontoon_wire::heal::{Heal, HealMode, HealModes, Heals};
+use tracing::Level;
 
 use crate::lock::Lock;
 
@@ -20,6 +21,8 @@ pub struct HealLog {
 #[derive(Debug, Default)]
 struct SchemaHeals {
     repaired: BTreeMap<&'static str, u64>,
+    /// The codes of which one fault was bad enough for a warning, which was given.
+    warned: BTreeSet<&'static str>,
     /// The faults that were left as they are, which were told.
     left: BTreeSet<&'static str>,
 }
@@ -73,11 +76,10 @@ impl HealLog {
         self.found(heal);
     }
 
-    /// Notes a fault in the schema of a tool. What is only good to know is no fault of its server.
-    pub fn note_schema(&self, tool: &str, finding: &Finding) {
-        if finding.fault.severity() == Severity::Information {
-            return;
-        }
+    /// Notes a fault in the schema of a tool. Whatever was repaired is counted; what is only good to know is no reason
+    /// for a warning, and none to speak of where it is left. Gives the level at which it was logged, if it was.
+    pub fn note_schema(&self, tool: &str, finding: &Finding) -> Option<Level> {
+        let is_bad = finding.fault.severity() > Severity::Information;
         let (server, place, fault) = (&self.server, &finding.place, finding.fault);
         let (code, meaning) = (fault.code(), fault.meaning());
         let mut schemas = self.schemas.lock();
@@ -85,18 +87,31 @@ impl HealLog {
             Some(repair) => {
                 let count = schemas.repaired.entry(code).or_default();
                 *count += 1;
-                if *count == 1 {
-                    tracing::warn!(
+                let is_new = match is_bad {
+                    true => schemas.warned.insert(code),
+                    false => *count == 1,
+                };
+                match (is_new, is_bad) {
+                    (true, true) => tracing::warn!(
                         %server, code, meaning, tool, place, repair = repair.what,
                         "a tool's schema costs clients the tool; repaired unless that is switched off, told once"
-                    );
+                    ),
+                    (true, false) => tracing::info!(
+                        %server, code, meaning, tool, place, repair = repair.what,
+                        "a tool is shown in the words of its clients, unless that is switched off; told once"
+                    ),
+                    (false, _) => return None,
                 }
+                Some(if is_bad { Level::WARN } else { Level::INFO })
             }
-            None if schemas.left.insert(code) => tracing::warn!(
-                %server, code, meaning, tool, place,
-                "a tool is left as it is, though clients may refuse it; told once"
-            ),
-            None => {}
+            None if is_bad && schemas.left.insert(code) => {
+                tracing::warn!(
+                    %server, code, meaning, tool, place,
+                    "a tool is left as it is, though clients may refuse it; told once"
+                );
+                Some(Level::WARN)
+            }
+            None => None,
         }
     }
 
@@ -110,6 +125,21 @@ impl HealLog {
             tracing::warn!(
                 %server, code, meaning, list, why,
                 "a list of the server was read as far as it has anything new; told once"
+            );
+        }
+    }
+
+    /// Notes that the tools of a server came in another order than before.
+    pub fn note_order(&self) {
+        let (server, fault) = (&self.server, Fault::Order);
+        let (code, meaning) = (fault.code(), fault.meaning());
+        let mut schemas = self.schemas.lock();
+        let count = schemas.repaired.entry(code).or_default();
+        *count += 1;
+        if *count == 1 {
+            tracing::info!(
+                %server, code, meaning,
+                "clients see the tools in the order that was learnt first, unless that is switched off; told once"
             );
         }
     }
@@ -145,5 +175,22 @@ mod tests {
         log.note_schema("b", &finding(Fault::Map, Some(repair)));
         log.note_schema("b", &finding(Fault::TooLarge, None));
         assert_eq!(log.counts(), [("H08", 1), ("S003", 2)]);
+    }
+
+    #[test]
+    fn a_fault_is_told_once_for_its_code_and_what_is_bad_though_less_was_told_before() {
+        let log = HealLog::new("demo");
+        let repair = Repair { what: "is `{}`".to_owned(), effect: Effect::Same };
+        let note = |fault, repair| {
+            log.note_schema("a", &Finding { fault, place: "/inputSchema".to_owned(), repair })
+        };
+        assert_eq!(note(Fault::Definitions, Some(repair.clone())), Some(Level::INFO));
+        assert_eq!(note(Fault::Definitions, Some(repair.clone())), None);
+        assert_eq!(note(Fault::Remote, Some(repair.clone())), Some(Level::WARN));
+        assert_eq!(note(Fault::Remote, Some(repair)), None);
+        assert_eq!(note(Fault::TooLarge, None), Some(Level::WARN));
+        assert_eq!(note(Fault::TooLarge, None), None);
+        assert_eq!(note(Fault::Siblings, None), None, "it is only good to know");
+        assert_eq!(log.counts(), [("S011", 4)]);
     }
 }

@@ -64,7 +64,8 @@ pub struct Facts {
     pub(super) written: Option<Vec<Box<RawValue>>>,
 }
 
-fn name_of(tool: &RawValue) -> Option<Cow<'_, str>> {
+/// The name of a tool.
+pub(super) fn name_of(tool: &RawValue) -> Option<Cow<'_, str>> {
     json::find(tool.get().as_bytes(), "name").and_then(string_value)
 }
 

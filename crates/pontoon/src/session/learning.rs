@@ -138,6 +138,9 @@ impl Entry {
         let unheard = learnt.unheard().map(|(era, why)| (era, why.to_string()));
         let mut catalog = learnt.into_catalog(before.as_deref());
         catalog.takes_frames = self.back.takes_frames();
+        if let Some(before) = &before {
+            catalog.keep_order(before, &self.back.server, &self.back.heals);
+        }
         if let Some((era, why)) = &unheard {
             let server = &self.back.server.name;
             tracing::warn!(%server, ?era, why, "an era of the server is not known; it is tried again");

@@ -93,10 +93,13 @@ impl Entry {
     async fn set_app(&self, era: Era, facts: Facts) -> bool {
         let tools = facts.lists.get(method::LIST_TOOLS).map_or(0, Vec::len);
         tracing::info!(server = %self.back.server.name, ?era, tools, "application ready");
-        let catalog = Catalog::of(era, facts);
+        let known = self.known_to(Era::Legacy).or_else(|| self.known_to(Era::Modern));
+        let mut catalog = Catalog::of(era, facts);
+        if let Some(known) = &known {
+            catalog.keep_order(known, &self.back.server, &self.back.heals);
+        }
         let learnt = self.file.is_some().then(|| catalog.clone());
         let catalog = show(&self.back, catalog, true).await;
-        let known = self.known_to(Era::Legacy).or_else(|| self.known_to(Era::Modern));
         let is_new = known.is_none_or(|known| !known.offers_the_same(&catalog));
         if let (Some(file), Some(learnt), true) = (&self.file, &learnt, is_new)
             && let Err(error) = kept::write(file, learnt, SystemTime::now(), None)

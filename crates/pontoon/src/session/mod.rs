@@ -23,6 +23,7 @@ mod lists;
 mod live;
 pub mod memory;
 mod open;
+mod order;
 mod pages;
 pub mod personal;
 mod relearn;

@@ -210,8 +210,9 @@ impl PersonalCatalogs {
 
     /// Learns what the server offers this person, to the end.
     pub(super) async fn learn(&self, tried: Try, entry: &Entry, person: &Arc<Person>) {
+        let before = self.known(&tried.name);
         let learnt = tokio::select! {
-            learnt = learn_for(entry, person, tried.name.era) => learnt,
+            learnt = learn_for(entry, person, tried.name.era, before.as_deref()) => learnt,
             () = entry.back.stop.cancelled() => Err("it is no longer served so".to_owned()),
         };
         entry.back.settle_ahead_of(person);
@@ -288,18 +289,25 @@ pub(super) async fn outcome(mut learning: watch::Receiver<Option<LearntCatalog>>
     outcome.unwrap_or_else(|| Err("the bridge is stopping".to_owned()))
 }
 
-/// Learns what a server offers this person: of an era that it is known to speak, or else of both. Gives
-/// with it whether every era was heard.
+/// Learns what a server offers this person: of an era that it is known to speak, or else of both. Its tools are in the
+/// order that they had before. Gives with it whether every era was heard.
 async fn learn_for(
     entry: &Entry,
     person: &Arc<Person>,
     client: Era,
+    before: Option<&Catalog>,
 ) -> Result<(Catalog, bool), String> {
     let back = &entry.back;
+    let shown = async |mut catalog: Catalog| {
+        if let Some(before) = before {
+            catalog.keep_order(before, &back.server, &back.heals);
+        }
+        show(back, catalog, true).await
+    };
     if let CatalogState::Ready(eras) = entry.state() {
         let era = eras.child_era(client);
         match learn_era(back, person, era).await {
-            Ok(facts) => return Ok((show(back, Catalog::of(era, facts), true).await, true)),
+            Ok(facts) => return Ok((shown(Catalog::of(era, facts)).await, true)),
             Err(why @ LearnError::Gone) => return Err(why.to_string()),
             Err(LearnError::Failed(why) | LearnError::Slow(why)) => return Err(why),
             // It is not what it was.
@@ -308,7 +316,7 @@ async fn learn_for(
     }
     let learnt = learn(back, person).await?;
     let is_whole = learnt.unheard().is_none();
-    let catalog = show(back, learnt.into_catalog(None), true).await;
+    let catalog = shown(learnt.into_catalog(None)).await;
     if is_whole {
         entry.set_eras(&catalog);
     }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::notes::{Effect, MAX_FINDINGS};
 
+mod description;
 mod loosened;
 mod references;
 

@@ -200,3 +200,49 @@ async fn a_client_that_does_not_read_is_owed_no_more_than_some_answers_and_loses
     client.input = writing.await.unwrap();
     client.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_tools_of_an_application_keep_their_order_over_connections_though_it_changes_them() {
+    let connections = Arc::<AtomicUsize>::default();
+    let lost = Arc::new(tokio::sync::Notify::new());
+    let (counted, loses) = (Arc::clone(&connections), Arc::clone(&lost));
+    let place = TestPlace::with_lines(move |mut end: AppEnd| {
+        let number = counted.fetch_add(1, Ordering::SeqCst);
+        let loses = Arc::clone(&loses);
+        async move {
+            let mut tools = ["a", "b", "c"].map(
+                |name| json!({"name": name, "inputSchema": {"type": "object", "properties": {}}}),
+            );
+            tools.rotate_left(number % 3);
+            loop {
+                let heard = tokio::select! {
+                    heard = end.next() => heard,
+                    () = loses.notified() => return,
+                };
+                let Some((message, id)) = heard else { return };
+                let answer = match message.method().as_ref() {
+                    method::INITIALIZE => {
+                        json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}})
+                    }
+                    method::LIST_TOOLS => json!({"tools": tools}),
+                    _ => continue,
+                };
+                end.say(&result(&id, &answer.to_string())).await;
+            }
+        }
+    });
+    let mut client = Client::of(place.options.clone());
+    client.ask(INITIALIZE).await;
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).to_string();
+    let (first, _) = client.ask(&list).await;
+    assert_eq!(first["result"]["tools"].as_array().map(Vec::len), Some(3), "{first}");
+    for _ in 0..3 {
+        lost.notify_one();
+        // It is found again, and learnt, by then: nothing else happens.
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let (again, _) = client.ask(&list).await;
+        assert_eq!(again, first);
+    }
+    assert!(connections.load(Ordering::SeqCst) > 3, "or it was not lost");
+    client.end().await;
+}

@@ -36,6 +36,8 @@ pub(crate) struct ToolServer {
     is_curious: bool,
     /// The tools that it names besides, which take any arguments.
     listed: &'static [&'static str],
+    /// It begins with another one of them each time.
+    is_restless: bool,
     heard: Arc<watch::Sender<Heard>>,
     state: Arc<Mutex<ToolServerState>>,
 }
@@ -44,6 +46,8 @@ pub(crate) struct ToolServer {
 struct ToolServerState {
     /// Changes with each `change`.
     version: u32,
+    /// How often its tools were listed.
+    lists: usize,
     /// How many of the processes that start next end at once.
     broken_starts: usize,
     /// What the clients of each handshake can be asked.
@@ -64,6 +68,7 @@ impl ToolServer {
             is_deaf: false,
             is_curious: false,
             listed: &[],
+            is_restless: false,
             heard: Arc::default(),
             state: Arc::default(),
         }
@@ -92,6 +97,11 @@ impl ToolServer {
     /// The same, but these of its tools are in its list, too.
     pub(crate) fn listing(self, listed: &'static [&'static str]) -> Self {
         Self { listed, ..self }
+    }
+
+    /// The same, but it lists those in another order each time.
+    pub(crate) fn restless(self) -> Self {
+        Self { is_restless: true, ..self }
     }
 
     /// Its processes.
@@ -229,12 +239,23 @@ impl ToolServer {
                 "{{{}\"tools\":[{{\"name\":\"tool{version}\",\"inputSchema\":{{\"type\":\"object\"}}}},\
                  {{\"name\":\"pick it{version}\",\"inputSchema\":{ODD_SCHEMA}}}{}]}}",
                 result_type(message),
-                self.listed.iter().map(|name| listed(name)).collect::<String>()
+                self.listed()
             ),
             method::PING | method::SET_LEVEL => "{}".to_owned(),
             _ => return None,
         };
         Some(result(&id, &answer))
+    }
+
+    /// The tools that it names besides.
+    fn listed(&self) -> String {
+        let mut names = self.listed.to_vec();
+        if self.is_restless {
+            let mut state = self.state.lock().unwrap();
+            names.rotate_left(state.lists % self.listed.len());
+            state.lists += 1;
+        }
+        names.into_iter().map(listed).collect()
     }
 
     /// Works on a call until it is answered, if it is.

@@ -1,6 +1,7 @@
 //! Calls of tools: those that were asked for, or one that only reads and needs no arguments.
 
-use pontoon_schema::{Fault, Severity};
+use pontoon_schema::{Check, Fault, Severity};
+use pontoon_wire::heal::Heal;
 use pontoon_wire::method;
 use serde_json::{Value, json};
 
@@ -142,12 +143,14 @@ async fn call(
             } else {
                 report.well(Aspect::Requests, format!("`{tool}` was called and answered"));
             }
-            let promises = known.is_some_and(|tool| tool["outputSchema"].is_object());
-            if promises && result["isError"] != true && !result["structuredContent"].is_object() {
+            let promised = known.map(|tool| &tool["outputSchema"]).filter(|it| it.is_object());
+            if let Some(promised) = promised.filter(|_| result["isError"] != true) {
                 let place =
                     ToolPlace { tool: tool.to_owned(), pointer: "/outputSchema".to_owned() };
-                let unkept = Symptom::of_fault(Fault::OutputUnkept, Some(said.words()));
-                report.found(Symptom { places: vec![place], ..unkept });
+                let broken = broken_promise(promised, &result["structuredContent"], said.words());
+                if let Some(broken) = broken {
+                    report.found(Symptom { places: vec![place], ..broken });
+                }
             }
         }
         Said::Error { .. } | Said::Silence | Said::Echo => {
@@ -157,9 +160,41 @@ async fn call(
     }
 }
 
+/// What is wrong with the structured content of a result, which is no error, of a tool that promises this.
+fn broken_promise(promised: &Value, given: &Value, evidence: String) -> Option<Symptom> {
+    if !given.is_object() {
+        return Some(Symptom::of_fault(Fault::OutputUnkept, Some(evidence)));
+    }
+    // A schema that values cannot be checked with is a fault of its own.
+    let check = Check::new(&promised.to_string())?;
+    let is_kept = check.takes(&given.to_string());
+    (!is_kept).then(|| Symptom::of_heal(Heal::H18, Some(evidence)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_tool_gives_is_held_against_what_it_promises() {
+        let promised = json!({
+            "type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}},
+        });
+        let odd = json!({"type": "object", "properties": {"n": {"type": "int"}}});
+        for (promised, given, code) in [
+            (&promised, json!({"n": 1, "m": "x"}), None),
+            (&promised, json!(null), Some("S015/output-unkept")),
+            (&promised, json!([1]), Some("S015/output-unkept")),
+            (&promised, json!({"n": "1"}), Some("H18")),
+            (&promised, json!({}), Some("H18")),
+            // What is wrong with the schema is told elsewhere.
+            (&odd, json!({"n": "1"}), None),
+        ] {
+            let found = broken_promise(promised, &given, String::new());
+            let found = found.map(|it| (it.code, it.severity));
+            assert_eq!(found, code.map(|code| (code, Severity::Error)), "{given}");
+        }
+    }
 
     #[test]
     fn only_calls_that_change_nothing_are_made_again() {

@@ -25,11 +25,10 @@ pub(super) fn faults_of(tool: &str, profile: &Profile) -> Vec<(Fault, String)> {
             continue;
         }
         // Clients that compile what tools promise refuse any schema there that is not valid.
-        let fault = match fault.severity() {
-            Severity::Error if is_output && !matches!(fault.code(), "S010" | "S015") => {
-                Fault::OutputForm
-            }
-            _ => fault,
+        let is_about_results = matches!(fault.code(), "S010" | "S015");
+        let fault = match is_output && !is_about_results && is_refused(fault) {
+            true => Fault::OutputForm,
+            false => fault,
         };
         let fault = (fault, place);
         if !faults.contains(&fault) {
@@ -37,6 +36,20 @@ pub(super) fn faults_of(tool: &str, profile: &Profile) -> Vec<(Fault, String)> {
         }
     }
     faults
+}
+
+/// Whether validators refuse a schema with this fault, whatever it costs with clients that compile none.
+fn is_refused(fault: Fault) -> bool {
+    let is_valid = fault == Fault::YesNo;
+    let does_not_compile = matches!(
+        fault,
+        Fault::Dangling
+            | Fault::Remote
+            | Fault::Pattern
+            | Fault::EnumEmpty
+            | Fault::OldDialectOutput
+    );
+    does_not_compile || fault.severity() == Severity::Error && !is_valid
 }
 
 /// Looks at each tool, for each of these clients.
@@ -64,7 +77,7 @@ pub(super) fn look(tools: &[String], profiles: &[&'static Profile], report: &mut
     }
     note_twins(tools, profiles, report);
     let loses = |fault| profiles.iter().any(|it| judge::loses(it, fault));
-    let is_valid = places.keys().all(|fault| fault.severity() != Severity::Error);
+    let is_valid = !places.keys().any(|fault| is_refused(*fault));
     let is_taken = !places.keys().any(|fault| loses(*fault));
     for (fault, places) in places {
         let mut symptom = Symptom { places, ..judge::symptom(fault, profiles) };
