@@ -71,6 +71,10 @@ fn page() -> String {
         let _ = write!(page, "\n### {}\n", heal.code());
         let severity = heal_words::of(*heal).1.as_str();
         let (what, fix, here) = (heal.meaning(), heal.fix(), heal.here());
+        let here = match heal.is_always_dealt_with() {
+            true => &format!("{here} `heal` only says whether it is counted."),
+            false => here,
+        };
         let minds = heal.minds().trim_end_matches('.');
         entry(&mut page, &Row { id: heal.code(), severity, what, minds, fix, here });
     }
