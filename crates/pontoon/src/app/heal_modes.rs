@@ -17,15 +17,15 @@ const ELSEWHERE: [(Heal, &str); 3] = [
     (Heal::H29, "HTTP: back/remote/http/tests.rs"),
 ];
 
-/// What a client hears.
+/// What a client is to hear.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Heard {
+enum Expectation {
     /// A text with this in it.
     With(&'static str),
     /// One without it.
     Without(&'static str),
 }
-use Heard::{With, Without};
+use Expectation::{With, Without};
 
 /// A server that breaks the protocol, and what a client hears of it with `repair`, and with `warn` and `off`, which leave
 /// it as it is.
@@ -33,22 +33,22 @@ struct Violation {
     heal: Heal,
     says: &'static [(&'static str, &'static [&'static str])],
     asked: &'static str,
-    repaired: Heard,
-    left: Heard,
+    repaired: Expectation,
+    left: Expectation,
 }
 
 /// The answer to a call that is well.
 const WELL: &str = r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[],"well":1}}"#;
-const HEARD_WELL: Heard = With(r#""result":{"content":[],"well":1}"#);
+const HEARD_WELL: Expectation = With(r#""result":{"content":[],"well":1}"#);
 /// An error of the bridge: the answer was dropped, or did not come.
-const NO_ANSWER: Heard = With("\"error\":{\"code\":-315");
+const NO_ANSWER: Expectation = With("\"error\":{\"code\":-315");
 
 /// One that a call of a tool shows.
 const fn of_call(
     heal: Heal,
     says: &'static [(&'static str, &'static [&'static str])],
-    repaired: Heard,
-    left: Heard,
+    repaired: Expectation,
+    left: Expectation,
 ) -> Violation {
     Violation { heal, says, asked: method::CALL_TOOL, repaired, left }
 }
@@ -57,8 +57,8 @@ const fn of_call(
 const fn of_hello(
     heal: Heal,
     says: &'static [(&'static str, &'static [&'static str])],
-    repaired: Heard,
-    left: Heard,
+    repaired: Expectation,
+    left: Expectation,
 ) -> Violation {
     Violation { heal, says, asked: method::INITIALIZE, repaired, left }
 }
@@ -368,7 +368,7 @@ async fn play(violation: &Violation, mode: HealMode) -> (String, u64) {
     (heard, counted.first().map_or(0, |(_, count)| *count))
 }
 
-fn is_heard(heard: &str, expected: Heard) -> bool {
+fn is_heard(heard: &str, expected: Expectation) -> bool {
     match expected {
         With(text) => heard.contains(text),
         Without(text) => !heard.contains(text),
