@@ -2,6 +2,7 @@
 
 mod clients;
 mod ends;
+mod forms;
 mod http;
 mod machines;
 mod probes;

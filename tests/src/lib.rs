@@ -9,6 +9,7 @@
 //! - [`rig`] starts `pontoon serve` and fails the test if anything is left behind.
 //! - [`claude`] is the real Claude Code command, with a model that is a script.
 //! - [`client`] speaks HTTP/1.1 and both eras of the protocol, down to single bytes.
+//! - [`carried`] is a server for pipes behind a WebSocket.
 //! - [`certificates`] are those of applications with TLS.
 //! - [`cgroup`] is one with a limit on memory.
 //! - [`disk`] is a small one, to be filled.
@@ -18,6 +19,7 @@
 //! - [`stdio`] talks to a server on its standard input and output.
 //! - [`transcript`] reads and plays the conversations under `tests/transcripts`.
 
+pub mod carried;
 pub mod certificates;
 pub mod cgroup;
 pub mod claude;

@@ -38,7 +38,7 @@ mod play;
 use serde_json::{Map, Value};
 
 pub use pattern::{Captures, fill, matches};
-pub use play::play;
+pub use play::{play, play_over_websocket};
 
 /// One conversation.
 #[derive(Debug)]

@@ -1,5 +1,9 @@
 //! The bridge as a whole: builds the parts, waits for a signal, and stops them in order.
 
+#[cfg(test)]
+mod heal_modes;
+#[cfg(test)]
+mod healthy_forms;
 mod live;
 mod reload;
 mod single;

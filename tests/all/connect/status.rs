@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use pontoon_tests::carried::CarriedServer;
+use pontoon_tests::client::{Modern, Speaker};
 use pontoon_tests::live_app::{Deeds, LiveApp, Manner};
-use pontoon_tests::rig::{Server, send_signal, wait_until};
+use pontoon_tests::metrics::Page;
+use pontoon_tests::rig::{Server, holds_within, send_signal, wait_until};
 use pontoon_tests::stdio::StdioServer;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -290,4 +293,69 @@ fn a_serve_is_shown_with_its_servers() {
     let folder = directory.join(".local/state/pontoon/status");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
     rig.stop();
+}
+
+/// What `--how banner` costs: text that is no message, which may have been the answer.
+const BANNER: &str = "H01: log or banner text on stdout";
+
+#[test]
+fn a_heal_of_a_process_and_of_an_application_is_seen_wherever_it_is_looked_for() {
+    let rude = binaries().rude_server.clone();
+    let how = ["--how", "banner"];
+    let app = CarriedServer::start(&rude, &how.map(str::to_owned));
+    let process = Server::new("process", &rude, &how).with("mode", "stateful");
+    let reached = Server::reached("app", "url", &app.url());
+    let rig = plan([process, reached].map(|server| server.with("timeout", 1))).start();
+    for name in ["process", "app"] {
+        rig.wait_for_state(name, "ready");
+        let mut client = Modern::new(&rig.endpoint(name));
+        let given_up = client.call(1, "wait", json!({"ms": 600_000})).text();
+        assert!(given_up.contains(BANNER), "the error it explains names it: {given_up}");
+    }
+    for name in ["process", "app"] {
+        // What was counted meanwhile, by the end of a process, is in the next look of each.
+        let mut last = String::new();
+        let is_seen = holds_within(SOON, || {
+            let page = Page::of(&rig);
+            let labels = [("server", name), ("code", "H01")];
+            let counted = page.samples("pontoon_heals_total", &labels).map(|it| it.value).next();
+            let health = rig.health()["servers"][name]["heals"]["H01"].clone();
+            let [serve] = <[Value; 1]>::try_from(bridges(rig.directory())).unwrap();
+            let told = &serve["health"]["servers"][name]["heals"]["H01"];
+            let (_, table) = status(rig.directory(), &[]);
+            let row = table.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+            last = format!("{counted:?} {health} {told} {row}");
+            counted.is_some_and(|it| it > 0.0)
+                && counted == health.as_f64()
+                && counted == told.as_f64()
+                && row.contains(&format!("healed: H01 {health}"))
+        });
+        assert!(is_seen, "{name}: {last}");
+    }
+    rig.stop();
+}
+
+#[test]
+fn a_heal_of_an_application_is_seen_at_the_bridge_that_connects_to_it() {
+    let (home, how) = (Home::new(), ["--how", "banner"]);
+    let app = CarriedServer::start(&binaries().rude_server, &how.map(str::to_owned));
+    let mut client = home.client(&app.url(), &["--timeout", "1s"]);
+    let given_up = client.call(1, "wait", json!({"ms": 600_000}));
+    assert!(text(&given_up).contains(BANNER), "{given_up}");
+    let healed = home.only()["heals"]["H01"].as_u64();
+    assert!(healed.is_some_and(|times| times > 0), "{healed:?}");
+    let (_, table) = status(home.0.path(), &[]);
+    assert!(table.contains("healed: H01 "), "{table}");
+    home.finish(client);
+}
+
+#[test]
+fn a_heal_explains_why_a_connection_was_lost_under_a_call() {
+    let (home, how) = (Home::new(), ["--how", "banner", "--how", "die-mid-line"]);
+    let app = CarriedServer::start(&binaries().rude_server, &how.map(str::to_owned));
+    let mut client = home.client(&app.url(), &[]);
+    let lost = client.call(1, "echo", json!({"text": "x"}));
+    let told = text(&lost);
+    assert!(told.contains("was lost after this call was sent") && told.contains(BANNER), "{told}");
+    home.finish(client);
 }

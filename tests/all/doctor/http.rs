@@ -1,5 +1,6 @@
 //! Servers behind HTTP: our own bridge in both eras, and what is told of those that want to know who asks.
 
+use pontoon_tests::certificates::Authority;
 use serde_json::{Value, json};
 
 use super::{Surgery, codes, report};
@@ -54,5 +55,23 @@ fn one_that_wants_a_key_is_told_so_and_opens_with_it() {
     assert!(!said.contains("sesame"), "{said}");
     let output = surgery.examine(&["--header", "X-API-Key: sesame-of-the-test", &url]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+    rig.stop();
+}
+
+#[test]
+fn one_behind_https_is_examined_with_the_authority_that_is_named() {
+    let (authority, folder) = (Authority::default(), tempfile::tempdir().unwrap());
+    let files = authority.sign(&["localhost"]).write(folder.path(), "tls");
+    let rig =
+        plan([fixture_of("legacy", "stateless")]).secured(&files, authority.client(&[])).start();
+    let url = format!("https://localhost:{}/mcp/fixture", rig.bound().port());
+    let (refused, code) = report(&[&url]);
+    assert_eq!(code, 3, "{refused:#}");
+    let why = refused["unexamined"].to_string();
+    assert!(why.contains("an authority that is not known here"), "{why}");
+    let ca_file = authority.write(folder.path(), "ca.pem").display().to_string();
+    let (examined, code) = report(&["--ca-file", &ca_file, &url]);
+    assert_eq!((worth_telling(&examined), code), (Vec::new(), 0), "{examined:#}");
+    assert!(examined["tools"].as_u64().unwrap() > 40);
     rig.stop();
 }

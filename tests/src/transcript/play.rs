@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{Captures, Step, Transcript, fill, matches};
+use crate::carried::CarriedServer;
 use crate::client::{Endpoint, Exchange, Legacy, Modern, Request, Speaker, mcp};
 use crate::rig::{Binaries, Plan, Rig, Server, holds_within};
 
@@ -31,7 +32,57 @@ pub fn play(transcript: &Transcript, binaries: &Binaries) -> Result<(), String> 
     if setup.never_ready {
         server = server.that_may_fail();
     }
-    let mut player = Player::new(Plan::new(binaries.clone(), [server]).start(), transcript);
+    play_with(transcript, Plan::new(binaries.clone(), [server]).start(), Clone::clone)
+}
+
+/// The same with the server behind a WebSocket, where the bridge reaches it as an application. Where the bridge fails a call,
+/// its client hears instead that the outcome is unknown, for the same reason.
+///
+/// # Errors
+///
+/// The line that did not go as written.
+///
+/// # Panics
+///
+/// When the bridge does not start or leaves something behind.
+pub fn play_over_websocket(transcript: &Transcript, binaries: &Binaries) -> Result<(), String> {
+    let setup = &transcript.setup;
+    let app = CarriedServer::start(binaries.named(&setup.program), &setup.args);
+    let mut settings = setup.settings.clone();
+    // Whose process it is, is not for the bridge to say.
+    settings.remove("mode");
+    settings.insert("url".to_owned(), app.url().into());
+    let server =
+        Server { settings: Value::Object(settings), ..Server::reached("it", "url", &app.url()) };
+    let rig = Plan::new(binaries.clone(), [server]).start();
+    if !setup.never_ready {
+        rig.wait_for_state("it", "ready");
+    }
+    play_with(transcript, rig, unknown_outcome)
+}
+
+/// What is heard of an application in place of this.
+fn unknown_outcome(pattern: &Value) -> Value {
+    let error = &pattern["error"];
+    let is_of_bridge = error["code"].as_i64().is_some_and(|code| (-31599..-31500).contains(&code));
+    if !is_of_bridge {
+        return pattern.clone();
+    }
+    let why = error["message"].as_str().unwrap_or_default().trim_end_matches('…');
+    let why = why.replace("of the server `it`", "of the application");
+    let content = json!([{"type": "text", "text": format!("{why}…")}]);
+    let meta = json!({"pontoon/outcome": "unknown", "…": "…"});
+    let result = json!({"content": content, "isError": true, "_meta": meta, "…": "…"});
+    json!({"jsonrpc": "2.0", "id": pattern["id"], "result": result})
+}
+
+fn play_with(
+    transcript: &Transcript,
+    rig: Rig,
+    heard_as: fn(&Value) -> Value,
+) -> Result<(), String> {
+    let mut player = Player::new(rig, transcript);
+    player.heard_as = heard_as;
     for (number, step) in &transcript.steps {
         player.step(step).map_err(|what| {
             format!("line {number}: {what}\n--- the bridge said ---\n{}", player.rig.stderr())
@@ -72,6 +123,8 @@ struct Player {
     /// Sessions that the client has opened and left.
     left: Vec<Legacy>,
     captures: Captures,
+    /// What of the transcript is heard otherwise.
+    heard_as: fn(&Value) -> Value,
     tell: Sender<Heard>,
     heard: Receiver<Heard>,
     waiting: Vec<Value>,
@@ -101,6 +154,7 @@ impl Player {
             talk,
             left: Vec::new(),
             captures,
+            heard_as: Clone::clone,
             tell,
             heard,
             waiting,
@@ -116,6 +170,7 @@ impl Player {
             Step::Listen => self.listen(),
             Step::End => self.end(),
             Step::Hear(pattern) => {
+                let pattern = &(self.heard_as)(pattern);
                 let message = self.next_message(pattern)?;
                 matches(pattern, &message, &mut self.captures)
                     .map_err(|difference| format!("{difference}\nin {message}"))

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pontoon_schema::{Profile, Severity};
-use pontoon_supervise::{Spawner, give_memory_back, harden_worker};
+use pontoon_supervise::{Spawner, give_memory_back, harden_worker, plain_text};
 use serde_json::Value;
 
 use super::connect::{TYPED_WRONGLY, app_at, profile, wrong};
@@ -21,7 +21,7 @@ use crate::doctor::render::json::json;
 use crate::doctor::render::markdown::markdown;
 use crate::doctor::render::people::{Sheet, people};
 use crate::doctor::render::sarif::sarif;
-use crate::doctor::{ExamOptions, ExamRoom, Examination, Patient, examine};
+use crate::doctor::{ExamOptions, ExamRoom, ExamStep, Examination, Patient, examine};
 use crate::errors::chain;
 
 /// What stands below the help.
@@ -284,8 +284,8 @@ async fn examine_all(
             Ok(room) => room,
             Err(error) => return fail(&chain(&error)),
         };
-        let bar = spinner();
-        let shown = |step: &str| bar.set_message(format!("{step}: {name}"));
+        let bar = bar(ProgressDrawTarget::stderr());
+        let shown = |step| show(&bar, step, &name);
         let report = tokio::select! {
             report = examine(&room, &options, &shown) => report,
             (code, what) = interruption.heard() => {
@@ -349,14 +349,20 @@ fn dump(reports: &[Examination]) -> String {
     reports.iter().flat_map(|report| report.dump.iter().map(|page| line(report, page))).collect()
 }
 
-/// On a terminal; nothing is shown elsewhere.
-fn spinner() -> ProgressBar {
-    let bar = ProgressBar::new_spinner();
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+/// How far an examination is. On a terminal; nothing is shown elsewhere.
+fn bar(target: ProgressDrawTarget) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(ExamStep::ALL.len() as u64), target);
+    if let Ok(style) = ProgressStyle::with_template("{bar:8} {wide_msg}") {
         bar.set_style(style);
     }
-    bar.enable_steady_tick(Duration::from_millis(100));
     bar
+}
+
+/// What is done now, and to which server: the step comes first, for there may be room for no more.
+fn show(bar: &ProgressBar, step: ExamStep, name: &str) {
+    bar.set_position(step.done_before());
+    bar.set_message(format!("{}: {}", step.name(), plain_text(name.to_owned())));
+    bar.tick();
 }
 
 /// The exit code: what could not be examined weighs most.
@@ -368,4 +374,81 @@ fn code_of(reports: &[Examination], is_strict: bool) -> u8 {
         None => 0,
     };
     reports.iter().map(worst).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use indicatif::TermLike;
+
+    use super::*;
+    use crate::lock::Lock;
+
+    /// A terminal of 30 columns, with its only line.
+    #[derive(Debug, Clone, Default)]
+    struct NarrowTerminal {
+        line: Arc<Lock<String>>,
+        lines: Arc<Lock<usize>>,
+    }
+
+    impl TermLike for NarrowTerminal {
+        fn width(&self) -> u16 {
+            30
+        }
+
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_line(&self, _: &str) -> io::Result<()> {
+            *self.lines.lock() += 1;
+            Ok(())
+        }
+
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.line.lock().push_str(text);
+            Ok(())
+        }
+
+        fn clear_line(&self) -> io::Result<()> {
+            self.line.lock().clear();
+            Ok(())
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_bar_with_the_name_of_each_step_fits_thirty_columns_and_is_cleared() {
+        let terminal = NarrowTerminal::default();
+        let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
+        let bar = bar(target);
+        let mut filled = Vec::new();
+        for step in ExamStep::ALL {
+            show(&bar, step, "npx @modelcontextprotocol/\u{1b}server-everything");
+            let line = terminal.line.lock().clone();
+            assert!(line.contains(step.name()), "{line:?} does not say {step:?}");
+            assert!(line.trim_end().chars().count() <= 30, "{line:?}");
+            assert!(!line.contains('\u{1b}'), "{line:?}");
+            filled.push(line.chars().filter(|it| *it == '█').count());
+        }
+        assert!(filled.is_sorted() && filled[0] == 0 && filled[10] == 7, "{filled:?}");
+        bar.finish_and_clear();
+        assert_eq!((terminal.line.lock().as_str(), *terminal.lines.lock()), ("", 0));
+    }
 }

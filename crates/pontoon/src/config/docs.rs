@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pontoon_wire::heal::Heal;
+
 use super::keys::{ISOLATION_KEYS, KEYS, REACHED_KEYS, REFUSED_KEYS, ServerKey};
 use super::network::{CERTIFICATE_VARIABLES, DEFAULT_VARIABLES, PROXY_VARIABLES, USUAL_VARIABLES};
 use super::remarks::Weight;
@@ -267,4 +269,13 @@ fn a_default_that_is_written_changes_nothing() {
         let isolation = format!(r#", "isolation": {{"{}": {}}}"#, key.name, key.default);
         assert!(servers_with(&isolation) == servers_with(""), "`{}`: {}", key.name, key.default);
     }
+}
+
+#[test]
+fn the_key_names_the_heals_that_no_mode_changes() {
+    let always: Vec<_> = Heal::ALL.iter().filter(|it| it.is_always_dealt_with()).collect();
+    let codes: Vec<_> = always.iter().map(|heal| heal.code()).collect();
+    let (last, others) = codes.split_last().unwrap();
+    let told = format!(": {} and {last}, log text (H01)", others.join(", "));
+    assert!(page().contains(&told), "{told}");
 }

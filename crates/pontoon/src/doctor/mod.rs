@@ -22,6 +22,7 @@ mod visit;
 mod words;
 
 pub use exam::examine;
+pub use exam::step::ExamStep;
 pub use examination::Examination;
 pub use options::ExamOptions;
 pub use patient::Patient;

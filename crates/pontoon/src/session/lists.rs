@@ -176,10 +176,15 @@ async fn learn_list(
         );
         let page = match ask(conversation, list, &params).await {
             Ok(page) => page,
-            // A server may lack a list that its capabilities promise; then it is empty.
+            // A server may lack a list that its capabilities promise; then it is empty, if that is healed. Else clients
+            // hear that it is not there.
             Err(LearnError::Refused(_)) if cursor.is_none() && may_lack => {
-                if list != method::LIST_TEMPLATES {
-                    back.heals.note(Heal::H24);
+                let is_healed = match list {
+                    method::LIST_TEMPLATES => back.heals.mode(Heal::H24) == HealMode::Repair,
+                    _ => back.heals.found(Heal::H24),
+                };
+                if !is_healed {
+                    return Ok(());
                 }
                 break;
             }

@@ -248,6 +248,15 @@ impl Heal {
         Self::ALL.iter().copied().find(|heal| heal.code() == code)
     }
 
+    /// Whether there is nothing to choose: what is done about it is done in every mode, which only says whether it is
+    /// counted.
+    pub fn is_always_dealt_with(self) -> bool {
+        matches!(
+            self,
+            Self::H08 | Self::H10 | Self::H20 | Self::H22 | Self::H26 | Self::H27 | Self::H28
+        )
+    }
+
     /// Whether what the server said may be lost by it, so that it can explain why an answer did not come.
     pub fn can_cost_an_answer(self) -> bool {
         matches!(

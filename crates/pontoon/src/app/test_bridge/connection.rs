@@ -166,6 +166,18 @@ impl TestResponse {
         last.expect("an answer")
     }
 
+    /// All that comes, alone or as events, in one text.
+    pub(crate) async fn all(mut self) -> String {
+        if !self.is_stream() {
+            return self.body().await;
+        }
+        let mut all = String::new();
+        while let Some(data) = self.data().await {
+            all += &data;
+        }
+        all
+    }
+
     /// The status that the response has for the client, and why. In the legacy era both are in the body.
     pub(crate) async fn refusal(self) -> (u16, String) {
         let status = self.status;

@@ -6,6 +6,7 @@
 mod client;
 mod connection;
 pub(crate) mod request;
+mod script;
 mod server;
 mod socket;
 
@@ -19,6 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 pub(crate) use self::client::{LEGACY, TestClient};
 pub(crate) use self::connection::{TestConnection, TestResponse};
 use self::request::bare;
+pub(crate) use self::script::{DEAF, END, ScriptedServer};
 pub(crate) use self::server::ToolServer;
 pub(crate) use self::socket::{TestSocket, masked};
 use super::{App, Unorderly};

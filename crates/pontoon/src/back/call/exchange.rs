@@ -291,8 +291,9 @@ impl Exchange<'_> {
         let server = &self.back.server.name;
         tracing::error!(%server, how, "the outcome of a call is unknown");
         let text = format!(
-            "the connection to the application was lost after this call was sent ({}). {LOOK_FIRST}",
-            self.back.launcher.told(how)
+            "the connection to the application was lost after this call was sent ({}){}. {LOOK_FIRST}",
+            self.back.launcher.told(how),
+            self.lease.link.explanation()
         );
         self.fail(reply, CallError::OutcomeUnknown(text));
     }

@@ -14,6 +14,7 @@ mod parallel;
 mod requests;
 mod schemas;
 mod size;
+pub(super) mod step;
 mod traces;
 mod versions;
 
@@ -25,6 +26,7 @@ use pontoon_wire::{Message, Slot};
 use serde_json::Value;
 
 use self::eras::ModernLook;
+use self::step::ExamStep;
 use super::aspect::Aspect;
 use super::examination::{Examination, Unexamined, text_of};
 use super::options::ExamOptions;
@@ -45,7 +47,7 @@ const TOO_SLOW_START: Duration = Duration::from_secs(30);
 pub async fn examine(
     room: &ExamRoom,
     options: &ExamOptions,
-    tell: &(dyn Fn(&str) + Sync),
+    tell: &(dyn Fn(ExamStep) + Sync),
 ) -> Examination {
     let mut report = Examination {
         name: room.patient.name().to_owned(),
@@ -61,21 +63,21 @@ pub async fn examine(
 async fn look_at(
     room: &ExamRoom,
     options: &ExamOptions,
-    tell: &(dyn Fn(&str) + Sync),
+    tell: &(dyn Fn(ExamStep) + Sync),
     report: &mut Examination,
 ) -> Result<(), Unexamined> {
-    tell("starting");
+    tell(ExamStep::Start);
     let visit = open(room, options, report).await?;
     let start = visit.age();
     report.start = Some(start);
     note_start(room.patient.is_program(), start, report);
     let mut evidence = Evidence { start, ..Evidence::default() };
     probe(&visit, options, tell, report, &mut evidence).await;
-    tell("looking at what it opened");
+    tell(ExamStep::Traces);
     traces::look(&visit, &mut evidence).await;
-    tell("asking it to end");
+    tell(ExamStep::End);
     ending::look(visit, room, options, report, &mut evidence).await;
-    tell("trying versions and eras");
+    tell(ExamStep::Versions);
     versions::look(room, options, start, report).await;
     eras::look(room, options, start, report).await;
     http::note(room, report);
@@ -233,32 +235,32 @@ fn note_hello(hello: &Message, report: &mut Examination) {
 async fn probe(
     visit: &Visit,
     options: &ExamOptions,
-    tell: &(dyn Fn(&str) + Sync),
+    tell: &(dyn Fn(ExamStep) + Sync),
     report: &mut Examination,
     evidence: &mut Evidence,
 ) {
     let small = options.small();
-    tell("sending notifications");
+    tell(ExamStep::Notifications);
     notifications::look(visit, small, report).await;
-    tell("reading its lists");
+    tell(ExamStep::Lists);
     let Some(tools) = lists::look(visit, options, report).await else {
         note_heals(visit, report);
         let text = "the rest was not tried: it answers nothing any more";
         return report.skip(Aspect::Requests, text);
     };
-    tell("looking at its tools");
+    tell(ExamStep::Tools);
     let tools = judge_tools(tools, options.profiles(), report).await;
     evidence.note_tools(&tools);
-    tell("asking what it does not know");
+    tell(ExamStep::Unknown);
     requests::look(visit, small, report).await;
-    tell("calling tools");
+    tell(ExamStep::Calls);
     calls::look(visit, options, &tools, report, evidence).await;
-    tell("asking several things at once");
+    tell(ExamStep::Parallel);
     let calls = calls::repeatable(options, &tools);
     parallel::look(visit, options, !tools.is_empty(), &calls, report).await;
     note_heals(visit, report);
     if options.probe_size > 0 {
-        tell("sending a long message");
+        tell(ExamStep::LongMessage);
         size::look(visit, options, report).await;
     } else {
         report.skip(Aspect::Requests, "the length of messages was not tried (--probe-size)");

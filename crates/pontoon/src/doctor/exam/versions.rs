@@ -8,6 +8,7 @@ use crate::doctor::options::ExamOptions;
 use crate::doctor::room::ExamRoom;
 use crate::doctor::symptom::Symptom;
 use crate::doctor::visit::Said;
+use pontoon_schema::Severity;
 use pontoon_wire::heal::Heal;
 use pontoon_wire::{Era, Revision};
 
@@ -56,20 +57,21 @@ pub(super) async fn look(
     let (old, middle, unknown) = (agreed(asked[0]), agreed(asked[1]), agreed(UNKNOWN));
     let fault = match (&old, &middle, &unknown) {
         _ if !is_version(&newest) => {
-            Some(format!("it answers with the version {newest:?}, which is none of the protocol"))
-        }
-        (Some(old), Some(middle), _) if *old == newest && *middle == newest => {
-            Some(format!("it answers {newest} whatever it is asked for"))
+            let evidence =
+                format!("it answers with the version {newest:?}, which is none of the protocol");
+            Some(Symptom::of_heal(Heal::H19, Some(evidence)))
         }
         (_, _, Some(unknown)) if unknown == UNKNOWN => {
-            Some(format!("it agrees to {UNKNOWN}, which is no version"))
+            let evidence = format!("it agrees to {UNKNOWN}, which is no version");
+            Some(Symptom::of_heal(Heal::H19, Some(evidence)))
         }
+        (Some(old), Some(middle), _) if *old == newest && *middle == newest => Some(same(&newest)),
         _ => None,
     };
     // What was healed at the first handshake is told here, with what it means.
     report.symptoms.retain(|symptom| symptom.code != Heal::H19.code());
-    if let Some(evidence) = fault {
-        return report.found(Symptom::of_heal(Heal::H19, Some(evidence)));
+    if let Some(fault) = fault {
+        return report.found(fault);
     }
     let refusal = said.iter().find_map(|(version, said)| match said {
         Some(error @ Said::Error { .. }) => Some(format!("asked for {version}: {}", error.words())),
@@ -87,6 +89,22 @@ pub(super) async fn look(
                 format!("agrees to the version it is asked for: {versions}"),
             );
         }
+    }
+}
+
+/// It answers with the same version always. One that knows no other may, and the oldest is known to every client; with another
+/// one it loses those that are older.
+fn same(version: &str) -> Symptom {
+    let evidence = format!("it answers {version} whatever it is asked for");
+    if version != Revision::V2024_11_05.as_str() {
+        return Symptom::of_heal(Heal::H19, Some(evidence));
+    }
+    let evidence = format!("{evidence}, as a server may that knows no other");
+    Symptom {
+        severity: Severity::Information,
+        minds: Vec::new(),
+        fix: format!("If it knows others: {}", Heal::H19.fix()),
+        ..Symptom::of_heal(Heal::H19, Some(evidence))
     }
 }
 

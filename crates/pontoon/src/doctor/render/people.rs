@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use pontoon_schema::Severity;
+use pontoon_wire::heal::Heal;
 
 use super::super::aspect::Aspect;
 use super::super::examination::{ClientView, Examination};
@@ -127,6 +128,9 @@ fn fault(symptom: &Symptom, sheet: Sheet) -> String {
             let some = more(&some, symptom.minds.len());
             out += &sheet.item(4, "minded by", "2", &some);
         }
+    }
+    // What is only good to know of schemas needs no fix; of messages it may.
+    if symptom.severity > Severity::Information || Heal::named(symptom.code).is_some() {
         out += &sheet.item(4, "fix:", "36", &symptom.fix);
     }
     out
@@ -320,7 +324,7 @@ mod tests {
             ..Examination::default()
         };
         report.well(Aspect::Start, "it starts within a time that is told in many words");
-        report.found(Symptom::of_heal(pontoon_wire::heal::Heal::H08, Some("x".repeat(70))));
+        report.found(Symptom::of_heal(Heal::H08, Some("x".repeat(70))));
         report.clients.push(ClientView {
             profile: "claude-code",
             title: "Claude Code",

@@ -73,7 +73,7 @@ fn results_of(report: &Examination, symptom: &Symptom, file: Option<&str>) -> Ve
         let mut location = json!({"logicalLocations": [{"fullyQualifiedName": name}]});
         if let Some(file) = file {
             location["physicalLocation"] =
-                json!({"artifactLocation": {"uri": file}, "region": {"startLine": 1}});
+                json!({"artifactLocation": {"uri": file_uri(file)}, "region": {"startLine": 1}});
         }
         json!({
             "ruleId": symptom.code,
@@ -92,10 +92,41 @@ fn results_of(report: &Examination, symptom: &Symptom, file: Option<&str>) -> Ve
     }
 }
 
+/// A path as SARIF wants it: relative to the folder of the examination, or from the root, and escaped as in a URI.
+fn file_uri(path: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+    let path = path.trim_start_matches("./");
+    let mut uri = if path.starts_with('/') { "file://".to_owned() } else { String::new() };
+    for byte in path.bytes() {
+        match is_plain(byte) {
+            true => uri.push(char::from(byte)),
+            false => uri += &format!("%{byte:02X}"),
+        }
+    }
+    uri
+}
+
 fn level(severity: Severity) -> &'static str {
     match severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
         Severity::Information => "note",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_escaped_as_a_uri() {
+        for (path, uri) in [
+            ("dist/index.js", "dist/index.js"),
+            ("./mcp-servers.json", "mcp-servers.json"),
+            ("a: b/50%/é?#.js", "a%3A%20b/50%25/%C3%A9%3F%23.js"),
+            ("/home/me/my servers.json", "file:///home/me/my%20servers.json"),
+        ] {
+            assert_eq!(file_uri(path), uri);
+        }
     }
 }

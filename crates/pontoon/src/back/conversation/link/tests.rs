@@ -144,9 +144,15 @@ async fn frames_are_noted_or_not_where_they_are_not_healed() {
 }
 
 #[tokio::test]
-async fn messages_that_came_only_when_the_server_ended_are_noted() {
-    for (is_heard_before, counts) in [(false, vec![("H07", 1)]), (true, Vec::new())] {
-        let options = options();
+async fn messages_that_came_only_when_the_server_ended_are_noted_unless_that_is_off() {
+    for (mode, is_heard_before, counts) in [
+        (HealMode::Repair, false, vec![("H07", 1)]),
+        (HealMode::Warn, false, vec![("H07", 1)]),
+        (HealMode::Off, false, Vec::new()),
+        (HealMode::Repair, true, Vec::new()),
+    ] {
+        let heal = HealModes::from(HealMode::Off).with(Heal::H07, mode);
+        let options = LinkOptions { heal, ..options() };
         let (link, _told, mut server) = linked(&options);
         let note = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\"}\n";
         if is_heard_before {
