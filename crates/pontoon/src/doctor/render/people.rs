@@ -122,15 +122,14 @@ fn fault(symptom: &Symptom, sheet: Sheet) -> String {
     if let rest @ 1.. = symptom.places.len().saturating_sub(PLACES) {
         out += &sheet.item(4, "", "", &format!("and {rest} more"));
     }
-    if symptom.severity > Severity::Information {
-        if !symptom.minds.is_empty() {
-            let some: Vec<_> = symptom.minds.iter().take(PLACES).cloned().collect();
-            let some = more(&some, symptom.minds.len());
-            out += &sheet.item(4, "minded by", "2", &some);
-        }
+    let is_minded = symptom.severity > Severity::Information;
+    if is_minded && !symptom.minds.is_empty() {
+        let some: Vec<_> = symptom.minds.iter().take(PLACES).cloned().collect();
+        let some = more(&some, symptom.minds.len());
+        out += &sheet.item(4, "minded by", "2", &some);
     }
     // What is only good to know of schemas needs no fix; of messages it may.
-    if symptom.severity > Severity::Information || Heal::named(symptom.code).is_some() {
+    if is_minded || Heal::named(symptom.code).is_some() {
         out += &sheet.item(4, "fix:", "36", &symptom.fix);
     }
     out
