@@ -28,6 +28,23 @@ pub(crate) struct Bridge {
 impl Bridge {
     /// Starts the build `pontoon` in front of `server`, and waits until that is known.
     pub(crate) fn start(pontoon: &Path, mode: &str, server: &Server) -> Self {
+        Self::start_with(pontoon, mode, server, |_| ())
+    }
+
+    /// The same that looks at no message and no tool for what may be wrong with it.
+    pub(crate) fn without_healing(pontoon: &Path, mode: &str, server: &Server) -> Self {
+        Self::start_with(pontoon, mode, server, |entry| {
+            entry["heal"] = "off".into();
+            entry["profile"] = "none".into();
+        })
+    }
+
+    fn start_with(
+        pontoon: &Path,
+        mode: &str,
+        server: &Server,
+        change: impl FnOnce(&mut Value),
+    ) -> Self {
         let mut entry = json!({ "command": server.program, "args": server.args, "mode": mode });
         if mode == "stateful" {
             // All clients come from one address, which may have 32 conversations unless this is said.
@@ -37,6 +54,7 @@ impl Bridge {
             // They come from one address, which has no more than its share.
             entry["max_in_flight"] = 256.into();
         }
+        change(&mut entry);
         let bridge = Self::serve(pontoon, &entry);
         // The one that all share is started with the bridge, and stays.
         if mode != "shared" {

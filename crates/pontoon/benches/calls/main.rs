@@ -10,6 +10,7 @@ mod big;
 mod bridge;
 mod client;
 mod connect;
+mod healing;
 mod load;
 mod memory;
 mod native;
@@ -40,7 +41,7 @@ struct Options {
     #[arg(long)]
     quick: bool,
     /// Only this: pooled or pooled-1, -16, -64, shared or shared-16, -64, websocket or websocket-16, -shared, connect, stateless or stateless-1, -8, spares,
-    /// memory, big, peers or peers-http, -websocket.
+    /// memory, big, healing, peers or peers-http, -websocket.
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
     /// Only in front of this server: cheap or demo.
@@ -94,7 +95,7 @@ impl Plan {
 
 type Section = (&'static str, fn(&Plan, &mut Table));
 
-const SECTIONS: [Section; 15] = [
+const SECTIONS: [Section; 16] = [
     ("pooled-1", |plan, table| pooled::measure(plan, &pooled::KEPT, 1, table)),
     ("pooled-16", |plan, table| pooled::measure(plan, &pooled::KEPT, 16, table)),
     ("pooled-64", |plan, table| pooled::measure(plan, &pooled::KEPT, 64, table)),
@@ -108,6 +109,7 @@ const SECTIONS: [Section; 15] = [
     ("spares", spares::measure),
     ("memory", memory::measure),
     ("big", big::measure),
+    ("healing", healing::measure),
     ("peers-http", peers::measure),
     ("peers-websocket", peers::measure_websocket),
 ];

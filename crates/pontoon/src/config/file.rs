@@ -43,12 +43,12 @@ pub(super) fn read(
     for entry in &members {
         let read = match around.is_of_mcpo {
             false => read_server(entry, reader, around),
-            true => reader.apart(|reader| read_server(entry, reader, around), mcpo::leave_out),
+            true => reader.apart(|reader| read_server(entry, reader, around), leave_out),
         };
         match read {
-            Entry::Server(server) => servers.push(server),
-            Entry::Disabled => disabled += 1,
-            Entry::Wrong => {}
+            WrittenServer::Fine(server) => servers.push(server),
+            WrittenServer::Disabled => disabled += 1,
+            WrittenServer::Wrong => {}
         }
     }
     if members.is_empty() {
@@ -60,11 +60,20 @@ pub(super) fn read(
 }
 
 /// What an entry of the file comes to.
-pub(super) enum Entry {
-    Server(Arc<Server>),
+enum WrittenServer {
+    Fine(Arc<Server>),
     Disabled,
     /// What is wrong with it was told.
     Wrong,
+}
+
+/// mcpo starts without a server that cannot be used, so there an entry with a mistake is left out and costs no other.
+fn leave_out(read: WrittenServer, remarks: &mut Remarks) -> WrittenServer {
+    if remarks.heaviest() < Some(Weight::Mistake) {
+        return read;
+    }
+    remarks.break_only_server(": this entry is left out");
+    WrittenServer::Wrong
 }
 
 /// One entry of the file.
@@ -72,10 +81,10 @@ fn read_server(
     entry: &Member<'_>,
     reader: &mut DocumentReader<'_>,
     around: &FileContext<'_>,
-) -> Entry {
-    let Some(mut keys) = reader.members(&entry.node) else { return Entry::Wrong };
+) -> WrittenServer {
+    let Some(mut keys) = reader.members(&entry.node) else { return WrittenServer::Wrong };
     if is_disabled(&keys, reader) {
-        return Entry::Disabled;
+        return WrittenServer::Disabled;
     }
     let name = entry.name.parse();
     match &name {
@@ -94,7 +103,7 @@ fn read_server(
     if around.is_of_mcpo {
         if mcpo::is_remote(&keys) {
             reader.about_name(Weight::Mistake, entry, mcpo::NOT_REACHED);
-            return Entry::Wrong;
+            return WrittenServer::Wrong;
         }
         mcpo::drop_what_is_nothing(&mut keys, reader);
         draft = mcpo::begin(draft, around.folder);
@@ -102,7 +111,7 @@ fn read_server(
     let draft = read_keys(draft, &keys, reader, around);
     let written = WrittenKeys { server: entry, keys: &keys };
     let server = draft.finish(&written, reader, around);
-    server.map_or(Entry::Wrong, |server| Entry::Server(Arc::new(server)))
+    server.map_or(WrittenServer::Wrong, |server| WrittenServer::Fine(Arc::new(server)))
 }
 
 /// Whether a server is left out. It may be so for a reason: then its other keys are not read.

@@ -8,7 +8,6 @@ use std::time::Duration;
 use super::document::{DocumentReader, Member};
 use super::draft::{Draft, WrittenMode};
 use super::environment::Environment;
-use super::file::Entry;
 use super::lifetime::{Mode, SessionKey};
 use super::remarks::{RemarkPlace, Remarks, Weight};
 use super::rest_settings::RootInfo;
@@ -94,16 +93,6 @@ pub(super) fn drop_what_is_nothing(keys: &mut Vec<Member<'_>>, reader: &mut Docu
             is_used
         });
     }
-}
-
-/// What becomes of an entry with such remarks: mcpo starts without a server that cannot be used, so one with a mistake is left out
-/// and costs no other.
-pub(super) fn leave_out(read: Entry, remarks: &mut Remarks) -> Entry {
-    if remarks.heaviest() < Some(Weight::Mistake) {
-        return read;
-    }
-    remarks.break_only_server(": this entry is left out");
-    Entry::Wrong
 }
 
 /// Warns of each way in which the defaults of mcpo are looser than those of `pontoon serve`.

@@ -1,0 +1,47 @@
+//! What healing costs a call that needs none of it, beside the same bridge with `"heal": "off"` and `"profile": "none"`.
+
+use crate::Plan;
+use crate::bridge::Bridge;
+use crate::client::HttpCaller;
+use crate::load::{Side, order};
+use crate::pooled::KEPT;
+use crate::server::Server;
+use crate::table::{Goal, Table, a_second, micros};
+
+/// Measures one client and many, in front of the server that costs nothing.
+pub(crate) fn measure(plan: &Plan, table: &mut Table) {
+    for server in plan.servers.iter().filter(|server| server.name == "cheap") {
+        for clients in [1, 16] {
+            measure_with(plan, server, clients, table);
+        }
+    }
+}
+
+fn measure_with(plan: &Plan, server: &Server, clients: usize, table: &mut Table) {
+    let without = Bridge::without_healing(&plan.builds[0], KEPT.mode, server);
+    let healing = plan.builds.iter().map(|build| Bridge::start(build, KEPT.mode, server));
+    let bridges: Vec<_> = healing.chain([without]).collect();
+    let all_of = |bridge: &Bridge| (0..clients).map(|_| bridge.client(&server.call)).collect();
+    let mut callers: Vec<Vec<_>> = bridges.iter().map(all_of).collect();
+    let answers: Vec<_> = callers.iter_mut().flatten().map(HttpCaller::answer).collect();
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    let pids: Vec<_> = bridges.iter().map(|bridge| [vec![bridge.id()]]).collect();
+    let mut sides: Vec<Side> = bridges.iter().map(|_| Side::default()).collect();
+    let (rounds, length) = plan.rounds();
+    for round in 0..rounds {
+        for at in order(sides.len(), round) {
+            sides[at].counted_turn(&mut callers[at], length, &pids[at]);
+        }
+    }
+    sides.iter_mut().zip(&pids).for_each(|(side, pids)| side.read(pids));
+    let without = sides.pop().expect("it is the last one of them");
+
+    let name = server.row("healing", clients);
+    let ours: Vec<_> = sides.iter().map(|side| side.quantiles(0.5)).collect();
+    table.compare(&format!("{name}: p50"), &ours, &without.quantiles(0.5), micros, Goal::None);
+    let ours: Vec<_> = sides.iter().map(Side::rates).collect();
+    table.compare(&format!("{name}: calls"), &ours, &without.rates(), a_second, Goal::None);
+    let ours: Vec<_> = sides.iter().map(|side| side.used(&[0])).collect();
+    let what = format!("{name}: CPU a call, bridge");
+    table.compare(&what, &ours, &without.used(&[0]), micros, Goal::AtMost(1.03));
+}
