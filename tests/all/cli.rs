@@ -240,6 +240,7 @@ impl Serving {
         command.arg("serve").args(words).stdin(Stdio::null()).stdout(Stdio::null());
         let log = directory.join("log");
         let child = command.stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+        let mut serving = Self { child, address: ([127, 0, 0, 1], 0).into() };
         let mut address = None;
         let listens = holds_within(Duration::from_secs(10), || {
             let said = fs::read_to_string(&log).unwrap();
@@ -250,7 +251,8 @@ impl Serving {
             address.is_some()
         });
         assert!(listens, "{}", fs::read_to_string(&log).unwrap());
-        Self { child, address: address.unwrap() }
+        serving.address = address.unwrap();
+        serving
     }
 
     fn endpoint(&self, path: &str) -> Endpoint {

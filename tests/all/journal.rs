@@ -1,14 +1,15 @@
 //! The journal: every tool call is a line of it, of every mode, whatever became of it; and what its job says.
 
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::Duration;
 
 use pontoon::jobs::{CallStatus, JournalLine, Store, StoreOptions};
 use pontoon_tests::client::{ERAS, Era, Legacy, Modern, Request, Speaker};
-use pontoon_tests::rig::{Rig, wait_until};
+use pontoon_tests::rig::{Rig, bridge_command, wait_until};
 use serde_json::{Value, json};
 
-use crate::{fixture, plan, rig, shell};
+use crate::{binaries, fixture, plan, rig, shell};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const SOON: Duration = Duration::from_secs(10);
@@ -110,6 +111,60 @@ fn every_tool_call_is_a_line_of_the_journal() {
             rig.stop();
         }
     }
+}
+
+/// What `pontoon jobs` with these words says of the calls of this bridge.
+fn told_of(rig: &Rig, words: &[&str]) -> (bool, String) {
+    let mut command = bridge_command(&binaries().pontoon, rig.directory());
+    let told = command.arg("jobs").args(words).stdin(Stdio::null()).output().unwrap();
+    let text = [told.stdout, told.stderr].concat();
+    (told.status.success(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn who_called_what_is_told_at_a_shell_while_the_bridge_runs() {
+    let rig = plan([fixture("stateless")]).variable("MCPO_API_KEYS", "ada=the-key-of-ada").start();
+    let headers = [("Authorization", "Bearer the-key-of-ada"), ("X-OpenWebUI-User-Id", "user-1")];
+    make_calls(&mut Modern::with(&rig.endpoint("fixture"), &headers));
+    let made = calls(&rig, 5);
+    let (is_well, table) = told_of(&rig, &[]);
+    let lines: Vec<_> = table.lines().collect();
+    assert!(is_well && lines.len() == 6 && lines[0].starts_with("BEGAN "), "{table}");
+    for (line, call) in lines[1..].iter().zip(&made) {
+        let tells = |part: &str| line.contains(part);
+        assert!(tells("fixture") && tells(&call.tool) && tells("user-1 (ada)"), "{line}");
+        assert!(call.job_id.as_deref().is_none_or(tells), "{line}");
+    }
+    let (_, failed) = told_of(&rig, &["--status", "failed", "--json"]);
+    let tools = failed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let tools: Vec<_> = tools.map(|call| call["tool"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(tools, ["write_file", "no_such_tool", "crash"]);
+    let (_, last) = told_of(&rig, &["-n", "1"]);
+    assert!(last.contains("crash") && last.contains("4 earlier ones are not shown"), "{last}");
+    let (is_well, none) = told_of(&rig, &["--user", "somebody"]);
+    assert!(is_well && none.contains("no such call"), "{none}");
+
+    let job = made[1].job_id.as_deref().unwrap();
+    record(&rig, job);
+    let (_, shown) = told_of(&rig, &["show", job]);
+    let parts = [job, "write_file", "user-1 (ada) from 127.0.0.1", "a.txt (1 bytes)"];
+    assert!(parts.iter().all(|part| shown.contains(part)), "{shown}");
+    let (_, whole) = told_of(&rig, &["show", job, "--json"]);
+    let whole: Value = serde_json::from_str(&whole).unwrap();
+    assert_eq!(whole["request"]["params"]["arguments"]["name"], "a.txt", "{whole}");
+    let (is_well, wrong) = told_of(&rig, &["show", "00000000-0000-4000-8000-000000000000"]);
+    assert!(!is_well && wrong.contains("there is no record of a job"), "{wrong}");
+    rig.stop();
+}
+
+#[test]
+fn where_no_bridge_ever_was_there_is_nothing_to_tell_and_nothing_is_made() {
+    let place = tempfile::tempdir().unwrap();
+    let mut command = bridge_command(&binaries().pontoon, place.path());
+    let told = command.arg("jobs").stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(!told.status.success() && said.contains("there is no jobs directory"), "{said}");
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
 }
 
 #[test]

@@ -213,10 +213,20 @@ fn cut_description(members: &mut [Member<'_>], profile: &Profile, notes: &mut No
     notes.inside("description", |notes| notes.mend(Fault::LongDescription, what));
 }
 
+/// Where a text is longer than this, in the units of the clients that count: those of JavaScript.
+fn past(text: &str, max: usize) -> Option<usize> {
+    let mut units = 0;
+    let is_past = |letter: char| {
+        units += letter.len_utf16();
+        units > max
+    };
+    text.find(is_past)
+}
+
 /// The beginning of a text of more letters than these, and where it ends; `None` for one that is short enough. No more
 /// than the half is given up for a better end.
 fn cut(text: &str, max: usize) -> Option<(&str, &'static str)> {
-    let (end, _) = text.char_indices().nth(max)?;
+    let end = past(text, max)?;
     let is_followed_by_space =
         |at: usize| text[at..].chars().next().is_some_and(char::is_whitespace);
     let letters = || text[..end].char_indices().map(|(at, it)| (at, it, at + it.len_utf8()));

@@ -305,7 +305,7 @@ fn a_heal_of_a_process_and_of_an_application_is_seen_wherever_it_is_looked_for()
     let app = CarriedServer::start(&rude, &how.map(str::to_owned));
     let process = Server::new("process", &rude, &how).with("mode", "stateful");
     let reached = Server::reached("app", "url", &app.url());
-    let rig = plan([process, reached].map(|server| server.with("timeout", 1))).start();
+    let rig = plan([process, reached].map(|server| server.with("timeout", 3))).start();
     for name in ["process", "app"] {
         rig.wait_for_state(name, "ready");
         let mut client = Modern::new(&rig.endpoint(name));
@@ -339,7 +339,7 @@ fn a_heal_of_a_process_and_of_an_application_is_seen_wherever_it_is_looked_for()
 fn a_heal_of_an_application_is_seen_at_the_bridge_that_connects_to_it() {
     let (home, how) = (Home::new(), ["--how", "banner"]);
     let app = CarriedServer::start(&binaries().rude_server, &how.map(str::to_owned));
-    let mut client = home.client(&app.url(), &["--timeout", "1s"]);
+    let mut client = home.client(&app.url(), &["--timeout", "3s"]);
     let given_up = client.call(1, "wait", json!({"ms": 600_000}));
     assert!(text(&given_up).contains(BANNER), "{given_up}");
     let healed = home.only()["heals"]["H01"].as_u64();

@@ -22,7 +22,9 @@ pub fn wait_until(what: &str, deadline: Duration, condition: impl FnMut() -> boo
 #[track_caller]
 pub fn remove_in_use(directory: &Path) {
     let soon = Duration::from_secs(10);
-    wait_until("it is removed", soon, || std::fs::remove_dir_all(directory).is_ok());
+    wait_until("it is removed", soon, || {
+        std::fs::remove_dir_all(directory).is_ok() || !directory.exists()
+    });
 }
 
 /// Whether `condition` comes to hold within `deadline`.

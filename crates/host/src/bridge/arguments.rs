@@ -72,6 +72,10 @@ impl BridgeArguments {
         let (mut places, mut showing) = (Vec::new(), Showing::default());
         let mut words = words.into_iter();
         while let Some(word) = words.next() {
+            if word == "--" {
+                places.extend(words.by_ref().map(PathBuf::from));
+                break;
+            }
             let Some(option) = word.to_str().filter(|word| word.starts_with("--")) else {
                 places.push(PathBuf::from(word));
                 continue;
@@ -128,6 +132,7 @@ mod tests {
         check(&["a.sock", "b.json"], "common", [Repair, Repair]);
         check(&["--profile", "gemini", "a.sock", "b.json"], "gemini", [Repair, Repair]);
         check(&["a.sock", "--profile=claude-code", "b.json"], "claude-code", [Repair, Repair]);
+        check(&["--profile", "gemini", "--", "a.sock", "b.json"], "gemini", [Repair, Repair]);
         check(&["a.sock", "b.json", "--heal", "warn"], "common", [Warn, Warn]);
         check(&["a.sock", "b.json", "--heal=S004=off", "--heal", "warn"], "common", [Warn, Off]);
     }

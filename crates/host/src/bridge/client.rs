@@ -218,9 +218,9 @@ impl Client {
 
 /// The tools as the client sees them. What is wrong with them is told, once for each kind.
 fn shown(schema: &SchemaFile, showing: &Showing, told: &mut BTreeSet<&'static str>) -> ShownTools {
-    ShownTools::of(schema, showing, |tool, finding| {
-        if let Some(line) = fault_line(tool, finding).filter(|_| told.insert(finding.fault.code()))
-        {
+    ShownTools::of(schema, showing, |tool, finding, mode| {
+        let line = fault_line(tool, finding, mode);
+        if let Some(line) = line.filter(|_| told.insert(finding.fault.code())) {
             complain(&line);
         }
     })

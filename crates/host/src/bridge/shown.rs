@@ -27,7 +27,7 @@ impl ShownTools {
     pub(super) fn of(
         schema: &SchemaFile,
         showing: &Showing,
-        mut note: impl FnMut(&str, &Finding),
+        mut note: impl FnMut(&str, &Finding, HealMode),
     ) -> Self {
         let mut plans = HashMap::new();
         let tools = schema.tools.as_bytes();
@@ -40,7 +40,7 @@ impl ShownTools {
                 let mode = showing.mode(finding.fault);
                 is_left |= finding.repair.is_some() && mode != HealMode::Repair;
                 if mode != HealMode::Off {
-                    note(&name_of(tool).unwrap_or_default(), finding);
+                    note(&name_of(tool).unwrap_or_default(), finding, mode);
                 }
             }
             // A tool with a fault that is not to be repaired is shown as its program wrote it.
@@ -90,14 +90,16 @@ fn name_of(tool: &str) -> Option<Cow<'_, str>> {
 }
 
 /// What is said of a fault in a tool, in one line; `None` if it is only good to know.
-pub(super) fn fault_line(tool: &str, finding: &Finding) -> Option<String> {
+pub(super) fn fault_line(tool: &str, finding: &Finding, mode: HealMode) -> Option<String> {
     let Finding { fault, place, repair } = finding;
-    let done = match repair {
-        Some(repair) => format!("repaired unless that is switched off: {}", repair.what),
+    let done = match repair.as_ref().filter(|_| mode == HealMode::Repair) {
+        Some(repair) => format!("repaired: {}", repair.what),
         None => "left as it is, though clients may refuse it".to_owned(),
     };
-    let line = || format!("{} in `{tool}` at {place}: {}; {done}", fault.id(), fault.meaning());
-    (fault.severity() > Severity::Information).then(line)
+    let line = format!("{} in `{tool}` at {place}: {}; {done}", fault.id(), fault.meaning());
+    // Names are the program's own words, and this is one line of a terminal.
+    let plain = line.replace(char::is_control, " ");
+    (fault.severity() > Severity::Information).then_some(plain)
 }
 
 #[cfg(test)]
@@ -117,8 +119,8 @@ mod tests {
         let showing = BridgeArguments::read(words).unwrap().showing;
         let schema = SchemaFile::parse(schema.as_bytes()).unwrap();
         let mut lines = Vec::new();
-        let shown = ShownTools::of(&schema, &showing, |tool, finding| {
-            lines.extend(fault_line(tool, finding));
+        let shown = ShownTools::of(&schema, &showing, |tool, finding, mode| {
+            lines.extend(fault_line(tool, finding, mode));
         });
         (shown, lines)
     }
@@ -145,6 +147,9 @@ mod tests {
             assert!(left.list.contains(r#""$top":{"type":"int"}"#), "{}", left.list);
             assert_eq!(!lines.is_empty(), is_told, "{lines:?}");
         }
+        let forged = written.replace("get it", "a\\nb\\u001b[31m");
+        let (_, lines) = shown_with(&[], &format!("[{forged}]"));
+        assert!(lines.iter().all(|line| !line.contains(char::is_control)), "{lines:?}");
         let (left, _) = list(&["--heal", "S013=off"]);
         assert!(left.list.contains(r#""name":"get it""#), "{}", left.list);
     }

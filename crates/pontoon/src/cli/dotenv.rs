@@ -14,6 +14,10 @@ pub(super) fn variables(
         let (line, after) = binding(rest);
         rest = after;
         let Some((name, value)) = line else { continue };
+        // No process can have such a variable.
+        if name.contains(['=', '\0']) || value.contains('\0') {
+            continue;
+        }
         let known = |wanted: &str| {
             let before = || found.iter().rfind(|(name, _)| name == wanted);
             environment(wanted).or_else(|| before().map(|(_, value)| value.clone()))
@@ -57,33 +61,42 @@ fn binding(text: &str) -> (Option<(String, String)>, &str) {
 
 /// A value up to its closing quote, which may be some lines away, and what follows it.
 fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
-    let mut value = String::new();
-    let mut letters = text.char_indices();
-    while let Some((at, letter)) = letters.next() {
-        if letter == quote {
-            return Some((value, &text[at + 1..]));
+    let mut end = None;
+    for (at, _) in text.match_indices(quote) {
+        end = Some(at);
+        // Where there is no other, also one that is escaped ends it.
+        if !text[..at].ends_with('\\') {
+            break;
         }
-        if letter != '\\' {
-            value.push(letter);
-            continue;
-        }
-        let (_, escaped) = letters.next()?;
-        let meant = match escaped {
-            '\\' | '\'' => Some(escaped),
-            '"' if quote == '"' => Some('"'),
-            'a' if quote == '"' => Some('\x07'),
-            'b' if quote == '"' => Some('\x08'),
-            'f' if quote == '"' => Some('\x0c'),
-            'n' if quote == '"' => Some('\n'),
-            'r' if quote == '"' => Some('\r'),
-            't' if quote == '"' => Some('\t'),
-            'v' if quote == '"' => Some('\x0b'),
-            _ => None,
-        };
-        value.extend(meant.is_none().then_some('\\'));
-        value.push(meant.unwrap_or(escaped));
     }
-    None
+    let end = end?;
+    Some((unescaped(&text[..end], quote), &text[end + 1..]))
+}
+
+fn unescaped(text: &str, quote: char) -> String {
+    let mut value = String::with_capacity(text.len());
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        let next = letters.clone().next().filter(|_| letter == '\\');
+        let meant = next.and_then(|escaped| match escaped {
+            '\\' | '\'' => Some(escaped),
+            _ if quote == '\'' => None,
+            '"' => Some('"'),
+            'a' => Some('\x07'),
+            'b' => Some('\x08'),
+            'f' => Some('\x0c'),
+            'n' => Some('\n'),
+            'r' => Some('\r'),
+            't' => Some('\t'),
+            'v' => Some('\x0b'),
+            _ => None,
+        });
+        if meant.is_some() {
+            letters.next();
+        }
+        value.push(meant.unwrap_or(letter));
+    }
+    value
 }
 
 /// A value without quotes ends where a comment begins.
@@ -145,6 +158,7 @@ mod tests {
         check("A='open\nB=2", &[("B", "2")]);
         check("A='x' y\nB=\"1\" # c\nC=\"2\"#c", &[("B", "1"), ("C", "2")]);
         check("=x\nA==y", &[("A", "=y")]);
+        check("'C=D'=1\nE=\0\nF=1", &[("F", "1")]);
     }
 
     #[test]
@@ -152,6 +166,8 @@ mod tests {
         check("A=\"one\ntwo\"\nB=2", &[("A", "one\ntwo"), ("B", "2")]);
         check(r#"A="a\tb\"c\\d\q""#, &[("A", "a\tb\"c\\d\\q")]);
         check(r"A='a\tb\'c\\d'", &[("A", r"a\tb'c\d")]);
+        check("A='C:\\dir\\'\nB=2", &[("A", "C:\\dir\\"), ("B", "2")]);
+        check("A=\"\"\nB=''\nC='", &[("A", ""), ("B", "")]);
     }
 
     #[test]

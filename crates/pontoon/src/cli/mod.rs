@@ -13,6 +13,7 @@ mod ending;
 mod entrance_token;
 pub mod gc;
 pub mod health;
+pub mod jobs;
 pub mod mcpo;
 pub mod reload;
 pub mod serve;
@@ -47,6 +48,7 @@ Examples:
   pontoon call demo greet name=Ada           call a tool
   pontoon doctor -- uvx mcp-server-time      find what is wrong with a server, and how to mend it
   pontoon connect ws://localhost:7400        join a client to an application that runs by itself
+  pontoon jobs --status failed               see which calls failed, whose they were, and why
   pontoon status                             see the bridges that run, and how they are"
 )]
 struct Cli {
@@ -87,6 +89,9 @@ Exit codes: 0 all that expired is gone, 1 something could not be removed, or it 
 when. The directory is MCPO_JOBS_DIR, the time MCPO_FILE_EXPIRY; mistakes elsewhere in the
 configuration are told and do not matter.")]
     Gc(GcArgs),
+    /// List the calls of tools that were made: who called what, when, and how it ended.
+    #[command(after_help = jobs::EXAMPLES)]
+    Jobs(Box<jobs::JobsArgs>),
     /// Ask a running bridge how it is: exit code 0 if it works, 1 if it is down or not there.
     Health(HealthArgs),
     /// Show the bridges of this user that run, and how each of them is.
@@ -233,6 +238,7 @@ pub fn main() -> ExitCode {
             health::run(url.as_deref(), ca_file.as_deref(), json)
         }
         Command::Gc(GcArgs { source, dry_run, json }) => gc::run(&source.options(), dry_run, json),
+        Command::Jobs(jobs) => jobs::run(&jobs),
         Command::Status(status) => status::run(&status),
         Command::Connect(connect) => connect::run(*connect),
         Command::Ws(ws) => ws::run(&ws),

@@ -23,6 +23,8 @@ pub(super) struct FileContext<'a> {
     pub(super) settings: &'a BridgeSettings,
     /// Whether its servers have the manners of mcpo, and so start in that folder.
     pub(super) is_of_mcpo: bool,
+    /// Whether the bridge starts, and does not read its configuration again.
+    pub(super) is_start: bool,
 }
 
 /// The `mode` as it is written.

@@ -41,7 +41,7 @@ pub(super) fn read(
     let mut servers = Vec::new();
     let mut disabled = 0;
     for entry in &members {
-        let read = match around.is_of_mcpo {
+        let read = match around.is_of_mcpo && around.is_start {
             false => read_server(entry, reader, around),
             true => reader.apart(|reader| read_server(entry, reader, around), leave_out),
         };
@@ -55,6 +55,8 @@ pub(super) fn read(
         reader.about(Weight::Mistake, &list.node, "names no server");
     } else if disabled == members.len() {
         reader.about(Weight::Mistake, &list.node, "has no server that is not disabled");
+    } else if servers.is_empty() && around.is_of_mcpo {
+        reader.about(Weight::Mistake, &list.node, "has no server that can be served");
     }
     servers
 }
@@ -67,14 +69,18 @@ enum WrittenServer {
     Wrong,
 }
 
-/// mcpo starts without a server that cannot be used, so there an entry with a mistake is left out and costs no other.
+/// One server less is better than none for those who come from mcpo, so at its start an entry with a mistake is left out and
+/// costs no other. Later a mistake changes nothing, as everywhere: the server may be at work.
 fn leave_out(read: WrittenServer, remarks: &mut Remarks) -> WrittenServer {
     if remarks.heaviest() < Some(Weight::Mistake) {
         return read;
     }
-    remarks.break_only_server(": this entry is left out");
+    remarks.break_only_server(LEFT_OUT);
     WrittenServer::Wrong
 }
+
+/// What is said of an entry that is left out.
+const LEFT_OUT: &str = ": this entry is left out";
 
 /// One entry of the file.
 fn read_server(
@@ -83,29 +89,36 @@ fn read_server(
     around: &FileContext<'_>,
 ) -> WrittenServer {
     let Some(mut keys) = reader.members(&entry.node) else { return WrittenServer::Wrong };
+    if around.is_of_mcpo {
+        mcpo::drop_nulls(&mut keys);
+    }
     if is_disabled(&keys, reader) {
         return WrittenServer::Disabled;
     }
     let name = entry.name.parse();
-    match &name {
-        Err(error) => reader.about_name(Weight::Mistake, entry, BadServerName::to_string(error)),
+    let wrong = match &name {
+        Err(error) => Some(BadServerName::to_string(error)),
         Ok(_) if is_reserved(&entry.name) => {
             let name = &entry.name;
-            let message =
-                format!("`{name}` is a path of the bridge itself, and no name for a server");
-            reader.about_name(Weight::Mistake, entry, message);
+            Some(format!("`{name}` is a path of the bridge itself, and no name for a server"))
         }
-        Ok(_) => {}
+        Ok(_) if around.is_of_mcpo && mcpo::is_remote(&keys) => Some(mcpo::NOT_REACHED.to_owned()),
+        Ok(_) => None,
+    };
+    match wrong {
+        // mcpo has such servers, so a file may have them for long.
+        Some(wrong) if around.is_of_mcpo => {
+            reader.about_name(Weight::BrokenServer, entry, wrong + LEFT_OUT);
+            return WrittenServer::Wrong;
+        }
+        Some(wrong) => reader.about_name(Weight::Mistake, entry, wrong),
+        None => {}
     }
     // With a wrong name its keys are read all the same, so that every mistake is told.
     let name = name.unwrap_or_else(|_| "unnamed".parse().expect("a plain word is a name"));
     let mut draft = Draft::new(name, around.settings);
     if around.is_of_mcpo {
-        if mcpo::is_remote(&keys) {
-            reader.about_name(Weight::Mistake, entry, mcpo::NOT_REACHED);
-            return WrittenServer::Wrong;
-        }
-        mcpo::drop_what_is_nothing(&mut keys, reader);
+        mcpo::drop_keys_of_reached(&mut keys, reader);
         draft = mcpo::begin(draft, around.folder);
     }
     let draft = read_keys(draft, &keys, reader, around);

@@ -80,19 +80,24 @@ pub(super) fn is_remote(keys: &[Member<'_>]) -> bool {
     }
 }
 
-/// Drops what mcpo does not look at: keys that are null, and of a server that is started those of one that is reached.
-pub(super) fn drop_what_is_nothing(keys: &mut Vec<Member<'_>>, reader: &mut DocumentReader<'_>) {
+/// Drops keys that say nothing.
+pub(super) fn drop_nulls(keys: &mut Vec<Member<'_>>) {
     keys.retain(|key| !key.node.is_null());
-    if keys.iter().any(|key| key.name == "command") {
-        keys.retain(|key| {
-            let is_used = !matches!(&*key.name, "headers" | "url");
-            if !is_used {
-                let message = "is ignored: this server is started by its `command`";
-                reader.about_name(Weight::Warning, key, message);
-            }
-            is_used
-        });
+}
+
+/// Drops the keys of a server that is reached from one that is started: mcpo does not look at them.
+pub(super) fn drop_keys_of_reached(keys: &mut Vec<Member<'_>>, reader: &mut DocumentReader<'_>) {
+    if !keys.iter().any(|key| key.name == "command") {
+        return;
     }
+    keys.retain(|key| {
+        let is_used = !matches!(&*key.name, "headers" | "url");
+        if !is_used {
+            let message = "is ignored: this server is started by its `command`";
+            reader.about_name(Weight::Warning, key, message);
+        }
+        is_used
+    });
 }
 
 /// Warns of each way in which the defaults of mcpo are looser than those of `pontoon serve`.
@@ -179,7 +184,7 @@ mod tests {
     #[test]
     fn what_mcpo_does_not_look_at_costs_nothing() {
         for (keys, told) in [
-            (r#""args": null, "env": null, "cwd": null, "type": null"#, None),
+            (r#""args": null, "env": null, "cwd": null, "type": null, "disabled": null"#, None),
             (
                 r#""headers": {"X": "y"}"#,
                 Some("is ignored: this server is started by its `command`"),

@@ -4,6 +4,7 @@
 //! mistakes are told at once, each with its place; what it gives is complete and checked, and
 //! nothing else of the program looks at the environment or the file.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -249,7 +250,7 @@ fn read(
     let mut remarks = Remarks::default();
     let mut settings = variables::settings(options, environment, &mut remarks);
     if let Some(mcpo) = &options.mcpo {
-        if environment.get("MCPO_TIMEOUT").is_none() {
+        if environment.get("MCPO_TIMEOUT").is_none_or(OsStr::is_empty) {
             settings.timeout = mcpo::TIMEOUT;
         }
         settings.rest.root = mcpo.root.clone();
@@ -299,7 +300,8 @@ fn servers(
         true => here.as_path(),
         false => file.parent().unwrap_or(Path::new("/")),
     };
-    let around = FileContext { folder, environment, settings, is_of_mcpo };
+    let is_start = !options.is_running;
+    let around = FileContext { folder, environment, settings, is_of_mcpo, is_start };
     let mut servers = file::read(&path, &text, &around, remarks);
     if !settings.stateful_enabled {
         make_stateless(&mut servers, remarks);

@@ -31,7 +31,7 @@ pub struct Options {
     #[arg(long)]
     pub strict_auth: bool,
     /// Take a change of the configuration file over without a restart.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "command")]
     pub hot_reload: bool,
     /// A further host name by which clients reach the bridge; may be given several times.
     #[arg(long = "allowed-host", value_name = "HOST")]

@@ -54,7 +54,8 @@ pub(super) fn servers_of(text: &str, of_mcpo: Option<&Path>) -> (Vec<Arc<Server>
     let environment = Environment::new([("PATH", "/usr/bin:/bin"), ("TOKEN", "secret")]);
     let settings = BridgeSettings::unset();
     let (folder, is_of_mcpo) = (of_mcpo.unwrap_or(Path::new("/tmp")), of_mcpo.is_some());
-    let around = FileContext { folder, environment: &environment, settings: &settings, is_of_mcpo };
+    let (environment, settings, is_start) = (&environment, &settings, true);
+    let around = FileContext { folder, environment, settings, is_of_mcpo, is_start };
     let mut remarks = Remarks::default();
     let servers = file::read(Path::new("mcp-servers.json"), text, &around, &mut remarks);
     (servers, remarks)
@@ -103,6 +104,24 @@ fn calls_of_mcpo_end_late_unless_told_otherwise() {
     check(&of_mcpo, &[], limits, &(86_400, 1024));
     check(&of_mcpo, &[("MCPO_TIMEOUT", "9")], limits, &(9, 1024));
     check(&Options::default(), &[], limits, &(300, 64));
+}
+
+#[test]
+fn a_mistake_in_an_entry_of_mcpo_is_one_entry_less_at_its_start_and_no_change_later() {
+    let file = r#"{"mcpServers": {"a": {"command": "sh"}, "b": {"command": "sh", "args": "-c"},
+        "far": {"url": "https://example.org/mcp"}}}"#;
+    let mcpo = Some(McpoOptions::default());
+    let start = Options { mcpo, ..Options::default() };
+    let (config, remarks) = load(Some(file), &start, &[]).unwrap();
+    assert_eq!((config.servers.len(), remarks.heaviest()), (1, Some(Weight::BrokenServer)));
+    let again = Options { is_running: true, ..start.clone() };
+    assert_eq!(load(Some(file), &again, &[]).unwrap_err().heaviest(), Some(Weight::Mistake));
+    // What is there that mcpo has, and this has not, keeps nothing from changing.
+    let file = file.replace("\"-c\"", "[\"-c\"]");
+    assert_eq!(load(Some(&file), &again, &[]).unwrap().0.servers.len(), 2);
+    let none = r#"{"mcpServers": {"far": {"url": "https://example.org/mcp"}}}"#;
+    let told = load(Some(none), &start, &[]).unwrap_err().to_string();
+    assert!(told.contains("has no server that can be served"), "{told}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 use uuid::Uuid;
 
-use super::beneath::{create, names_in};
+use super::beneath::{create, names_in, open_folder};
 use super::record::{CallStatus, open_record, text_of};
 use super::root::{JOURNAL, Root};
 
@@ -252,7 +252,10 @@ pub(super) fn is_older(name: &str) -> bool {
 /// The calls in the journals of all bridges, by when they began. A line that is not whole is left out: its
 /// bridge may just be writing it.
 pub(super) fn read(root: &Root) -> io::Result<Vec<JournalLine<'static>>> {
-    let folder = root.folder(JOURNAL)?;
+    let folder = match open_folder(root.fd(), JOURNAL.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        folder => folder?,
+    };
     let mut found = Vec::new();
     for name in names_in(&folder)?.iter().filter(|name| owner_of(name).is_some()) {
         // Another bridge may have collected it.
@@ -396,6 +399,14 @@ mod tests {
         let file = place.path().join("jobs/.journal").join(format!("{}.jsonl", journal.owner));
         let size = usize::try_from(fs::metadata(file).unwrap().len()).unwrap();
         assert!((MAX_WAITING / 2..=MAX_WAITING).contains(&size), "{size}");
+    }
+
+    #[test]
+    fn where_no_call_was_made_there_is_none_and_nothing_is_made() {
+        let (root, place) = place();
+        fs::remove_dir(place.path().join("jobs/.journal")).unwrap();
+        assert_eq!(read(&root).unwrap(), []);
+        assert!(!place.path().join("jobs/.journal").exists());
     }
 
     #[test]

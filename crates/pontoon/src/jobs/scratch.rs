@@ -309,6 +309,14 @@ impl Parent {
         Ok(folder)
     }
 
+    /// The same, for who only looks: what is not there is not made.
+    fn existing(&self, root: &Root) -> io::Result<OwnedFd> {
+        match self {
+            Self::Jobs => open_folder(root.fd(), SCRATCH.as_bytes()),
+            Self::Shared(_) => self.open(root),
+        }
+    }
+
     fn is_base(&self, name: &str) -> bool {
         let id = name.strip_prefix(self.prefix()).unwrap_or_default();
         id.len() == NAME && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
@@ -323,7 +331,7 @@ pub(super) fn sweep(root: &Root, now: SystemTime) -> Vec<(PathBuf, io::Error)> {
 }
 
 fn sweep_in(parent: &Parent, root: &Root, now: SystemTime, failed: &mut Vec<(PathBuf, io::Error)>) {
-    let Ok(folder) = parent.open(root) else { return };
+    let Ok(folder) = parent.existing(root) else { return };
     let names = names_in(&folder).unwrap_or_default();
     for name in names.iter().filter(|name| parent.is_base(name)) {
         // Held until it is gone: a bridge that is just making it takes another name.
@@ -379,6 +387,15 @@ mod tests {
 
     fn store(jobs: &Path) -> Store {
         Store::open(jobs, StoreOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn to_look_for_what_was_left_makes_nothing_in_a_directory_that_is_just_removed() {
+        let place = place();
+        let root = Root::make(&jobs(&place, 0), false).unwrap();
+        fs::remove_dir_all(root.path().join(SCRATCH)).unwrap();
+        assert!(sweep(&root, SystemTime::now()).is_empty());
+        assert!(!root.path().join(SCRATCH).exists());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The store: everything on disk that jobs and sessions need, opened once.
 
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,6 +9,7 @@ use std::time::{Instant, SystemTime};
 use tracing::debug;
 use uuid::Uuid;
 
+use super::beneath::open_folder;
 use super::changes::NewFiles;
 use super::deferred::Deferred;
 use super::disk::{Disk, DiskUsage, JobError};
@@ -18,6 +19,7 @@ use super::instance::Instance;
 use super::job::Job;
 use super::journal::{self, EndedCall, Journal, JournalLine};
 use super::node::touch;
+use super::record::{METADATA, open_record};
 use super::recover;
 use super::root::{INSTANCES, Root, SCRATCH, StoreError, StoreFault};
 use super::scratch::{self, Scratch, Scratches};
@@ -281,6 +283,22 @@ impl Store {
     /// When the journals cannot be read.
     pub fn calls(&self) -> io::Result<Vec<JournalLine<'static>>> {
         journal::read(&self.0.root)
+    }
+
+    /// What is recorded of a job, a JSON text; `None` where there is no such job, or it has not ended yet.
+    ///
+    /// # Errors
+    ///
+    /// When the record cannot be read.
+    pub fn record(&self, job: Uuid) -> io::Result<Option<Vec<u8>>> {
+        let folder = match open_folder(self.0.root.fd(), job.to_string().as_bytes()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            folder => folder?,
+        };
+        let Some(mut file) = open_record(&folder, METADATA)? else { return Ok(None) };
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        Ok(Some(text))
     }
 
     /// Tells every bridge that shares the directory which jobs and sessions are in use here, and

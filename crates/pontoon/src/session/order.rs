@@ -3,11 +3,13 @@
 //!
 //! It is looked at when a catalogue is learnt, so no call and no list has to.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use pontoon_schema::Fault;
 use pontoon_wire::heal::HealMode;
 use pontoon_wire::method;
+use serde_json::value::RawValue;
 
 use super::catalog::{Catalog, Facts, name_of};
 use crate::config::Server;
@@ -45,13 +47,9 @@ impl Facts {
     /// The place that each tool had before.
     fn places_in(&self, before: &Self) -> Vec<usize> {
         let before = before.written.as_ref().or_else(|| before.lists.get(method::LIST_TOOLS));
-        let mut known = HashMap::new();
-        for (place, tool) in before.into_iter().flatten().enumerate() {
-            name_of(tool).map(|name| known.entry(name).or_insert(place));
-        }
+        let known: HashMap<_, _> = each_once(before.into_iter().flatten()).zip(0..).collect();
         let tools = self.lists.get(method::LIST_TOOLS).into_iter().flatten();
-        let place = |tool| name_of(tool).and_then(|name| known.get(&name).copied());
-        tools.map(|tool| place(tool).unwrap_or(NEW)).collect()
+        each_once(tools).map(|tool| known.get(&tool).copied().unwrap_or(NEW)).collect()
     }
 
     /// Puts the tools in the order of these places, one for each of them.
@@ -64,12 +62,24 @@ impl Facts {
     }
 }
 
+/// The names of tools, each with how often it stood there before: a server may list two of one name.
+fn each_once<'t>(
+    tools: impl Iterator<Item = &'t Box<RawValue>>,
+) -> impl Iterator<Item = (Cow<'t, str>, usize)> {
+    let mut times = HashMap::new();
+    tools.map(move |tool| {
+        let name = name_of(tool).unwrap_or_default();
+        let before: &mut usize = times.entry(name.clone()).or_default();
+        *before += 1;
+        (name, *before)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use pontoon_wire::{Era, json, string_value};
-    use serde_json::value::RawValue;
 
     use super::*;
     use crate::app::test_bridge::{TestBridge, TestClient, ToolServer};
@@ -124,7 +134,8 @@ mod tests {
         check(Repair, &[], &["b", "a"], &["b", "a"], 0);
         // They have other names for clients, and one name may stand twice.
         check(Repair, &["a b", "c d"], &["c d", "a b"], &["a b", "c d"], 1);
-        check(Repair, &["a", "b", "a"], &["b", "a", "a"], &["a", "a", "b"], 1);
+        check(Repair, &["a", "b", "a"], &["b", "a", "a"], &["a", "b", "a"], 1);
+        check(Repair, &["a", "b", "a"], &["a", "b", "a"], &["a", "b", "a"], 0);
         check(Warn, &["a", "b"], &["b", "a"], &["b", "a"], 1);
         check(Off, &["a", "b"], &["b", "a"], &["b", "a"], 0);
     }

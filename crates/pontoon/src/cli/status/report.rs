@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use pontoon_supervise::plain_text;
 use serde_json::Value;
+use unicode_width::UnicodeWidthStr;
 
 /// So many of the last errors are shown.
 const ERRORS: usize = 3;
@@ -251,8 +252,9 @@ fn short(text: &str, most: usize) -> String {
     }
 }
 
+/// How many columns a text takes: some letters take two.
 fn width(text: &str) -> usize {
-    text.chars().count()
+    UnicodeWidthStr::width(text)
 }
 
 #[cfg(test)]

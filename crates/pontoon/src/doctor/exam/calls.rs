@@ -144,10 +144,12 @@ async fn call(
                 report.well(Aspect::Requests, format!("`{tool}` was called and answered"));
             }
             let promised = known.map(|tool| &tool["outputSchema"]).filter(|it| it.is_object());
-            if let Some(promised) = promised.filter(|_| result["isError"] != true) {
+            // A modern server may have asked something first.
+            let is_whole = result["resultType"].as_str().is_none_or(|kind| kind == "complete");
+            if let Some(promised) = promised.filter(|_| is_whole && result["isError"] != true) {
                 let place =
                     ToolPlace { tool: tool.to_owned(), pointer: "/outputSchema".to_owned() };
-                let broken = broken_promise(promised, &result["structuredContent"], said.words());
+                let broken = broken_promise(promised, &result, said.words());
                 if let Some(broken) = broken {
                     report.found(Symptom { places: vec![place], ..broken });
                 }
@@ -161,8 +163,11 @@ async fn call(
 }
 
 /// What is wrong with the structured content of a result, which is no error, of a tool that promises this.
-fn broken_promise(promised: &Value, given: &Value, evidence: String) -> Option<Symptom> {
-    if !given.is_object() {
+fn broken_promise(promised: &Value, result: &Value, evidence: String) -> Option<Symptom> {
+    let given = &result["structuredContent"];
+    // In the modern era it may be a value of any kind.
+    let is_modern = result["resultType"].is_string();
+    if given.is_null() || !(given.is_object() || is_modern) {
         return Some(Symptom::of_fault(Fault::OutputUnkept, Some(evidence)));
     }
     // A schema that values cannot be checked with is a fault of its own.
@@ -190,9 +195,16 @@ mod tests {
             // What is wrong with the schema is told elsewhere.
             (&odd, json!({"n": "1"}), None),
         ] {
-            let found = broken_promise(promised, &given, String::new());
+            let result = json!({"structuredContent": given});
+            let found = broken_promise(promised, &result, String::new());
             let found = found.map(|it| (it.code, it.severity));
             assert_eq!(found, code.map(|code| (code, Severity::Error)), "{given}");
+        }
+        let listed = json!({"type": "array", "items": {"type": "integer"}});
+        for (given, code) in [(json!([1]), None), (json!(["1"]), Some("H18"))] {
+            let result = json!({"resultType": "complete", "structuredContent": given});
+            let found = broken_promise(&listed, &result, String::new());
+            assert_eq!(found.map(|it| it.code), code, "{given}");
         }
     }
 

@@ -1,0 +1,278 @@
+//! `pontoon jobs`: who called what, when, and how it ended, from the journal of the jobs directory.
+//!
+//! It looks beside any number of bridges, and changes nothing.
+
+mod listing;
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use clap::{Args, Subcommand, ValueEnum};
+use uuid::Uuid;
+
+use self::listing::{RecordedJob, listed, shown};
+use super::config_args::ConfigArgs;
+use super::terminal::{fail, say, tell, told};
+use crate::config::{BridgeSettings, Environment};
+use crate::errors::chain;
+use crate::jobs::{CallStatus, JournalLine, Store, StoreOptions};
+
+/// What stands below its help.
+pub const EXAMPLES: &str = "\
+Examples:
+  pontoon jobs                                    the last calls of tools
+  pontoon jobs --server slides --user ada         of one server and one person
+  pontoon jobs --status failed --since 2h         what failed in the last two hours
+  pontoon jobs --trace 0af7651916cd43dd8448eb211c80319c
+  pontoon jobs --json | jq -r .tool | sort | uniq -c
+  pontoon jobs show 3f6c0b1e-8f0a-4c59-9a34-0d2f6f2f7a11
+
+The directory is MCPO_JOBS_DIR, and what is older than MCPO_FILE_EXPIRY is gone. With --json each
+call is one line. Arguments and results are told by `show --json` alone.
+
+Exit codes: 0 done (also if there was no such call), 1 the directory cannot be read, or there is no
+such job, 2 typed wrongly.";
+
+/// What of the calls is wanted.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct JobsArgs {
+    #[command(subcommand)]
+    what: Option<JobsCommand>,
+    #[command(flatten)]
+    wanted: WantedCalls,
+    /// Only the last of these calls; 0 for all.
+    #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 50)]
+    last: usize,
+    #[command(flatten)]
+    source: ConfigArgs,
+    /// Print each call as a line of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum JobsCommand {
+    /// Show one job: its call, and the files that it made.
+    Show(ShowArgs),
+}
+
+#[derive(Debug, Args)]
+struct ShowArgs {
+    /// The id of the job, as `pontoon jobs` and the head `X-MCPO-Job-Id` tell it.
+    id: Uuid,
+    #[command(flatten)]
+    source: ConfigArgs,
+    /// Print its whole record as JSON, arguments and result included.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which calls are wanted; of what is not said, all.
+#[derive(Debug, Default, Args)]
+struct WantedCalls {
+    /// Only calls of this server.
+    #[arg(long, value_name = "NAME")]
+    server: Option<String>,
+    /// Only calls of this tool.
+    #[arg(long, value_name = "NAME")]
+    tool: Option<String>,
+    /// Only calls of this user, as the front end or the token says it.
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Only calls that showed the API key of this name.
+    #[arg(long, value_name = "NAME")]
+    key: Option<String>,
+    /// Only calls that ended so.
+    #[arg(long)]
+    status: Option<Ended>,
+    /// Only calls with this trace id.
+    #[arg(long, value_name = "ID")]
+    trace: Option<String>,
+    /// Only calls of this last time, such as 30m, 2h or 1day.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    since: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Ended {
+    /// The server gave a result.
+    Completed,
+    /// The server answered with an error, or not at all, or its result says that the tool failed.
+    Failed,
+}
+
+impl WantedCalls {
+    fn takes(&self, call: &JournalLine<'_>, now: SystemTime) -> bool {
+        let is = |wanted: &Option<String>, found: Option<&str>| {
+            wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
+        };
+        let has_failed = call.is_error || call.status == CallStatus::Failed;
+        // A clock that was set back makes no call older than it is.
+        let is_late = |since: Duration| {
+            let began = humantime::parse_rfc3339(&call.began_at);
+            began.is_ok_and(|began| now.duration_since(began).unwrap_or_default() <= since)
+        };
+        is(&self.server, Some(&call.server_name))
+            && is(&self.tool, Some(&call.tool))
+            && is(&self.user, call.user.as_deref())
+            && is(&self.key, call.key.as_deref())
+            && is(&self.trace, call.trace_id.as_deref())
+            && self.status.is_none_or(|status| has_failed == (status == Ended::Failed))
+            && self.since.is_none_or(is_late)
+    }
+}
+
+/// Lists calls, or shows one job.
+pub fn run(arguments: &JobsArgs) -> ExitCode {
+    let done = match &arguments.what {
+        Some(JobsCommand::Show(show)) => open(&show.source).map(|store| show_job(&store, show)),
+        None => open(&arguments.source).map(|store| list(&store, arguments)),
+    };
+    done.unwrap_or_else(|code| code)
+}
+
+/// The jobs directory, to look at.
+fn open(source: &ConfigArgs) -> Result<Store, ExitCode> {
+    let environment = Environment::of_process();
+    let settings = told(BridgeSettings::load_for_collection(&source.options(), &environment))?;
+    let options = StoreOptions { expiry: settings.file_expiry, ..StoreOptions::default() };
+    if !settings.jobs_dir.exists() {
+        let place = settings.jobs_dir.display();
+        return Err(fail(&format!(
+            "there is no jobs directory {place}: a bridge makes it when it starts, and MCPO_JOBS_DIR says where"
+        )));
+    }
+    Store::visit(&settings.jobs_dir, options).map_err(|error| fail(&chain(&error)))
+}
+
+fn list(store: &Store, arguments: &JobsArgs) -> ExitCode {
+    let mut calls = match store.calls() {
+        Ok(calls) => calls,
+        Err(error) => return fail(&format!("the journal cannot be read: {error}")),
+    };
+    let now = SystemTime::now();
+    calls.retain(|call| arguments.wanted.takes(call, now));
+    let left_out = match arguments.last {
+        0 => 0,
+        last => calls.len().saturating_sub(last),
+    };
+    let calls = &calls[left_out..];
+    if arguments.json {
+        calls.iter().for_each(|call| say(&serde_json::to_string(call).unwrap_or_default()));
+        return ExitCode::SUCCESS;
+    }
+    match calls.is_empty() {
+        true => tell("no such call is in the journal"),
+        false => say(listed(calls).trim_end()),
+    }
+    if left_out > 0 {
+        tell(&format!("{left_out} earlier ones are not shown: --last 0 shows all"));
+    }
+    ExitCode::SUCCESS
+}
+
+fn show_job(store: &Store, ShowArgs { id, json, .. }: &ShowArgs) -> ExitCode {
+    let record = match store.record(*id) {
+        Ok(Some(record)) => record,
+        Ok(None) => {
+            return fail(&format!(
+                "there is no record of a job {id}: it is gone, still under way, or was none"
+            ));
+        }
+        Err(error) => return fail(&format!("the record of {id} cannot be read: {error}")),
+    };
+    if *json {
+        say(String::from_utf8_lossy(&record).trim_end());
+        return ExitCode::SUCCESS;
+    }
+    let job: RecordedJob = match serde_json::from_slice(&record) {
+        Ok(job) => job,
+        Err(error) => return fail(&format!("the record of {id} is not whole: {error}")),
+    };
+    // What of the call is not the job's is in the journal, for as long as that is kept.
+    let id = id.to_string();
+    let calls = store.calls().unwrap_or_default();
+    let call = calls.iter().find(|call| call.job_id.as_deref() == Some(&id));
+    say(shown(&id, &job, call).trim_end());
+    ExitCode::SUCCESS
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::time::UNIX_EPOCH;
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Typed {
+        #[command(flatten)]
+        arguments: JobsArgs,
+    }
+
+    fn call() -> JournalLine<'static> {
+        JournalLine {
+            began_at: "1970-01-01T01:00:00.000Z".into(),
+            took_ms: 12,
+            server_name: "slides".into(),
+            tool: "make".into(),
+            user: Some("ada".into()),
+            key: Some("front".into()),
+            address: Ipv4Addr::LOCALHOST.into(),
+            status: CallStatus::Completed,
+            is_error: false,
+            error: None,
+            job_id: None,
+            trace_id: Some("0af7".into()),
+        }
+    }
+
+    /// Whether these words want a call, an hour and a minute after the epoch.
+    #[track_caller]
+    fn check(words: &str, call: &JournalLine<'_>, is_wanted: bool) {
+        let words = std::iter::once("jobs").chain(words.split(' ').filter(|it| !it.is_empty()));
+        let typed = Typed::try_parse_from(words).unwrap().arguments;
+        let now = UNIX_EPOCH + Duration::from_secs(3660);
+        assert_eq!(typed.wanted.takes(call, now), is_wanted);
+    }
+
+    #[test]
+    fn each_word_chooses_and_all_have_to_fit() {
+        for (words, is_wanted) in [
+            ("", true),
+            ("--server slides --tool make --user ada --key front --trace 0af7", true),
+            ("--server slides --tool other", false),
+            ("--user ben", false),
+            ("--key other", false),
+            ("--trace 0af", false),
+            ("--status completed", true),
+            ("--status failed", false),
+            ("--since 60s", true),
+            ("--since 59s", false),
+            ("--since 1h", true),
+        ] {
+            check(words, &call(), is_wanted);
+        }
+        // Nobody is no name.
+        check("--user ada", &JournalLine { user: None, ..call() }, false);
+    }
+
+    #[test]
+    fn a_tool_that_says_that_it_failed_has_failed() {
+        let said = JournalLine { is_error: true, ..call() };
+        let gone = JournalLine { status: CallStatus::Failed, ..call() };
+        for call in [said, gone] {
+            check("--status failed", &call, true);
+            check("--status completed", &call, false);
+        }
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_hides_no_call() {
+        let later = JournalLine { began_at: "1980-01-01T00:00:00.000Z".into(), ..call() };
+        check("--since 1s", &later, true);
+    }
+}
