@@ -88,7 +88,11 @@ pub(super) fn shown(id: &str, job: &RecordedJob, call: Option<&JournalLine<'_>>)
     };
     add("server", job.server_name.as_deref().map(|name| short(name, LONGEST_NAME)));
     add("tool", call.map(|call| short(&call.tool, LONGEST_NAME)));
-    add("who", call.map(|call| format!("{} from {}", who(call), call.address)));
+    let from = |call: &JournalLine<'_>| match (&call.user, &call.key) {
+        (None, None) => call.address.to_string(),
+        _ => format!("{} from {}", who(call), call.address),
+    };
+    add("who", call.map(from));
     add("began", Some(plain_text(job.created_at.clone())));
     add("ended", Some(plain_text(job.finished_at.clone())));
     add("took", call.map(|call| took(call.took_ms)));
@@ -205,6 +209,8 @@ job 3f6c
            b/c.txt (0 bytes)
 ";
         assert_eq!(shown("3f6c", &job, Some(&call())), expected);
+        let nobody = JournalLine { user: None, key: None, ..call() };
+        assert!(shown("3f6c", &job, Some(&nobody)).contains("\n  who      127.0.0.1\n"));
         let of_call = ["  tool ", "  who ", "  took "];
         let is_kept = |line: &&str| !of_call.iter().any(|it| line.starts_with(it));
         let expected: Vec<_> = expected.lines().filter(is_kept).collect();
