@@ -62,6 +62,8 @@ class Case(typing.NamedTuple):
     # How long clients that can be told so wait for the handshake.
     start_seconds: int = 60
     doctor_says: str = "error"
+    # What `echo` says where that is not what it was called with. Claude Code shows structured content in place of a text.
+    said: tuple[str, ...] = ()
 
 
 CASES = [
@@ -78,6 +80,8 @@ CASES = [
     Case("H14", "error-string", ALL, is_healed=False),
     Case("H16", "nulls", ALL),
     Case("H17", "raw-result", ALL),
+    # What stands in its text is given as structured content, in which the size is a number by the tool's schema.
+    Case("H18", "unfit-structured", ALL, calls=[{"text": '{"text": "hello", "size": "5"}'}], said=("done", '{"text":"hello","size":5}')),
     Case("H30", "extra-member", TYPESCRIPT),
     Case("D02", "die-mid-line", ALL, is_healed=False),
     Case("D03", "hang", ALL, is_healed=False),
@@ -119,15 +123,16 @@ def told_by_claude(servers: dict[str, dict], variables: dict[str, str]) -> dict[
     return {name: it | {"calls": {tool: [call] for tool, call in it["calls"].items()}} for name, it in told.items()}
 
 
-def failure(told: dict, calls: list[dict]) -> str | None:
+def failure(told: dict, calls: list[dict], said: tuple[str, ...] = ()) -> str | None:
     """Why a client could not call the tool."""
     if "error" in told:
         return told["error"]
     for asked, call in zip(calls, told["calls"].get("echo") or [{"error": "there is no tool"}]):
         if "error" in call:
             return call["error"]
-        if not call["text"].endswith(asked["text"]):
-            return f"it heard {call['text']!r} in place of {asked['text']!r}"
+        wanted = said or (asked["text"],)
+        if not call["text"].endswith(wanted):
+            return f"it heard {call['text']!r} in place of {wanted!r}"
     return None
 
 
@@ -204,11 +209,11 @@ def main() -> None:
                 through = told_by(CLIENTS[client], addresses, PATIENCE_SECONDS)
             check(f"{client}: a healthy server", failure(straight["healthy"], AT_ONCE) is None, straight["healthy"])
             for case in CASES:
-                name, why = name_of(case), failure(straight[name_of(case)], case.calls)
+                name, why = name_of(case), failure(straight[name_of(case)], case.calls, case.said)
                 loses = "loses it" if client in case.fails else "uses it"
                 check(f"{client}: {name}: {loses}", (why is not None) == (client in case.fails), why or "it works")
                 if case.is_healed:
-                    why = failure(through[name], case.calls)
+                    why = failure(through[name], case.calls, case.said)
                     check(f"{client}: {name} through the bridge", why is None, why)
     for case in CASES:
         found = found_by_doctor(options.pontoon, case, servers[name_of(case)])
