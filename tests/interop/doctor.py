@@ -27,7 +27,7 @@ PAGE = REPOSITORY / "docs" / "doctor.md"
 BEGIN, END = "<!-- Written by tests/interop/doctor.py --write -->\n", "<!-- to here -->\n"
 
 # These go by the machine: how quick it is, and what is installed for the tool that is called.
-BY_MACHINE = {"D01", "D14"}
+BY_MACHINE = {"D01", "D14", "H27"}
 
 # Two at once: most of the time is the start of Node and Python.
 AT_ONCE = 2
