@@ -216,7 +216,7 @@ impl Client {
     }
 }
 
-/// The tools as the client sees them. What is wrong with them is told, once for each kind.
+/// The tools as the client sees them. The bridge says what is wrong with them, once for each kind.
 fn shown(schema: &SchemaFile, showing: &Showing, told: &mut BTreeSet<&'static str>) -> ShownTools {
     ShownTools::of(schema, showing, |tool, finding, mode| {
         let line = fault_line(tool, finding, mode);

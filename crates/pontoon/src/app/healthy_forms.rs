@@ -111,7 +111,7 @@ async fn healthy_answers_of_tools_pass_byte_for_byte() {
         // A promise that is kept, though a reader would write it otherwise.
         r#""result":{"content":[{"type":"text","text":"{\"n\": 1}"}], "structuredContent":{"n" : 1.0}}"#,
         r#""result":{"structuredContent":{"more":[ ],"n":1e0},"content":[]}"#,
-        // A failure that is told as one, beside a promise that it does not keep.
+        // The tool fails and says so, and need not keep its promise then.
         r#""result":{"isError" :true,"content":[{"text":"MCP error -32602: no", "type":"text"}]}"#,
         r#""result":{ "content":[{"type":"text","text":"no"}],"isError":true, "structuredContent":{"why" : null}}"#,
         // Errors that mean the request, or something of their own.

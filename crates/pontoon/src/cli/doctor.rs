@@ -355,7 +355,7 @@ fn bar(target: ProgressDrawTarget) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template("{bar:8} {wide_msg}") {
         bar.set_style(style);
     }
-    // A step that is told faster than a terminal is drawn is there with the next tick.
+    // Steps may follow each other faster than the bar is drawn; the next tick shows the last one.
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }

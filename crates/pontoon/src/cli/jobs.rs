@@ -200,11 +200,9 @@ fn show_job(store: &Store, ShowArgs { id, json, .. }: &ShowArgs) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-    use std::time::UNIX_EPOCH;
-
     use clap::Parser;
 
+    use super::listing::tests::call;
     use super::*;
 
     #[derive(Parser)]
@@ -213,37 +211,21 @@ mod tests {
         arguments: JobsArgs,
     }
 
-    fn call() -> JournalLine<'static> {
-        JournalLine {
-            began_at: "1970-01-01T01:00:00.000Z".into(),
-            took_ms: 12,
-            server_name: "slides".into(),
-            tool: "make".into(),
-            user: Some("ada".into()),
-            key: Some("front".into()),
-            address: Ipv4Addr::LOCALHOST.into(),
-            status: CallStatus::Completed,
-            is_error: false,
-            error: None,
-            job_id: None,
-            trace_id: Some("0af7".into()),
-        }
-    }
-
-    /// Whether these words want a call, an hour and a minute after the epoch.
+    /// Whether these words want a call, a minute after that one began.
     #[track_caller]
-    fn check(words: &str, call: &JournalLine<'_>, is_wanted: bool) {
+    fn check(words: &str, asked: &JournalLine<'_>, is_wanted: bool) {
         let words = std::iter::once("jobs").chain(words.split(' ').filter(|it| !it.is_empty()));
         let typed = Typed::try_parse_from(words).unwrap().arguments;
-        let now = UNIX_EPOCH + Duration::from_secs(3660);
-        assert_eq!(typed.wanted.takes(call, now), is_wanted);
+        let now = humantime::parse_rfc3339(&call().began_at).unwrap();
+        let now = now + Duration::from_secs(60);
+        assert_eq!(typed.wanted.takes(asked, now), is_wanted);
     }
 
     #[test]
     fn each_word_chooses_and_all_have_to_fit() {
         for (words, is_wanted) in [
             ("", true),
-            ("--server slides --tool make --user ada --key front --trace 0af7", true),
+            ("--server slides --tool make_report --user ada --key front --trace 0af7", true),
             ("--server slides --tool other", false),
             ("--user ben", false),
             ("--key other", false),
@@ -256,7 +238,7 @@ mod tests {
         ] {
             check(words, &call(), is_wanted);
         }
-        // Nobody is no name.
+        // A call without a user is no user's.
         check("--user ada", &JournalLine { user: None, ..call() }, false);
     }
 
@@ -272,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_back_hides_no_call() {
-        let later = JournalLine { began_at: "1980-01-01T00:00:00.000Z".into(), ..call() };
+        let later = JournalLine { began_at: "2030-01-01T00:00:00.000Z".into(), ..call() };
         check("--since 1s", &later, true);
     }
 }

@@ -215,7 +215,7 @@ key_table! {
     /// `"warn"` only counts and logs it, `"off"` does nothing. An object says it for single codes, such as
     /// `{"H25": "off", "S004": "warn", "default": "repair"}`. For some there is one way only, since what they are about can go
     /// to no client or is over: H08, H10, H20, H22, H26, H27 and H28, log text (H01), progress of no call (H12) and a version
-    /// that nobody knows (H19) are dealt with in every mode, and `"off"` only leaves them uncounted.
+    /// that does not exist (H19) are dealt with in every mode, and `"off"` only leaves them uncounted.
     "heal", "\"repair\"" => draft.server.heal = Healing::read(node, reader);
     /// How messages are told apart that go to the server: `"auto"` writes one a line, and `Content-Length` frames to a
     /// server that does; `"content-length"` writes frames from the start.

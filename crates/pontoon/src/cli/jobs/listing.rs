@@ -14,7 +14,7 @@ const LONGEST_NAME: usize = 32;
 /// So much of what went wrong.
 const LONGEST_ERROR: usize = 160;
 
-/// What is told of a job's record.
+/// The members of a job's record that people are shown.
 #[derive(Debug, Deserialize)]
 pub(super) struct RecordedJob {
     server_name: Option<String>,
@@ -143,12 +143,13 @@ fn short(text: &str, most: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
 
-    fn call() -> JournalLine<'static> {
+    /// A call that worked, with all that may be known of one.
+    pub(in super::super) fn call() -> JournalLine<'static> {
         JournalLine {
             began_at: "2026-11-19T20:31:05.123Z".into(),
             took_ms: 12,
