@@ -154,6 +154,8 @@ fn who_called_what_is_told_at_a_shell_while_the_bridge_runs() {
     assert_eq!(whole["request"]["params"]["arguments"]["name"], "a.txt", "{whole}");
     let (is_well, wrong) = told_of(&rig, &["show", "00000000-0000-4000-8000-000000000000"]);
     assert!(!is_well && wrong.contains("there is no record of a job"), "{wrong}");
+    let (is_well, wrong) = told_of(&rig, &["show", "x"]);
+    assert!(!is_well && wrong.contains("`pontoon jobs` lists them"), "{wrong}");
     rig.stop();
 }
 

@@ -60,6 +60,7 @@ enum JobsCommand {
 #[derive(Debug, Args)]
 struct ShowArgs {
     /// The id of the job, as `pontoon jobs` and the head `X-MCPO-Job-Id` tell it.
+    #[arg(value_parser = job_id)]
     id: Uuid,
     #[command(flatten)]
     source: ConfigArgs,
@@ -121,6 +122,10 @@ impl WantedCalls {
             && self.status.is_none_or(|status| has_failed == (status == Ended::Failed))
             && self.since.is_none_or(is_late)
     }
+}
+
+fn job_id(text: &str) -> Result<Uuid, &'static str> {
+    text.parse().map_err(|_| "it is no id of a job; `pontoon jobs` lists them")
 }
 
 /// Lists calls, or shows one job.
@@ -200,15 +205,34 @@ fn show_job(store: &Store, ShowArgs { id, json, .. }: &ShowArgs) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use clap::Parser;
 
-    use super::listing::tests::call;
     use super::*;
 
     #[derive(Parser)]
     struct Typed {
         #[command(flatten)]
         arguments: JobsArgs,
+    }
+
+    /// A call that worked, with all that may be known of one.
+    pub(super) fn call() -> JournalLine<'static> {
+        JournalLine {
+            began_at: "2026-11-19T20:31:05.123Z".into(),
+            took_ms: 12,
+            server_name: "slides".into(),
+            tool: "make_report".into(),
+            user: Some("ada".into()),
+            key: Some("front".into()),
+            address: Ipv4Addr::LOCALHOST.into(),
+            status: CallStatus::Completed,
+            is_error: false,
+            error: None,
+            job_id: Some("3f6c".into()),
+            trace_id: Some("0af7".into()),
+        }
     }
 
     /// Whether these words want a call, a minute after that one began.

@@ -143,28 +143,9 @@ fn short(text: &str, most: usize) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use std::net::Ipv4Addr;
-
+mod tests {
+    use super::super::tests::call;
     use super::*;
-
-    /// A call that worked, with all that may be known of one.
-    pub(in super::super) fn call() -> JournalLine<'static> {
-        JournalLine {
-            began_at: "2026-11-19T20:31:05.123Z".into(),
-            took_ms: 12,
-            server_name: "slides".into(),
-            tool: "make_report".into(),
-            user: Some("ada".into()),
-            key: Some("front".into()),
-            address: Ipv4Addr::LOCALHOST.into(),
-            status: CallStatus::Completed,
-            is_error: false,
-            error: None,
-            job_id: Some("3f6c".into()),
-            trace_id: Some("0af7".into()),
-        }
-    }
 
     #[test]
     fn calls_stand_in_columns() {
