@@ -186,7 +186,9 @@ run_claude() {
 
 # What deploy/ ships: looked at point by point, and real nginx before three replicas.
 run_deploy() {
-    ./scripts/setup-tests.sh deploy
+    ./scripts/setup-tests.sh deploy helm
+    use_helm
+    use_compose
     # Debian's runs one of the two shipped files; PONTOON_NGINX may name a newer one, or several, for both.
     install_program nginx nginx-light PONTOON_NGINX
     build_swift
@@ -195,6 +197,25 @@ run_deploy() {
         --fixture "$target/swift/fixture-server"
     python3 tests/deploy/rolling.py --pontoon "$target/swift/pontoon" \
         --fixture "$target/swift/fixture-server"
+}
+
+# The helm that judges the chart: the one that is here, else the one that npm has, which is for x86_64.
+use_helm() {
+    local helm=$cache/helm/node_modules/.bin/helm
+    if [ -z "${PONTOON_HELM:-}" ] && ! command -v helm >/dev/null && "$helm" version >/dev/null 2>&1; then
+        export PONTOON_HELM=$helm
+    fi
+}
+
+# The docker compose that judges the compose file: the one that is here, else Debian's.
+use_compose() {
+    local program=$cache/compose/usr/libexec/docker/cli-plugins/docker-compose
+    if [ -n "${PONTOON_COMPOSE:-}" ] || docker compose version >/dev/null 2>&1; then
+        return
+    fi
+    if [ -x "$program" ] || ./scripts/unpack-compose.sh "$cache/compose"; then
+        export PONTOON_COMPOSE=$program
+    fi
 }
 
 # Installs Debian's package for a program, unless it is there or the variable names one.

@@ -450,7 +450,7 @@ def render(command: list[str], values: dict) -> subprocess.CompletedProcess:
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         json.dump(values, file)
         file.flush()
-        words = [*command, "template", "pontoon", DEPLOY / "helm" / "pontoon", "-f", file.name]
+        words = [*command, "template", "--kube-version", "1.31.0", "pontoon", DEPLOY / "helm" / "pontoon", "-f", file.name]
         return subprocess.run(words, capture_output=True, text=True)
 
 
