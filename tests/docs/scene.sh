@@ -78,7 +78,15 @@ systemctl() {
     case $word in
         daemon-reload) ;;
         enable) test "$1" = --now && test -f "$REPOSITORY/deploy/systemd/$2.service" ;;
-        reload | status | restart) test -f "$REPOSITORY/deploy/systemd/$1.service" ;;
+        restart)
+            # A replica, at the port that its name ends with.
+            local port=${1##*[!0-9]}
+            test -n "$port" || return
+            if [ -f "$SCENE/unit-$port" ]; then kill "$(cat "$SCENE/unit-$port")"; wait "$(cat "$SCENE/unit-$port")"; fi
+            command pontoon serve --port "$port" >"$SCENE/unit-$port.log" 2>&1 &
+            echo $! >"$SCENE/unit-$port"
+            ;;
+        reload | status) test -f "$REPOSITORY/deploy/systemd/$1.service" ;;
         *) return 1 ;;
     esac
 }

@@ -58,6 +58,7 @@ SCENES = {
                   after=LISTED, shows="✔ Connected"),
             block(OPERATIONS, "pontoon jobs --server slides", allowed=(NOTHING_THERE,)),
             block(OPERATIONS, "MCPO_ALLOWED_ORIGINS="),
+            block(OPERATIONS, "for port in 8081", before="for port in 8081 8082 8083; do systemctl restart pontoon-$port; until command curl -sf http://127.0.0.1:$port/ready; do sleep 0.1; done; done", shows="ready"),
         ],
     },
     "docs/doctor.md and README: what is wrong with a server": {
@@ -103,7 +104,8 @@ SCENES = {
                 made=$(cat $SCENE/*.out | grep -o 'files/[0-9a-f-]\\{36\\}' | head -1)
                 curl() { command curl "${@/files\\/2dddb0a9-3700-4c71-a428-07938ef32a2a/$made}"; }""", after="unset -f curl; unset CURL_CA_BUNDLE"),
             block(OPEN_WEBUI, "$ pontoon config open-webui"),
-            block(OPEN_WEBUI, "$ docker compose exec openwebui"),
+            # `head` may close before `curl` has written all.
+            block(OPEN_WEBUI, "$ docker compose exec openwebui", allowed=("status 23:",)),
         ],
     },
     "docs/open-webui.md: coming from mcpo": {

@@ -166,6 +166,18 @@ def links(all_pages: list[Page], program: pathlib.Path) -> list[str]:
     return faults
 
 
+def paths(all_pages: list[Page], program: pathlib.Path) -> list[str]:
+    """Files of the repository that prose names are there."""
+    faults = []
+    for page in all_pages:
+        for span in page.spans():
+            if re.fullmatch(r"(tests|scripts|deploy|crates|examples|docs|fuzz)/[\w./@-]+", span):
+                there = [REPOSITORY / span, REPOSITORY / (span + ".rs"), REPOSITORY / page.name / ".." / span]
+                if not any(path.exists() for path in there):
+                    faults.append(f"{page.name}: there is no {span}")
+    return faults
+
+
 def messages(all_pages: list[Page], program: pathlib.Path) -> list[str]:
     """What docs/troubleshooting.md quotes is said by the bridge: a span of three words or more. `...` stands for what varies."""
     (page,) = [page for page in all_pages if page.name == "docs/troubleshooting.md"]
@@ -210,6 +222,6 @@ def translated(all_pages: list[Page], program: pathlib.Path) -> list[str]:
 
 CHECKS = {
     "commands of pages exist": commands_exist, "flags of pages exist": flags_exist, "every flag is on a page": flags_are_told,
-    "variables are those of docs/configuration.md": variables, "metrics exist": metrics, "links lead somewhere": links,
+    "variables are those of docs/configuration.md": variables, "metrics exist": metrics, "links lead somewhere": links, "files that are named are there": paths,
     "messages that are quoted are said": messages, "what alert rules name is there": alerts, "README.ja.md is README.md": translated,
 }
