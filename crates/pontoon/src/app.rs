@@ -76,7 +76,7 @@ pub struct App {
 #[derive(Debug, thiserror::Error)]
 pub enum BridgeStartError {
     /// An address cannot be had.
-    #[error("cannot listen on {address}: is another program using it?")]
+    #[error("cannot listen on {address}: {}", why_not(source.kind(), address.port()))]
     Listen {
         /// Which one.
         address: SocketAddr,
@@ -98,6 +98,23 @@ pub enum BridgeStartError {
     /// There is no thread for the records of jobs.
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
+}
+
+/// What is in the way of listening, and what to do.
+fn why_not(kind: io::ErrorKind, port: u16) -> &'static str {
+    match kind {
+        io::ErrorKind::AddrInUse => {
+            "another program listens there: end it, or choose another port with --port or MCPO_LISTEN"
+        }
+        io::ErrorKind::PermissionDenied if port < 1024 => {
+            "ports below 1024 need a right that this user does not have: choose another port with --port or MCPO_LISTEN, \
+             or give the program CAP_NET_BIND_SERVICE (`AmbientCapabilities=` in systemd, or setcap)"
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "this machine has no such address: write one of its own, 127.0.0.1 for this machine alone, or 0.0.0.0 for all"
+        }
+        _ => "choose another address with --listen or MCPO_LISTEN",
+    }
 }
 
 /// Why the bridge did not end in order.

@@ -22,6 +22,7 @@ mod beside;
 pub mod call;
 pub mod client;
 pub mod clock;
+pub mod colour;
 pub mod date;
 pub mod errors;
 pub mod held_bytes;

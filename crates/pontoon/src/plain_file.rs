@@ -64,10 +64,27 @@ pub fn read(path: &Path, kind: FileKind, limit: u64) -> io::Result<Vec<u8>> {
 /// As [`read`], and when it is not UTF-8.
 pub fn read_text(path: &Path, kind: FileKind, limit: u64) -> io::Result<String> {
     let bytes = read(path, kind, limit)?;
+    if let Some(encoding) = wide_encoding(&bytes) {
+        let why = format!("it is written in {encoding}: save it as UTF-8");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        io::Error::new(io::ErrorKind::InvalidData, format!("it is not UTF-8 at byte {at}"))
+        let line = error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let why = format!("it is not UTF-8 at byte {at} (line {line}): save it as UTF-8");
+        io::Error::new(io::ErrorKind::InvalidData, why)
     })
+}
+
+/// The encoding of a text of more than one byte a letter, which some editors write: by its mark, or by the zeros in what
+/// begins like JSON.
+fn wide_encoding(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => Some("UTF-32"),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some("UTF-16"),
+        [b'{' | b'[' | b'/', 0, ..] | [0, b'{' | b'[' | b'/', ..] => Some("UTF-16"),
+        _ => None,
+    }
 }
 
 /// Writes a file of its owner's alone under another name, and gives it its own when it is whole. After an
@@ -193,7 +210,12 @@ mod tests {
         let path = place.path().join("file");
         fs::write(&path, b"ab\xff").unwrap();
         let error = read_text(&path, FileKind::Own, 9).unwrap_err();
-        assert_eq!(error.to_string(), "it is not UTF-8 at byte 2");
+        assert_eq!(error.to_string(), "it is not UTF-8 at byte 2 (line 1): save it as UTF-8");
+        for wide in [&b"\xff\xfe{\0"[..], b"\xfe\xff\0{", b"{\0}\0"] {
+            fs::write(&path, wide).unwrap();
+            let error = read_text(&path, FileKind::Own, 9).unwrap_err();
+            assert_eq!(error.to_string(), "it is written in UTF-16: save it as UTF-8");
+        }
     }
 
     fn names(place: &Path) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! Why no child could be started.
 
-use std::io;
-use std::path::PathBuf;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 use crate::command::Unpackable;
 use crate::frame::Step;
@@ -133,6 +133,24 @@ pub enum SpawnError {
         /// What the system said.
         source: io::Error,
     },
+    /// The program is a script, and the interpreter that its first line names is not there.
+    #[error("`{}` could not be executed: its first line names the interpreter {interpreter:?}{}", program.display(), end_of_line(interpreter))]
+    Interpreter {
+        /// The program that was to run.
+        program: PathBuf,
+        /// What is behind `#!`.
+        interpreter: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The program is nothing that this machine can run.
+    #[error("`{}` is neither a program for this machine nor a script whose first line names its interpreter (`#!`)", program.display())]
+    NoProgram {
+        /// The program that was to run.
+        program: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The spawner process has ended, and nothing can be started any more.
     #[error("the spawner process has ended")]
     SpawnerGone,
@@ -161,7 +179,11 @@ impl SpawnError {
             Step::Exec if errno == libc::EACCES && command.confinement.files.is_some() => {
                 Self::ExecConfined { program, source }
             }
-            Step::Exec => Self::Exec { program, source },
+            Step::Exec if errno == libc::ENOEXEC => Self::NoProgram { program, source },
+            Step::Exec => match interpreter_of(&program).filter(|_| errno == libc::ENOENT) {
+                Some(interpreter) => Self::Interpreter { program, interpreter, source },
+                None => Self::Exec { program, source },
+            },
             Step::Restrict(restriction) => Self::Restrict { program, restriction, source },
             Step::FilePath(place) => {
                 let rules = command.confinement.files.iter();
@@ -177,5 +199,28 @@ impl SpawnError {
             Step::Fork => Self::Fork { program, source },
             Step::Receive | Step::Group | Step::Streams => Self::Prepare { program, source },
         }
+    }
+}
+
+/// What the first line of a script names behind `#!`, without arguments.
+fn interpreter_of(program: &Path) -> Option<String> {
+    // A program that is there is a file; anything else might keep us waiting.
+    let is_file = std::fs::metadata(program).is_ok_and(|facts| facts.is_file());
+    let mut head = Vec::new();
+    let file = is_file.then(|| std::fs::File::open(program).ok()).flatten()?;
+    file.take(LONGEST_HEAD).read_to_end(&mut head).ok()?;
+    let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let line = String::from_utf8_lossy(line).trim_matches([' ', '\t']).to_owned();
+    Some(line.split([' ', '\t']).next().unwrap_or_default().to_owned())
+}
+
+/// The system reads no more of a first line.
+const LONGEST_HEAD: u64 = 256;
+
+/// What is to be said of an interpreter whose name ends with a carriage return.
+fn end_of_line(interpreter: &str) -> &'static str {
+    match interpreter.ends_with('\r') {
+        true => ", for the line ends as in Windows: save the file with Unix line ends",
+        false => ", which is not there: install it, or correct the line",
     }
 }

@@ -68,14 +68,14 @@ impl Single {
         self.scratch.path().join(job.to_string()).join("files")
     }
 
-    /// Stops the server's children, and leaves nothing behind.
-    pub async fn close(self) {
+    /// Stops the server's children by this ladder, and leaves nothing behind.
+    pub async fn end(self, ladder: &Ladder) {
         self.entry.back.stop.cancel();
         self.entry.back.drain();
         if let Some(app) = self.entry.back.app() {
             app.close().await;
         }
-        self.spawner.stop_all(&Ladder::default()).await;
+        self.spawner.stop_all(ladder).await;
         settle(&self.around).await;
     }
 }

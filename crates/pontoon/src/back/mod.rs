@@ -21,12 +21,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pontoon_wire::Era;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::child::isolation::Impossible;
 use self::child::launcher::{Launcher, StartError};
 use self::child::ready::ReadyChild;
+use self::child::stage::StartStage;
 use self::conversation::list_changes::ListChanges;
 use self::keep::Keep;
 use self::keep::kept_child::KeptChild;
@@ -103,6 +104,11 @@ impl Back {
     /// How many children live, of every kind.
     pub fn living(&self) -> usize {
         self.launcher.living()
+    }
+
+    /// How far the last start of a child is.
+    pub fn stage(&self) -> watch::Receiver<StartStage> {
+        self.launcher.stage.subscribe()
     }
 
     /// How many spares are ready.

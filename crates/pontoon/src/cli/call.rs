@@ -1,23 +1,23 @@
 //! `pontoon call`: one call of a tool from a shell, with its progress, its questions and its result.
 
-use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use indicatif::{ProgressBar, ProgressStyle};
-use pontoon_wire::{Era, Message, Revision, Slot, envelope, method, quoted};
+use pontoon_wire::{Era, Message, Revision, Slot, envelope, method};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::terminal::{fail, say, tell, with_server};
-use super::tools::{learn, tools};
+use super::question::{self, TypedAnswers};
+use super::terminal::{fail, say, tell, there_are, with_server};
+use super::tools::{learn, show_start, started, tools};
+use super::waiting::WaitingLine;
 use crate::app::Single;
+use crate::back::child::stage::StartStage;
 use crate::back::conversation::requests::own_info;
 use crate::call::{Call, Questions, Receipt, Reply};
 use crate::client::{Client, Key, Person};
-use crate::config::Options;
+use crate::config::{Options, nearest};
 use crate::outbox::{Next, Outbox};
 use crate::plain_file::{self, FileKind};
 use crate::session::catalog::Catalog;
@@ -34,38 +34,73 @@ pub fn run(
     as_json: bool,
 ) -> ExitCode {
     with_server(server, options, async |single| {
-        let catalog = learn(&single.entry).await?;
-        let (request, answers) = (request(&catalog, tool, arguments)?, pairs(answers)?);
-        let (answer, receipt) = make_call(&single.entry, &catalog, request, &answers).await?;
+        let is_quiet = options.is_quiet;
+        // Before anything is started for it.
+        let (arguments, answers) = (pairs(arguments)?, pairs(answers)?);
+        let catalog = learn(&single.entry, is_quiet).await?;
+        let request = request(&catalog, tool, &arguments, is_quiet)?;
+        let mut answers = TypedAnswers::new(answers);
+        let line = WaitingLine::begin(started(&single.entry), is_quiet);
+        let call = make_call(&single.entry, &catalog, (tool, request), &mut answers, &line);
+        let (answer, receipt) = call.await?;
+        drop(line);
         let code = print(&answer, as_json);
-        let saved = receipt.map_or(Ok(()), |receipt| save(single, &receipt));
+        if let Some(unused) = answers.unused() {
+            tell(&format!("warning: {unused}"));
+        }
+        let saved = receipt.map_or(Ok(()), |receipt| save(single, &receipt, is_quiet));
         saved.map_err(|error| format!("a file was not saved: {error}"))?;
         Ok(code)
     })
 }
 
-fn request(catalog: &Catalog, tool: &str, arguments: &[String]) -> Result<Message, String> {
+fn request(
+    catalog: &Catalog,
+    tool: &str,
+    arguments: &[(&str, &str)],
+    is_quiet: bool,
+) -> Result<Message, String> {
     let tools = tools(catalog);
     let Some(found) = tools.iter().find(|known| known["name"] == tool) else {
         let names: Vec<_> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
-        return Err(format!("there is no tool {tool:?}; there are: {}", names.join(", ")));
+        return Err(format!("there is no tool {tool:?}; {}", there_are(tool, &names)));
     };
+    let properties = &found["inputSchema"]["properties"];
     let mut values = Map::new();
-    for (key, value) in pairs(arguments)? {
-        values.insert(key.to_owned(), fit(&found["inputSchema"]["properties"][key], value));
+    for (key, value) in arguments {
+        if !is_quiet && let Some(meant) = meant_argument(properties, key) {
+            tell(&format!(
+                "warning: the tool {tool:?} has no argument {key:?}; did you mean {meant:?}?"
+            ));
+        }
+        if values.insert((*key).to_owned(), fit(&properties[*key], value)).is_some() {
+            return Err(format!("the argument {key:?} was typed twice: write {key}=VALUE once"));
+        }
     }
     let params = json!({"name": tool, "arguments": values, "_meta": {"progressToken": 1}});
     Ok(Message::own(envelope::request("1", method::CALL_TOOL, &params.to_string())))
 }
 
+/// The argument that one was meant to be which the tool does not have.
+fn meant_argument<'p>(properties: &'p Value, key: &str) -> Option<&'p str> {
+    let known = properties.as_object().filter(|known| !known.contains_key(key))?;
+    nearest(key, known.keys().map(String::as_str))
+}
+
 /// Words typed as key=value.
 fn pairs(words: &[String]) -> Result<Vec<(&str, &str)>, String> {
-    let pair = |word: &String| format!("{word:?} is no argument: write it as key=value");
-    words.iter().map(|word| word.split_once('=').ok_or_else(|| pair(word))).collect()
+    let none =
+        |word: &str| format!("{word:?} is no argument: write it as key=value, such as name=Ada");
+    words
+        .iter()
+        .map(|word| {
+            word.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(|| none(word))
+        })
+        .collect()
 }
 
 /// A typed word as the value that the tool's schema wants.
-fn fit(schema: &Value, word: &str) -> Value {
+pub(super) fn fit(schema: &Value, word: &str) -> Value {
     let text = || Value::String(word.to_owned());
     if schema["type"] == "string" {
         return text();
@@ -76,8 +111,9 @@ fn fit(schema: &Value, word: &str) -> Value {
 async fn make_call(
     entry: &Entry,
     catalog: &Catalog,
-    request: Message,
-    answers: &[(&str, &str)],
+    (tool, request): (&str, Message),
+    answers: &mut TypedAnswers<'_>,
+    line: &WaitingLine,
 ) -> Result<(Message, Option<Box<Receipt>>), String> {
     let outbox = Arc::new(Outbox::default());
     // No event has to hold the result here.
@@ -110,15 +146,20 @@ async fn make_call(
     let back = Arc::clone(&entry.back);
     let child_era = catalog.child_era(Era::Legacy);
     let taking = tokio::spawn(async move { back.take(call, child_era).await });
-    // On a terminal; nothing is shown elsewhere.
-    let bar = ProgressBar::new_spinner();
-    bar.enable_steady_tick(Duration::from_millis(100));
+    let mut stage = entry.back.stage();
     loop {
-        let text = match outbox.next().await {
+        let next = tokio::select! {
+            next = outbox.next() => next,
+            Ok(()) = stage.changed() => {
+                let stage = *stage.borrow_and_update();
+                show_stage(line, entry, stage, tool);
+                continue;
+            }
+        };
+        let text = match next {
             Next::Message(text) => text,
             Next::Release => continue,
             Next::End(Some(outcome)) => {
-                bar.finish_and_clear();
                 drop(taking.await);
                 let receipt = outcome.receipt();
                 let answer = Message::parse(outcome_text(outcome, &id).to_bytes().as_ref());
@@ -128,10 +169,10 @@ async fn make_call(
         };
         let Ok(message) = Message::parse(text.to_bytes().as_ref()) else { continue };
         match message.method().as_ref() {
-            method::PROGRESS => show(&bar, &message),
-            method::LOG => bar.suspend(|| tell(&log_line(&message))),
+            method::PROGRESS => show(line, &message),
+            method::LOG => line.above(|| tell(&log_line(&message))),
             method::ELICIT => {
-                let answer = bar.suspend(|| ask_person(&message, answers));
+                let answer = question::answer(&message, answers, line).await;
                 questions.answer(&answer);
             }
             _ => {}
@@ -139,8 +180,19 @@ async fn make_call(
     }
 }
 
+/// Says what a call waits for whose process is so far.
+fn show_stage(line: &WaitingLine, entry: &Entry, stage: StartStage, tool: &str) {
+    match stage {
+        StartStage::Ready => {
+            let limit = entry.back.server.timeout_of(Some(tool));
+            line.is_for(format!("waiting for the result of {tool:?}"), Some(limit));
+        }
+        stage => show_start(line, entry, stage),
+    }
+}
+
 /// Saves the files that a call made in the current folder, and overwrites none.
-fn save(single: &Single, receipt: &Receipt) -> std::io::Result<()> {
+fn save(single: &Single, receipt: &Receipt, is_quiet: bool) -> std::io::Result<()> {
     for (name, _) in &receipt.files {
         let from = single.files_of(receipt.job).join(name);
         let last = name.rsplit('/').next().unwrap_or(name);
@@ -155,14 +207,16 @@ fn save(single: &Single, receipt: &Receipt) -> std::io::Result<()> {
                 made => made?,
             };
             std::io::copy(&mut plain_file::open(&from, FileKind::Own)?, &mut made)?;
-            tell(&format!("saved {to}"));
+            if !is_quiet {
+                tell(&format!("saved {to}"));
+            }
             break;
         }
     }
     Ok(())
 }
 
-fn params_of(message: &Message) -> Value {
+pub(super) fn params_of(message: &Message) -> Value {
     serde_json::from_slice(message.raw(Slot::Params).unwrap_or_default()).unwrap_or_default()
 }
 
@@ -173,46 +227,12 @@ fn log_line(message: &Message) -> String {
     format!("[{}] {text}", params["level"].as_str().unwrap_or("log"))
 }
 
-/// Shows on the bar how far a call is.
-fn show(bar: &ProgressBar, note: &Message) {
+/// Shows how far a call is.
+fn show(line: &WaitingLine, note: &Message) {
     let params = params_of(note);
-    if let (Some(total), None) = (params["total"].as_f64(), bar.length()) {
-        bar.set_length(total as u64);
-        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
-        style.into_iter().for_each(|style| bar.set_style(style));
-    }
-    bar.set_position(params["progress"].as_f64().unwrap_or_default() as u64);
-    bar.set_message(params["message"].as_str().unwrap_or_default().to_owned());
-}
-
-/// Answers a server's question: as typed beforehand, or by the person at the terminal; without
-/// either it is declined.
-fn ask_person(question: &Message, answers: &[(&str, &str)]) -> Message {
-    let id = String::from_utf8_lossy(question.raw(Slot::Id).unwrap_or_default()).into_owned();
-    let params = params_of(question);
-    let answer = |result: Value| Message::own(envelope::result_answer(&id, &result.to_string()));
-    tell(&format!("the server asks: {}", params["message"].as_str().unwrap_or_default()));
-    let mut content = Map::new();
-    for (name, property) in
-        params["requestedSchema"]["properties"].as_object().into_iter().flatten()
-    {
-        if let Some((_, value)) = answers.iter().find(|(key, _)| key == name) {
-            content.insert(name.clone(), fit(property, value));
-            continue;
-        }
-        if !std::io::stdin().is_terminal() {
-            tell("(declined: standard input is no terminal; answer with --answer KEY=VALUE)");
-            return answer(json!({ "action": "decline" }));
-        }
-        let label = property["description"].as_str().or(property["title"].as_str()).unwrap_or(name);
-        drop(write!(std::io::stderr(), "  {label} ({}): ", quoted(name)));
-        let mut line = String::new();
-        if std::io::stdin().lock().read_line(&mut line).unwrap_or(0) == 0 {
-            return answer(json!({ "action": "cancel" }));
-        }
-        content.insert(name.clone(), fit(property, line.trim_end_matches(['\r', '\n'])));
-    }
-    answer(json!({ "action": "accept", "content": content }))
+    let done = params["progress"].as_f64().unwrap_or_default();
+    let message = params["message"].as_str().unwrap_or_default();
+    line.has_reached(done, params["total"].as_f64(), message);
 }
 
 /// Prints a result: text as it is, the rest in short.

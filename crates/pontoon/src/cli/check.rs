@@ -11,10 +11,10 @@ pub fn run(options: &Options) -> ExitCode {
         Ok((config, remarks)) => (Some(config), remarks),
         Err(remarks) => (None, remarks),
     };
-    if !remarks.is_empty() {
+    if !remarks.is_empty() && (remarks.need_repair() || !options.is_quiet) {
         tell(&remarks.to_string());
     }
-    if let Some(config) = config {
+    if let Some(config) = config.filter(|_| !options.is_quiet) {
         describe(&config);
     }
     if remarks.need_repair() { ExitCode::FAILURE } else { ExitCode::SUCCESS }

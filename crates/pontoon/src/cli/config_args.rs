@@ -13,11 +13,19 @@ pub(super) struct ConfigArgs {
     /// /app/config/mcp-servers.json, else the demo server].
     #[arg(long, short, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
+    /// Tell nothing but errors and results: no warnings, and nothing of what is waited for.
+    #[arg(long = "quiet", short = 'q')]
+    pub(super) is_quiet: bool,
 }
 
 impl ConfigArgs {
     /// For a command that listens nowhere.
     pub(super) fn options(&self) -> Options {
-        Options { config: self.config.clone(), is_silent: true, ..Options::default() }
+        Options {
+            config: self.config.clone(),
+            is_silent: true,
+            is_quiet: self.is_quiet,
+            ..Options::default()
+        }
     }
 }

@@ -1,19 +1,21 @@
 //! `pontoon doctor`: the words that were typed become servers to examine, and reports become text and an exit code.
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pontoon_schema::{Profile, Severity};
-use pontoon_supervise::{Spawner, give_memory_back, harden_worker, plain_text};
+use pontoon_supervise::{Spawner, give_memory_back, harden_worker};
 use serde_json::Value;
 
 use super::connect::{TYPED_WRONGLY, app_at, profile, wrong};
-use super::terminal::{Interruption, fail, load, say, tell, width, with_spawner};
+use super::terminal::{
+    Interruption, fail, has_colour, load, no_server, say, tell, width, with_spawner,
+};
+use super::waiting::WaitingLine;
 use crate::back::child::process::Starter;
 use crate::config::{Config, ConfigSource, Environment, Options};
 use crate::doctor::examination::DumpedPage;
@@ -87,6 +89,9 @@ pub struct DoctorArgs {
     /// Write the lists to this file, as the server gave them.
     #[arg(long, value_name = "FILE")]
     dump: Option<PathBuf>,
+    /// Tell nothing but errors and the report: nothing of what is waited for.
+    #[arg(long = "quiet", short = 'q')]
+    is_quiet: bool,
     /// Warnings, too, give exit code 1.
     #[arg(long)]
     strict: bool,
@@ -186,9 +191,7 @@ pub fn run(arguments: &DoctorArgs) -> ExitCode {
         Ok(starting) => starting,
         Err(error) => return fail(&format!("cannot start the helper process: {error}")),
     };
-    let has_colour = io::stdout().is_terminal()
-        && environment.get("NO_COLOR").is_none_or(|value| value.is_empty());
-    let sheet = Sheet { width: width(), has_colour };
+    let sheet = Sheet { width: width(), has_colour: has_colour(&io::stdout()) };
     with_spawner(starting, async |spawner| {
         let mut interruption = match Interruption::begin() {
             Ok(interruption) => interruption,
@@ -227,15 +230,19 @@ fn patients(
             "tokens, headers and certificates are for a URL; those of a configuration stand in it",
         ));
     }
-    let source =
-        Options { config: arguments.config.clone(), is_silent: true, ..Options::default() };
+    let source = Options {
+        config: arguments.config.clone(),
+        is_silent: true,
+        is_quiet: arguments.is_quiet,
+        only: arguments.servers.clone(),
+        ..Options::default()
+    };
     let config = load(&source).map_err(|_| ExitCode::from(TYPED_WRONGLY))?;
     let named = |name: &String| {
         config.server(name).map(Patient::of_config).ok_or_else(|| {
-            let names: Vec<_> = config.servers.iter().map(|it| it.name.as_str()).collect();
+            let why = no_server(name, &config);
             wrong(&format!(
-                "there is no server {name:?} in the configuration; there are: {}. A command line stands behind `--`",
-                names.join(", ")
+                "{why}\nhint: a command line stands behind `--`: pontoon doctor -- {name}"
             ))
         })
     };
@@ -284,19 +291,27 @@ async fn examine_all(
             Ok(room) => room,
             Err(error) => return fail(&chain(&error)),
         };
-        let bar = bar(ProgressDrawTarget::stderr());
-        let shown = |step| show(&bar, step, &name);
+        let line = WaitingLine::begin(format!("starting: {name}"), arguments.is_quiet);
+        let shown = |step| line.is_for(shown_step(step, &name), None);
         let report = tokio::select! {
             report = examine(&room, &options, &shown) => report,
             (code, what) = interruption.heard() => {
-                bar.finish_and_clear();
+                drop(line);
                 tell(&format!("error: {what}; what was started is ended"));
                 room.abandon().await;
                 return ExitCode::from(code);
             }
         };
-        bar.finish_and_clear();
-        room.close().await;
+        line.is_for(format!("waiting for its end: {name}"), None);
+        let ended = tokio::select! {
+            () = room.close() => None,
+            (code, what) = interruption.heard() => Some((code, what)),
+        };
+        drop(line);
+        if let Some((code, what)) = ended {
+            tell(&format!("error: {what}; what was started is ended"));
+            return ExitCode::from(code);
+        }
         if arguments.is_for_people() {
             if !reports.is_empty() {
                 say("");
@@ -349,22 +364,10 @@ fn dump(reports: &[Examination]) -> String {
     reports.iter().flat_map(|report| report.dump.iter().map(|page| line(report, page))).collect()
 }
 
-/// How far an examination is. On a terminal; nothing is shown elsewhere.
-fn bar(target: ProgressDrawTarget) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(ExamStep::ALL.len() as u64), target);
-    if let Ok(style) = ProgressStyle::with_template("{bar:8} {wide_msg}") {
-        bar.set_style(style);
-    }
-    // Steps may follow each other faster than the bar is drawn; the next tick shows the last one.
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
-}
-
 /// What is done now, and to which server: the step comes first, for there may be room for no more.
-fn show(bar: &ProgressBar, step: ExamStep, name: &str) {
-    bar.set_position(step.done_before());
-    bar.set_message(format!("{}: {}", step.name(), plain_text(name.to_owned())));
-    bar.tick();
+fn shown_step(step: ExamStep, name: &str) -> String {
+    let (number, count) = (step.done_before() + 1, ExamStep::ALL.len());
+    format!("{number}/{count} {}: {name}", step.name())
 }
 
 /// The exit code: what could not be examined weighs most.
@@ -380,77 +383,12 @@ fn code_of(reports: &[Examination], is_strict: bool) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use indicatif::TermLike;
-
     use super::*;
-    use crate::lock::Lock;
-
-    /// A terminal of 30 columns, with its only line.
-    #[derive(Debug, Clone, Default)]
-    struct NarrowTerminal {
-        line: Arc<Lock<String>>,
-        lines: Arc<Lock<usize>>,
-    }
-
-    impl TermLike for NarrowTerminal {
-        fn width(&self) -> u16 {
-            30
-        }
-
-        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn write_line(&self, _: &str) -> io::Result<()> {
-            *self.lines.lock() += 1;
-            Ok(())
-        }
-
-        fn write_str(&self, text: &str) -> io::Result<()> {
-            self.line.lock().push_str(text);
-            Ok(())
-        }
-
-        fn clear_line(&self) -> io::Result<()> {
-            self.line.lock().clear();
-            Ok(())
-        }
-
-        fn flush(&self) -> io::Result<()> {
-            Ok(())
-        }
-    }
 
     #[test]
-    fn a_bar_with_the_name_of_each_step_fits_thirty_columns_and_is_cleared() {
-        let terminal = NarrowTerminal::default();
-        let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
-        let bar = bar(target);
-        let mut filled = Vec::new();
-        for step in ExamStep::ALL {
-            show(&bar, step, "npx @modelcontextprotocol/\u{1b}server-everything");
-            let line = terminal.line.lock().clone();
-            assert!(line.contains(step.name()), "{line:?} does not say {step:?}");
-            assert!(line.trim_end().chars().count() <= 30, "{line:?}");
-            assert!(!line.contains('\u{1b}'), "{line:?}");
-            filled.push(line.chars().filter(|it| *it == '█').count());
-        }
-        assert!(filled.is_sorted() && filled[0] == 0 && filled[10] == 7, "{filled:?}");
-        bar.finish_and_clear();
-        assert_eq!((terminal.line.lock().as_str(), *terminal.lines.lock()), ("", 0));
+    fn each_step_says_how_far_it_is() {
+        let name = "npx server";
+        assert_eq!(shown_step(ExamStep::ALL[0], name), "1/11 starting: npx server");
+        assert_eq!(shown_step(ExamStep::ALL[10], name), "11/11 versions and eras: npx server");
     }
 }

@@ -140,7 +140,10 @@ pub fn run(arguments: &JobsArgs) -> ExitCode {
 /// The jobs directory, to look at.
 fn open(source: &ConfigArgs) -> Result<Store, ExitCode> {
     let environment = Environment::of_process();
-    let settings = told(BridgeSettings::load_for_collection(&source.options(), &environment))?;
+    let settings = told(
+        BridgeSettings::load_for_collection(&source.options(), &environment),
+        source.is_quiet,
+    )?;
     let options = StoreOptions { expiry: settings.file_expiry, ..StoreOptions::default() };
     if !settings.jobs_dir.exists() {
         let place = settings.jobs_dir.display();

@@ -17,6 +17,8 @@ pub mod health;
 pub mod jobs;
 pub mod manual;
 pub mod mcpo;
+mod near_misses;
+mod question;
 pub mod reload;
 pub mod serve;
 mod standard_streams;
@@ -24,6 +26,7 @@ pub mod status;
 pub mod terminal;
 pub mod tools;
 mod user_folders;
+mod waiting;
 pub mod ws;
 
 use std::path::PathBuf;
@@ -32,6 +35,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use self::config_args::ConfigArgs;
+use self::gc::GcReport;
 use crate::config::Options;
 
 /// Joins MCP clients and tool servers that cannot reach each other.
@@ -86,10 +90,7 @@ A value is taken as JSON where the tool wants a number, a list and so on, and as
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(Box<doctor::DoctorArgs>),
     /// Remove jobs and sessions that have expired; safe beside running bridges, made for cron.
-    #[command(after_help = "\
-Exit codes: 0 all that expired is gone, 1 something could not be removed, or it is unclear where or
-when. The directory is MCPO_JOBS_DIR, the time MCPO_FILE_EXPIRY; mistakes elsewhere in the
-configuration are told and do not matter.")]
+    #[command(after_help = gc::EXAMPLES)]
     Gc(GcArgs),
     /// List the calls of tools that were made: who called what, when, and how it ended.
     #[command(after_help = jobs::EXAMPLES)]
@@ -221,6 +222,9 @@ struct GcArgs {
     /// Say what would be removed, and remove nothing.
     #[arg(long)]
     dry_run: bool,
+    /// Name what is removed.
+    #[arg(long, short, conflicts_with = "is_quiet")]
+    verbose: bool,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
@@ -228,11 +232,12 @@ struct GcArgs {
 
 /// Runs the command that was typed. Exit codes: 0 done, 1 failed, 2 typed wrongly.
 pub fn main() -> ExitCode {
-    match Cli::parse().command {
+    let typed = Cli::try_parse().unwrap_or_else(|error| near_misses::refuse(error));
+    match typed.command {
         Command::Serve(options) => serve::run(&options),
         Command::Mcpo(arguments) => mcpo::run(*arguments),
-        Command::Check(CheckArgs { source: ConfigArgs { config }, insecure }) => {
-            check::run(&Options { config, insecure, ..Options::default() })
+        Command::Check(CheckArgs { source: ConfigArgs { config, is_quiet }, insecure }) => {
+            check::run(&Options { config, is_quiet, insecure, ..Options::default() })
         }
         Command::Config(arguments) => client_config::run(&arguments),
         Command::Tools(ToolsArgs { server, source, json }) => {
@@ -245,7 +250,14 @@ pub fn main() -> ExitCode {
         Command::Health(HealthArgs { url, ca_file, json }) => {
             health::run(url.as_deref(), ca_file.as_deref(), json)
         }
-        Command::Gc(GcArgs { source, dry_run, json }) => gc::run(&source.options(), dry_run, json),
+        Command::Gc(GcArgs { source, dry_run, verbose, json }) => {
+            let report = match (json, verbose) {
+                (true, _) => GcReport::Json,
+                (false, true) => GcReport::Verbose,
+                (false, false) => GcReport::Failures,
+            };
+            gc::run(&source.options(), dry_run, report)
+        }
         Command::Jobs(jobs) => jobs::run(&jobs),
         Command::Status(status) => status::run(&status),
         Command::Connect(connect) => connect::run(*connect),

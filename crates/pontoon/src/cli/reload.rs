@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::config::{Config, ConfigSource, Environment, Options};
+use crate::config::{Config, ConfigSource, Environment, Options, Weight};
 use crate::front::tls::ServerTls;
 use crate::observe::metrics::Metrics;
 
@@ -50,8 +50,8 @@ pub fn changes(
                 Ok(Ok((config, remarks))) => {
                     // Before a line could have them.
                     hide(&config);
-                    if !remarks.is_empty() {
-                        tracing::warn!(%remarks, "the configuration was read again, with remarks");
+                    for remark in remarks.iter() {
+                        tracing::warn!(%remark, "the configuration was read again");
                     }
                     if sender.send(config).await.is_err() {
                         return;
@@ -59,7 +59,14 @@ pub fn changes(
                 }
                 Ok(Err(remarks)) => {
                     metrics.reloaded(false);
-                    tracing::error!(%remarks, "the new configuration has mistakes; the old one stays");
+                    // One line for each, as a reader needs them.
+                    for remark in remarks.iter() {
+                        match remark.weight {
+                            Weight::Warning => tracing::warn!(%remark, "in the new configuration"),
+                            _ => tracing::error!(%remark, "a mistake in the new configuration"),
+                        }
+                    }
+                    tracing::error!("the new configuration has mistakes; the old one stays");
                 }
                 Err(_) => metrics.reloaded(false),
             }

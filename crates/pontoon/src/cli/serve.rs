@@ -57,7 +57,9 @@ pub fn run(options: &Options) -> ExitCode {
             Ok(app) => app,
             Err(error) => return fail(&chain(&error)),
         };
-        greet(&config, &app);
+        if !options.is_quiet {
+            greet(&config, &app);
+        }
         app.tls().map(|tls| tokio::spawn(follow(tls)));
         let folders = UserFolders::of(&config.environment, None).status();
         let known = announced(&folders, "serve", addresses(config.settings.scheme(), &app));

@@ -18,7 +18,7 @@ use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
-use super::terminal::{say, tell};
+use super::terminal::{has_colour, say, tell};
 use super::user_folders::UserFolders;
 use crate::config::Environment;
 use crate::front::status::StatusLook;
@@ -34,6 +34,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// More than this is no status.
 const MAX_ANSWER: u64 = 8 << 20;
+
+/// The status that shells expect of a program that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
 
 /// How often the table is made anew.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -67,8 +70,7 @@ pub fn run(arguments: &StatusArgs) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let is_terminal = io::stdout().is_terminal();
-    let is_plain = environment.get("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let has_colour = is_terminal && !is_plain;
+    let has_colour = has_colour(&io::stdout());
     let look = if arguments.messages { StatusLook::Messages } else { StatusLook::Status };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -78,7 +80,10 @@ pub fn run(arguments: &StatusArgs) -> ExitCode {
         // From now on, so that none is missed between two looks.
         let mut interrupt = arguments.watch.then(|| signal(SignalKind::interrupt()).ok()).flatten();
         loop {
-            let (bridges, faults) = look_at(&folders, arguments.pid, look).await;
+            let (bridges, faults) = tokio::select! {
+                found = look_at(&folders, arguments.pid, look) => found,
+                _ = interrupted(&mut interrupt) => return left(is_terminal),
+            };
             let is_well =
                 faults.is_empty() && bridges.iter().all(|it| it["answers"] == json!(true));
             let is_missed = arguments.pid.is_some() && bridges.is_empty();
@@ -102,10 +107,18 @@ pub fn run(arguments: &StatusArgs) -> ExitCode {
             }
             tokio::select! {
                 () = tokio::time::sleep(REFRESH) => {}
-                _ = interrupted(&mut interrupt) => return ExitCode::SUCCESS,
+                _ = interrupted(&mut interrupt) => return left(is_terminal),
             }
         }
     })
+}
+
+/// Ends a look that was to go on, below what it showed.
+fn left(is_terminal: bool) -> ExitCode {
+    if is_terminal {
+        say("");
+    }
+    ExitCode::from(INTERRUPTED)
 }
 
 /// Waits for Ctrl-C, where it is heard.
@@ -119,7 +132,7 @@ async fn interrupted(interrupt: &mut Option<Signal>) -> Option<()> {
 /// Puts the text in place of the one before, without a moment in which there is none.
 fn repaint(text: &str) -> io::Result<()> {
     let mut screen = String::from("\u{1b}[H");
-    text.lines().for_each(|line| screen.extend([line, "\u{1b}[K\r\n"]));
+    text.lines().for_each(|line| screen.extend([line, "\u{1b}[K\n"]));
     screen.push_str("\u{1b}[J");
     let mut output = io::stdout().lock();
     output.write_all(screen.as_bytes())?;

@@ -2,15 +2,17 @@
 //!
 //! A reader that stops reading (`pontoon tools | head`) is no error.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use pontoon_supervise::{Spawner, Starting, give_memory_back, harden_worker};
+use pontoon_supervise::{Ladder, Spawner, Starting, give_memory_back, harden_worker};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::waiting::WaitingLine;
 use crate::app::Single;
-use crate::config::{Config, ConfigSource, Environment, Options, Remarks, Server};
+use crate::colour;
+use crate::config::{Config, ConfigSource, Environment, Options, Remarks, Server, nearest};
 use crate::errors::chain;
 
 /// Prints a line to standard output.
@@ -18,9 +20,57 @@ pub fn say(line: &str) {
     drop(writeln!(io::stdout().lock(), "{line}"));
 }
 
-/// Prints a line to standard error.
-pub fn tell(line: &str) {
-    drop(writeln!(io::stderr().lock(), "{line}"));
+/// Prints lines to standard error. What they say of errors and warnings has its colour at a terminal.
+pub fn tell(lines: &str) {
+    let lines = match has_colour(&io::stderr()) {
+        true => painted(lines),
+        false => lines.to_owned(),
+    };
+    drop(writeln!(io::stderr().lock(), "{lines}"));
+}
+
+/// Whether what is printed there has colours.
+pub fn has_colour(stream: &impl IsTerminal) -> bool {
+    colour::is_wanted(stream.is_terminal(), |name| std::env::var_os(name))
+}
+
+/// The words by which lines begin that are to be seen, with their colours.
+const MARKS: [(&str, &str); 4] =
+    [("error:", "31"), ("warning:", "33"), ("note:", "36"), ("hint:", "36")];
+
+/// The lines with colours: marks at their beginnings, and headings that count mistakes or warnings.
+fn painted(lines: &str) -> String {
+    let paint = |line: &str| {
+        let text = line.trim_start();
+        let (indent, mark) = (
+            &line[..line.len() - text.len()],
+            MARKS.iter().find(|(mark, _)| text.starts_with(mark)),
+        );
+        if let Some((mark, colour)) = mark {
+            return format!("{indent}\u{1b}[1;{colour}m{mark}\u{1b}[0m{}", &text[mark.len()..]);
+        }
+        match line.rsplit_once(": ").filter(|(_, count)| is_count(count)) {
+            Some((place, count)) if count.contains("mistake") => {
+                format!("\u{1b}[1m{place}:\u{1b}[0m \u{1b}[1;31m{count}\u{1b}[0m")
+            }
+            Some((place, count)) => {
+                format!("\u{1b}[1m{place}:\u{1b}[0m \u{1b}[1;33m{count}\u{1b}[0m")
+            }
+            None => line.to_owned(),
+        }
+    };
+    lines.split('\n').map(paint).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether this is such as `1 mistake, 2 warnings`.
+fn is_count(text: &str) -> bool {
+    text.split(", ").all(|part| {
+        let words = part.split_once(' ');
+        words.is_some_and(|(count, noun)| {
+            count.bytes().all(|byte| byte.is_ascii_digit())
+                && matches!(noun, "mistake" | "mistakes" | "warning" | "warnings")
+        })
+    })
 }
 
 /// How many letters a line of the terminal has; 80 where there is none.
@@ -37,14 +87,14 @@ pub fn fail(why: &str) -> ExitCode {
 
 /// The configuration, its warnings told; mistakes end the command.
 pub fn load(options: &Options) -> Result<Config, ExitCode> {
-    told(Config::load(options, &Environment::of_process()))
+    told(Config::load(options, &Environment::of_process()), options.is_quiet)
 }
 
-/// What was loaded, its warnings told; mistakes end the command.
-pub fn told<T>(loaded: Result<(T, Remarks), Remarks>) -> Result<T, ExitCode> {
+/// What was loaded, its warnings told unless `is_quiet`; mistakes end the command.
+pub fn told<T>(loaded: Result<(T, Remarks), Remarks>, is_quiet: bool) -> Result<T, ExitCode> {
     match loaded {
         Ok((loaded, remarks)) => {
-            if !remarks.is_empty() {
+            if !remarks.is_empty() && !is_quiet {
                 tell(&remarks.to_string());
             }
             Ok(loaded)
@@ -94,14 +144,7 @@ impl Interruption {
         Ok(Self([interrupt?, terminate?, hangup?]))
     }
 
-    /// Waits for it. Gives the status that shells expect of a program that a signal ended.
-    pub(super) async fn wait(&mut self) -> ExitCode {
-        let (code, what) = self.heard().await;
-        tell(&format!("error: {what}; the server was told to stop"));
-        ExitCode::from(code)
-    }
-
-    /// Waits for it, and says nothing. Gives the status, and what happened.
+    /// Waits for it. Gives the status that shells expect of a program that a signal ended, and what happened.
     pub(super) async fn heard(&mut self) -> (u8, &'static str) {
         let [interrupt, terminate, hangup] = &mut self.0;
         tokio::select! {
@@ -135,13 +178,15 @@ where
     code
 }
 
-/// Runs `work` with one server of the configuration, until it is done or the command is interrupted.
+/// Runs `work` with one server of the configuration, until it is done or the command is interrupted. An interruption ends it
+/// soon, whatever the server does.
 pub fn with_server(
     name: &str,
     options: &Options,
     work: impl AsyncFnOnce(&Single) -> Result<ExitCode, String>,
 ) -> ExitCode {
-    let (config, starting) = match begin(options) {
+    let options = Options { only: vec![name.to_owned()], ..options.clone() };
+    let (config, starting) = match begin(&options) {
         Ok(begun) => begun,
         Err(code) => return code,
     };
@@ -152,20 +197,83 @@ pub fn with_server(
         };
         let single = match Single::new(&config, name, &spawner) {
             Ok(Some(single)) => single,
-            Ok(None) => {
-                let names: Vec<_> = config.servers.iter().map(|it| it.name.as_str()).collect();
-                let names = names.join(", ");
-                return fail(&format!(
-                    "there is no server {name:?} in the configuration; there are: {names}"
-                ));
-            }
+            Ok(None) => return fail(&no_server(name, &config)),
             Err(error) => return fail(&chain(&error)),
         };
-        let code = tokio::select! {
-            done = work(&single) => done.unwrap_or_else(|why| fail(&why)),
-            code = interruption.wait() => code,
+        let done = tokio::select! {
+            done = work(&single) => Ok(done),
+            (code, what) = interruption.heard() => Err((code, what)),
         };
-        single.close().await;
-        code
+        let code = match done {
+            Ok(done) => done.unwrap_or_else(|why| fail(&why)),
+            Err((code, what)) => {
+                tell(&format!("error: {what}; the server was told to stop"));
+                // One more ends it at once: the helper process kills what is left.
+                tokio::select! {
+                    () = single.end(&HASTY) => {}
+                    _ = interruption.heard() => {}
+                }
+                return ExitCode::from(code);
+            }
+        };
+        let closing = async {
+            let _line =
+                WaitingLine::begin(format!("waiting for {name:?} to end"), options.is_quiet);
+            single.end(&Ladder::default()).await;
+        };
+        tokio::select! {
+            () = closing => code,
+            (code, _) = interruption.heard() => ExitCode::from(code),
+        }
     })
+}
+
+/// How a server is ended that nobody waits for any more.
+const HASTY: Ladder =
+    Ladder { after_close: Duration::from_millis(100), after_terminate: Duration::from_millis(500) };
+
+/// That there is no such server, and which there are.
+pub(super) fn no_server(name: &str, config: &Config) -> String {
+    let names: Vec<_> = config.servers.iter().map(|it| it.name.as_str()).collect();
+    let text = format!("there is no server {name:?} in {}", source(config));
+    format!("{text}; {}", there_are(name, &names))
+}
+
+/// What there is in place of a name that is not known, and which of them it was meant to be.
+pub(super) fn there_are(name: &str, known: &[&str]) -> String {
+    let all = match known {
+        [] => return "there are none".to_owned(),
+        [only] => format!("there is {only}"),
+        all => format!("there are: {}", all.join(", ")),
+    };
+    match nearest(name, known.iter().copied()) {
+        Some(meant) => format!("{all}; did you mean {meant:?}?"),
+        None => all,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_and_warnings_are_marked_and_nothing_else_is() {
+        for (plain, expected) in [
+            ("error: no", "\u{1b}[1;31merror:\u{1b}[0m no"),
+            ("  warning: line 5: x", "  \u{1b}[1;33mwarning:\u{1b}[0m line 5: x"),
+            ("f: 1 mistake\n  a", "\u{1b}[1mf:\u{1b}[0m \u{1b}[1;31m1 mistake\u{1b}[0m\n  a"),
+            ("f: 2 warnings", "\u{1b}[1mf:\u{1b}[0m \u{1b}[1;33m2 warnings\u{1b}[0m"),
+            ("saved error: x", "saved error: x"),
+            ("it says: a mistake", "it says: a mistake"),
+        ] {
+            assert_eq!(painted(plain), expected);
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_not_known_finds_the_one_that_was_meant() {
+        assert_eq!(there_are("dmo", &["demo"]), "there is demo; did you mean \"demo\"?");
+        assert_eq!(there_are("x", &["demo", "time"]), "there are: demo, time");
+        assert_eq!(there_are("x", &[]), "there are none");
+    }
 }

@@ -1,5 +1,6 @@
 //! `pontoon tools`: what a server offers, in a list.
 
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -7,22 +8,60 @@ use pontoon_wire::{Era, method};
 use serde_json::Value;
 
 use super::terminal::{say, with_server};
+use super::waiting::WaitingLine;
+use crate::back::child::stage::StartStage;
 use crate::config::Options;
 use crate::session::catalog::Catalog;
 use crate::session::entry::Entry;
 
 /// Lists the tools of a server.
 pub fn run(server: &str, options: &Options, as_json: bool) -> ExitCode {
-    with_server(server, options, async |single| Ok(print(&*learn(&single.entry).await?, as_json)))
+    with_server(server, options, async |single| {
+        Ok(print(&*learn(&single.entry, options.is_quiet).await?, as_json))
+    })
 }
 
-/// What the server offers.
-pub async fn learn(entry: &Entry) -> Result<Arc<Catalog>, String> {
+/// What the server offers. A person is told what is waited for.
+pub async fn learn(entry: &Entry, is_quiet: bool) -> Result<Arc<Catalog>, String> {
     let name = &entry.back.server.name;
-    entry.learnt().await.map_err(|why| match entry.back.app() {
+    let line = WaitingLine::begin(started(entry), is_quiet);
+    let mut stage = entry.back.stage();
+    let mut learning = pin!(entry.learnt());
+    let learnt = loop {
+        tokio::select! {
+            learnt = &mut learning => break learnt,
+            Ok(()) = stage.changed() => {
+                let stage = *stage.borrow_and_update();
+                show_start(&line, entry, stage);
+            }
+        }
+    };
+    learnt.map_err(|why| match entry.back.app() {
         Some(_) => why,
         None => format!("the server `{name}` does not start: {why}"),
     })
+}
+
+/// What is waited for at first.
+pub(super) fn started(entry: &Entry) -> String {
+    let server = &entry.back.server;
+    match &server.app {
+        Some(app) => format!("waiting for \"{}\" at {}", server.name, app.place),
+        None => format!("starting the server \"{}\"", server.name),
+    }
+}
+
+/// Says what is waited for when the last process that was started is so far.
+pub(super) fn show_start(line: &WaitingLine, entry: &Entry, stage: StartStage) {
+    let name = &entry.back.server.name;
+    match stage {
+        StartStage::Starting => line.is_for(started(entry), None),
+        StartStage::Greeting(patience) => {
+            let what = format!("waiting for \"{name}\" to answer `initialize`");
+            line.is_for(what, Some(patience));
+        }
+        StartStage::Ready => line.is_for(format!("asking \"{name}\" what it offers"), None),
+    }
 }
 
 /// The tools in a catalogue.

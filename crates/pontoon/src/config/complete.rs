@@ -12,7 +12,7 @@ use super::isolation::{self, Isolation};
 use super::keys;
 use super::lifetime::{FileLinks, SessionKey, WorkspaceScope};
 use super::program::Search;
-use super::remarks::Weight;
+use super::remarks::{Remarks, Weight};
 use super::server::Server;
 use super::template::Template;
 
@@ -53,6 +53,7 @@ impl Draft {
         self.compare_with_session_key(written, reader);
         self.compare_with_level(written, reader);
         self.warn_of_relative_paths(written, reader, around);
+        self.warn_of_shell_words(written, reader, around);
         let command = self.written_command(written, reader)?;
         let path = self.server.env.iter().find(|(name, _)| name == "PATH");
         let path = path.map(|(_, path)| OsString::from(path.written()));
@@ -213,6 +214,40 @@ impl Draft {
         }
     }
 
+    /// No shell reads arguments and variables, so `~` and `$HOME` reach the program as they are.
+    fn warn_of_shell_words(
+        &self,
+        written: &WrittenKeys<'_>,
+        reader: &mut DocumentReader<'_>,
+        around: &FileContext<'_>,
+    ) {
+        let program = self.command.as_deref().unwrap_or_default();
+        let is_shell = SHELLS.contains(&program.rsplit('/').next().unwrap_or_default());
+        // What was understood is read again; what was not has been told.
+        let read = |reader: &mut DocumentReader<'_>| {
+            let args = written.key("args").filter(|_| !is_shell);
+            let args = args.and_then(|args| reader.items(&args.node, "")).unwrap_or_default();
+            let env = written.key("env").and_then(|env| reader.members(&env.node));
+            let values = env.unwrap_or_default().into_iter().map(|member| member.node);
+            args.into_iter().chain(values).collect::<Vec<_>>()
+        };
+        let nodes = reader.apart(read, |nodes, remarks| {
+            *remarks = Remarks::default();
+            nodes
+        });
+        let is_set = |name: &str| around.environment.get(name).is_some();
+        for node in nodes {
+            let Some((word, meant)) = node.as_text().and_then(|text| shell_word(text, is_set))
+            else {
+                continue;
+            };
+            let message = format!(
+                "`{word}` reaches the program as it is, for no shell reads it: write `{meant}`"
+            );
+            reader.about(Weight::Warning, &node, message);
+        }
+    }
+
     /// The command, or `None` after telling that there is none.
     fn written_command(
         &self,
@@ -226,6 +261,25 @@ impl Draft {
         }
         self.command.as_deref()
     }
+}
+
+/// Programs that understand `~` and `$HOME` in their arguments.
+const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ksh", "fish", "busybox"];
+
+/// What of a text only a shell would understand, and what to write in its place.
+fn shell_word(text: &str, is_set: impl Fn(&str) -> bool) -> Option<(String, String)> {
+    let is_home = |part: &str| part == "~" || part.starts_with("~/");
+    if is_home(text) || text.split_once('=').is_some_and(|(_, value)| is_home(value)) {
+        return Some(("~".to_owned(), "${env:HOME}".to_owned()));
+    }
+    let name_of = |rest: &str| {
+        let length =
+            rest.find(|c: char| !c.is_ascii_uppercase() && !c.is_ascii_digit() && c != '_');
+        rest[..length.unwrap_or(rest.len())].to_owned()
+    };
+    let names = text.split('$').skip(1).map(name_of);
+    let name = names.into_iter().find(|name| !name.is_empty() && is_set(name))?;
+    Some((format!("${name}"), format!("${{env:{name}}}")))
 }
 
 /// Whether `text` is the relative path of something in `folder` or where we were started.
@@ -257,6 +311,25 @@ mod tests {
             .collect();
         assert_eq!(found, told, "{keys}");
         Arc::clone(&servers[0])
+    }
+
+    #[test]
+    fn words_for_a_shell_are_told() {
+        let is_set = |name: &str| matches!(name, "HOME" | "USER_2");
+        for (text, expected) in [
+            ("~", Some(("~", "${env:HOME}"))),
+            ("~/files", Some(("~", "${env:HOME}"))),
+            ("--dir=~/files", Some(("~", "${env:HOME}"))),
+            ("$HOME/files", Some(("$HOME", "${env:HOME}"))),
+            ("--for=$USER_2,x", Some(("$USER_2", "${env:USER_2}"))),
+            ("$5 and $GONE", None),
+            ("a~b", None),
+            ("${env:HOME}", None),
+            ("~name/files", None),
+        ] {
+            let expected = expected.map(|(word, meant)| (word.to_owned(), meant.to_owned()));
+            assert_eq!(shell_word(text, is_set), expected, "{text}");
+        }
     }
 
     #[test]

@@ -339,7 +339,7 @@ fn url(node: &DocumentNode<'_>, reader: &mut DocumentReader<'_>) -> Option<AppPl
         }
         Err(BadPlace::Endpoint(BadEndpoint::Http { scheme, web })) => format!(
             "a server at {scheme}:// is not supported by this version: write {web}:// if it is a WebSocket, or add it to \
-             the client itself"
+             the client itself and leave it out here (`\"disabled\": true`)"
         ),
         Err(bad) => bad.to_string(),
     };

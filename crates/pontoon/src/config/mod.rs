@@ -62,6 +62,7 @@ pub use isolation::Isolation;
 pub use lifetime::{FileLinks, MessageFraming, Mode, RestExtras, SessionKey, Warm, WorkspaceScope};
 pub use mcpo::McpoOptions;
 pub use name::{BadServerName, ServerName, is_reserved};
+pub use nearest::nearest;
 pub use network::{certificates, proxy_secrets};
 pub use options::Options;
 pub use program::ProgramError;
@@ -270,6 +271,9 @@ fn read(
         && options.mcpo.is_some()
     {
         settings.rest.single = servers.first().map(|server| server.name.clone());
+    }
+    if !options.only.is_empty() {
+        remarks.keep_only(&options.only);
     }
     // What the command line adds has been looked at under its own name.
     settings.allowed_hosts.extend(options.allowed_hosts.iter().cloned());

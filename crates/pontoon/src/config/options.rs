@@ -53,12 +53,18 @@ pub struct Options {
     /// A server to run in place of a configuration file, with its arguments, after `--`.
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "config")]
     pub command: Vec<String>,
+    /// Tell nothing but errors: no banner, and no warnings.
+    #[arg(long = "quiet", short = 'q')]
+    pub is_quiet: bool,
     /// The manners of mcpo, and what its command line says besides.
     #[arg(skip)]
     pub mcpo: Option<McpoOptions>,
     /// Nothing will listen, so where is no matter.
     #[arg(skip)]
     pub is_silent: bool,
+    /// The servers that are meant, if not all are: what is wrong with others is not told.
+    #[arg(skip)]
+    pub only: Vec<String>,
     /// The bridge runs already, and reads its configuration again.
     #[arg(skip)]
     pub is_running: bool,

@@ -14,7 +14,11 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum ProgramError {
     /// No such file.
-    #[error("the program `{command}` was not found; looked in {}", listed(searched))]
+    #[error(
+        "the program `{command}` was not found; looked in {}{}",
+        listed(searched),
+        hint(command)
+    )]
     NotFound {
         /// The command as it was written.
         command: String,
@@ -109,8 +113,44 @@ fn listed(searched: &[PathBuf]) -> String {
     if searched.is_empty() {
         return "no folder, because PATH is empty".to_owned();
     }
-    let searched: Vec<String> = searched.iter().map(|path| path.display().to_string()).collect();
-    searched.join(", ")
+    let mut folders: Vec<String> = Vec::new();
+    for path in searched.iter().map(|path| path.display().to_string()) {
+        if !folders.contains(&path) {
+            folders.push(path);
+        }
+    }
+    folders.join(", ")
+}
+
+/// Programs that start servers, and what they come with.
+const LAUNCHERS: [(&str, &str); 7] = [
+    ("uvx", "uv, https://docs.astral.sh/uv"),
+    ("uv", "uv, https://docs.astral.sh/uv"),
+    ("npx", "Node.js"),
+    ("node", "Node.js"),
+    ("bunx", "Bun"),
+    ("docker", "Docker"),
+    ("deno", "Deno"),
+];
+
+/// What is to be done about a program that is not there, as far as its name tells.
+fn hint(command: &str) -> String {
+    let words: Vec<_> = command.split_whitespace().collect();
+    if let [program, args @ ..] = &words[..]
+        && !args.is_empty()
+    {
+        let args: Vec<_> = args.iter().map(|word| format!("{word:?}")).collect();
+        return format!(
+            ". `command` is the program alone, for no shell reads it: write \"command\": {program:?}, \"args\": [{}]",
+            args.join(", ")
+        );
+    }
+    if command.starts_with("~/") || command.starts_with('$') {
+        return ". No shell reads it, so `~` and `$HOME` mean nothing here: write the whole path"
+            .to_owned();
+    }
+    let launcher = LAUNCHERS.iter().find(|(name, _)| *name == command);
+    launcher.map(|(_, with)| format!(". It comes with {with}")).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -163,6 +203,22 @@ mod tests {
             None,
             "the program `gone` was not found; looked in no folder, because PATH is empty",
         );
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_found_under_that_name_says_what_to_write() {
+        for (command, expected) in [
+            ("ls -la /x", "write \"command\": \"ls\", \"args\": [\"-la\", \"/x\"]"),
+            ("~/bin/server", "write the whole path"),
+            ("$HOME/bin/server", "write the whole path"),
+            ("uvx", "It comes with uv"),
+            ("npx", "It comes with Node.js"),
+        ] {
+            let error = Search::new(command, Some(OsStr::new("/a:/a:/b")), Path::new("/c")).find();
+            let told = error.unwrap_err().to_string();
+            assert!(told.contains(expected), "{told}");
+            assert!(!told.contains("/a, /a"), "{told}");
+        }
     }
 
     #[test]

@@ -96,6 +96,18 @@ impl Remarks {
         others.for_each(|remark| remark.weight = Weight::Warning);
     }
 
+    /// Drops what does not concern these servers: what is said of others, and warnings about the bridge.
+    pub(super) fn keep_only(&mut self, names: &[String]) {
+        let is_of = |key: &str, name: &String| {
+            let rest = key.strip_prefix(name.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        self.remarks.retain(|remark| match remark.key.strip_prefix("mcpServers.") {
+            Some(key) => names.iter().any(|name| is_of(key, name)),
+            None => remark.weight > Weight::Warning || remark.place != RemarkPlace::Environment,
+        });
+    }
+
     /// Makes of mistakes what breaks only their server, and says so.
     pub(super) fn break_only_server(&mut self, so: &str) {
         for mistake in self.remarks.iter_mut().filter(|it| it.weight == Weight::Mistake) {
@@ -261,6 +273,20 @@ mod tests {
         let message = "is wrong".to_owned();
         let remark = Remark { weight: Weight::Warning, place, key: "a".to_owned(), message };
         assert_eq!(remark.to_string(), "mcp-servers.json:7:18: a: is wrong");
+    }
+
+    #[test]
+    fn what_is_wrong_with_others_is_not_told_of_one_server() {
+        let mut all = Remarks::default();
+        for key in ["mcpServers.a", "mcpServers.a.command", "mcpServers.ab", "mcpServers.b.args[0]"]
+        {
+            all.add(Weight::Mistake, at(1, 1), key, "is wrong");
+        }
+        all.add(Weight::Warning, RemarkPlace::Environment, "MCPO_X", "is unknown");
+        all.add(Weight::Mistake, RemarkPlace::Environment, "MCPO_TIMEOUT", "is wrong");
+        all.keep_only(&["a".to_owned()]);
+        let keys: Vec<_> = all.iter().map(|remark| remark.key.as_str()).collect();
+        assert_eq!(keys, ["MCPO_TIMEOUT", "mcpServers.a", "mcpServers.a.command"]);
     }
 
     #[test]

@@ -32,6 +32,9 @@ pub(super) fn review(options: &Options, settings: &BridgeSettings, remarks: &mut
         review_links(settings, remarks);
     }
     review_folders(settings, remarks);
+    if !options.is_silent {
+        review_kinds(settings, remarks);
+    }
 }
 
 /// Refuses to let strangers in by accident.
@@ -206,6 +209,25 @@ fn review_folders(settings: &BridgeSettings, remarks: &mut Remarks) {
     for (variable, _) in others.iter().filter(|(_, folder)| folder.is_some_and(is_inside)) {
         let message = format!("lies in `{}`, where all that is old is removed", jobs.display());
         remarks.add(Weight::Mistake, RemarkPlace::Environment, *variable, message);
+    }
+}
+
+/// What is there in the place of a folder keeps the bridge from starting.
+fn review_kinds(settings: &BridgeSettings, remarks: &mut Remarks) {
+    let folders = [
+        ("MCPO_JOBS_DIR", Some(settings.jobs_dir.as_path())),
+        ("MCPO_LOG_DIR", settings.log_dir.as_deref()),
+        ("MCPO_STATE_DIR", settings.state_dir.as_deref()),
+    ];
+    for (variable, folder) in folders {
+        let Some(folder) = folder.filter(|folder| folder.exists() && !folder.is_dir()) else {
+            continue;
+        };
+        let message = format!(
+            "`{}` is a file and no folder: name a folder, or move the file away",
+            folder.display()
+        );
+        remarks.add(Weight::Mistake, RemarkPlace::Environment, variable, message);
     }
 }
 

@@ -120,8 +120,11 @@ impl Findings {
         let legacy = self.legacy.unwrap_or_else(unseen);
         let modern = self.modern.unwrap_or_else(unseen);
         if let (Err(legacy), Err(modern)) = (&legacy, &modern) {
+            let is_slow = |why: &LearnError| matches!(why, LearnError::Slow(_));
+            let is_silent = is_slow(legacy) && is_slow(modern);
             let (legacy, modern) = (legacy.to_string(), modern.to_string());
-            return Err(match legacy == modern {
+            // One process that dies or says nothing does so in both eras, and is told of once.
+            return Err(match is_silent || legacy.contains(&modern) {
                 true => legacy,
                 false => format!("{legacy} (and for the modern era: {modern})"),
             });
@@ -299,7 +302,7 @@ impl<'b> Learner<'b> {
     async fn learn_legacy(&mut self) -> Result<Facts, LearnError> {
         let mut greeted = self.back.greet(&mut self.child, HANDSHAKE).await;
         let is_silent =
-            matches!(greeted, Err(StartError::Handshake { error: HandshakeError::Silent, .. }));
+            matches!(greeted, Err(StartError::Handshake { error: HandshakeError::Silent(_), .. }));
         if is_silent && self.learn_framing().await {
             greeted = Ok(());
         } else if is_silent {
@@ -310,7 +313,7 @@ impl<'b> Learner<'b> {
             StartError::Handshake { error: HandshakeError::Refused(_), .. } => {
                 LearnError::Refused(chain(&error))
             }
-            StartError::Handshake { error: HandshakeError::Silent, .. } => {
+            StartError::Handshake { error: HandshakeError::Silent(_), .. } => {
                 LearnError::Slow(chain(&error))
             }
             _ => LearnError::Failed(chain(&error)),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pontoon_supervise::Complaints;
 
+use super::ready::ReadyChild;
 use crate::observe::redact::Redactor;
 
 /// What programs say when a file is kept from them.
@@ -39,6 +40,25 @@ impl ChildWords {
     /// The same as the end of a sentence.
     pub(crate) fn told(&self) -> String {
         told(&self.last())
+    }
+}
+
+/// What to do about a server that says nothing to us.
+pub(crate) fn told_of_silence(child: &ReadyChild) -> String {
+    let said = child.words.last().into_iter().chain(child.link.noise());
+    let address = said.into_iter().find_map(|line| {
+        let at = line.find("http://").or_else(|| line.find("https://"))?;
+        let end = line[at..].find(|c: char| c.is_whitespace() || "()'\"<>,".contains(c));
+        Some(line[at..end.map_or(line.len(), |end| at + end)].to_owned())
+    });
+    match address {
+        Some(address) => format!(
+            ": it listens at {address}, and is spoken to on its standard input and output here; look for an option such as \
+             `--transport stdio`"
+        ),
+        None => ": look whether this is the command of an MCP server on standard input and output; some want an argument such \
+                 as `stdio`"
+            .to_owned(),
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use pontoon_supervise::SpawnError;
 use pontoon_wire::method;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tracing::{Instrument, Span};
 
 use super::isolation::{Impossible, Walls};
@@ -19,6 +19,7 @@ use super::machine::{Machine, WHAT_TO_DO};
 use super::population::{Living, Population};
 use super::process::Process;
 use super::ready::ReadyChild;
+use super::stage::StartStage;
 use super::told::Hearers;
 use super::workspace::{OwnJob, Temporary, Workspace, blocking};
 use crate::back::conversation::Conversation;
@@ -101,6 +102,8 @@ pub struct Launcher {
     pub changed: Arc<ListChanges>,
     /// Told when a child did not start, or ended in a call: perhaps the server is broken.
     pub doubted: Notify,
+    /// How far the last start is.
+    pub stage: watch::Sender<StartStage>,
     /// What each of its children sees of our own environment.
     pub(super) inherited: Environment,
     pub(super) walls: Arc<Walls>,
@@ -134,6 +137,7 @@ impl Launcher {
             population: Arc::new(population),
             changed: Arc::default(),
             doubted: Notify::new(),
+            stage: watch::Sender::default(),
             ignores_pings: AtomicBool::new(false),
             takes_frames: AtomicBool::new(false),
             server,
@@ -336,6 +340,7 @@ impl Launcher {
         workspace: Workspace,
         is_one_client: bool,
     ) -> Result<Unopened, StartError> {
+        self.stage.send_replace(StartStage::Starting);
         let no_workspace =
             |what: &str, error: std::io::Error| StartError::Workspace(format!("{what}: {error}"));
         let Machine { store, endings, writer, .. } = &self.machine;
@@ -402,6 +407,7 @@ impl Launcher {
                 Audience::Later => HANDSHAKE.min(self.server.timeout),
             };
             let deadline = now() + patience;
+            self.stage.send_replace(StartStage::Greeting(patience));
             let shaken =
                 shake_hands(&child.link, *revision, capabilities, info, deadline, &self.heals);
             match shaken.await {
@@ -417,6 +423,7 @@ impl Launcher {
         if self.server.files != FileLinks::Off {
             child.before = child.scan().await;
         }
+        self.stage.send_replace(StartStage::Ready);
         Ok(child)
     }
 
@@ -482,6 +489,10 @@ pub(crate) async fn failed_handshake(child: &ReadyChild, error: HandshakeError) 
             exit.map(|exit| format!(": it {exit}")).unwrap_or_default()
         }
         _ => String::new(),
+    };
+    let how = match error {
+        HandshakeError::Silent(_) => how + &last_words::told_of_silence(child),
+        _ => how,
     };
     let how = how + &child.link.explanation();
     StartError::Handshake { error, how, complaints: child.words.last() }
@@ -577,7 +588,7 @@ mod tests {
         let began = tokio::time::Instant::now();
         let pair = Pair::new(silent, |_| {});
         let told = start(&pair, HANDSHAKE).await.unwrap_err().to_string();
-        assert!(told.contains("did not answer `initialize` in time"), "{told}");
+        assert!(told.contains("did not answer `initialize` within 60 s"), "{told}");
         assert!(began.elapsed() >= HANDSHAKE);
         let pair = Pair::new(InMemoryServers::new(|_| async {}), |_| {});
         let told = start(&pair, HANDSHAKE).await.unwrap_err();

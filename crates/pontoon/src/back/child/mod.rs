@@ -15,5 +15,6 @@ pub(crate) mod population;
 pub(crate) mod probe;
 pub mod process;
 pub mod ready;
+pub mod stage;
 pub mod told;
 pub mod workspace;

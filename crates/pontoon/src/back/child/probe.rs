@@ -11,6 +11,7 @@ use pontoon_wire::heal::{Heal, HealMode};
 
 use super::launcher::{Launcher, StartError, Unopened, failed_handshake};
 use super::ready::ReadyChild;
+use super::stage::StartStage;
 use crate::back::conversation::handshake::{HandshakeError, shake_hands};
 use crate::back::conversation::requests::own_info;
 use crate::client::Person;
@@ -45,11 +46,16 @@ impl Launcher {
             false => b"{\"elicitation\":{},\"sampling\":{},\"roots\":{}}",
         });
         let (revision, info) = (Revision::NEWEST_LEGACY, own_info());
-        let deadline = now() + patience.min(self.server.timeout);
+        let patience = patience.min(self.server.timeout);
+        let deadline = now() + patience;
+        self.stage.send_replace(StartStage::Greeting(patience));
         let shaken =
             shake_hands(&child.link, revision, &capabilities, &info, deadline, &self.heals);
         match shaken.await {
-            Ok(hello) => child.conversation.hello = Some(hello),
+            Ok(hello) => {
+                child.conversation.hello = Some(hello);
+                self.stage.send_replace(StartStage::Ready);
+            }
             Err(error) => {
                 // One that refuses only does not speak this era.
                 if !matches!(error, HandshakeError::Refused(_)) {

@@ -3,7 +3,7 @@
 //! A server that refuses our version is asked again with one it names (H19). One that says it is initialised already is used
 //! all the same (H21).
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use pontoon_wire::heal::Heal;
@@ -14,6 +14,7 @@ use super::link::{Link, Purpose};
 use super::mailbox::ServerEvent;
 use super::requests::own_info;
 use crate::client::Client;
+use crate::clock::now;
 use crate::observe::heals::HealLog;
 
 /// How a child is opened.
@@ -71,11 +72,11 @@ pub enum HandshakeError {
     #[error("it ended during the handshake")]
     Gone,
     /// It is an echo.
-    #[error("it sends back what it is sent")]
+    #[error("it sends back what it is sent, as `cat` does: it is no MCP server")]
     Echo,
-    /// It said nothing.
-    #[error("it did not answer `initialize` in time")]
-    Silent,
+    /// It said nothing for this long.
+    #[error("it did not answer `initialize` within {}", in_words(*.0))]
+    Silent(Duration),
 }
 
 /// Shakes hands, and gives the result of `initialize`.
@@ -88,7 +89,7 @@ pub async fn shake_hands(
     heals: &HealLog,
 ) -> Result<Message, HandshakeError> {
     let mut tries = vec![revision];
-    let mut refusal = HandshakeError::Silent;
+    let mut refusal = HandshakeError::Silent(Duration::ZERO);
     let mut tried = Vec::new();
     while let Some(revision) = tries.pop() {
         tried.push(revision);
@@ -140,6 +141,7 @@ async fn initialize(
         text(capabilities),
         text(info),
     ));
+    let patience = deadline.saturating_duration_since(now());
     let mut asked = link.ask(Rewrite::new(request), Some(deadline), Purpose::Own);
     loop {
         match asked.next_event().await {
@@ -151,7 +153,7 @@ async fn initialize(
             ServerEvent::Question(question) => {
                 link.say(refusal(&question, "the handshake is not over"))
             }
-            ServerEvent::TimedOut(_) => return Err(HandshakeError::Silent),
+            ServerEvent::TimedOut(_) => return Err(HandshakeError::Silent(patience)),
             ServerEvent::Gone
             | ServerEvent::Unsent
             | ServerEvent::Clogged
@@ -165,6 +167,14 @@ async fn initialize(
             | ServerEvent::Resumed(_)
             | ServerEvent::Release => {}
         }
+    }
+}
+
+/// A time as people say it: what is left of a minute when the first moment is over is a minute.
+fn in_words(time: Duration) -> String {
+    match time < Duration::from_secs(1) {
+        true => format!("{} ms", time.as_millis()),
+        false => format!("{:.0} s", time.as_secs_f64()),
     }
 }
 

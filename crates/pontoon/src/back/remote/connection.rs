@@ -159,7 +159,7 @@ impl AppConnection {
                 let discovered = self.result_of(method::DISCOVER, "{}", patience).await;
                 let discovered = discovered.map_err(|why| match why {
                     NoResult::Refused(text) => HandshakeError::Refused(text),
-                    NoResult::Slow => HandshakeError::Silent,
+                    NoResult::Slow => HandshakeError::Silent(patience),
                     NoResult::Gone => HandshakeError::Gone,
                 })?;
                 if !speaks_newest(&discovered) {

@@ -297,7 +297,7 @@ impl Connector {
         let manner = match &opened {
             Ok(connection) => Some(TargetManner { era: connection.era, silences: 0 }),
             // One that knows the other era alone may say nothing at all to this one.
-            Err(ConnectError::Handshake(HandshakeError::Silent)) => {
+            Err(ConnectError::Handshake(HandshakeError::Silent(_))) => {
                 let silences = known.silences.saturating_add(1);
                 Some(TargetManner { era: known.era.other(), silences })
             }
@@ -320,7 +320,7 @@ impl Connector {
             AppConnection::open(carrier, &self.link, &self.changes, terms).await;
         let Err(error) = opened else { return Ok(connection) };
         Err(match (error, connection.link.noise(), connection.link.end()) {
-            (HandshakeError::Gone | HandshakeError::Silent, Some(said), _) => {
+            (HandshakeError::Gone | HandshakeError::Silent(_), Some(said), _) => {
                 ConnectError::Gibberish { said }
             }
             (HandshakeError::Gone, None, Some(end)) => ConnectError::Closed(end),

@@ -120,7 +120,7 @@ async fn without_handshake(
     let told = format!("{why}{}", words_of_end(&visit, why).await);
     let noise = visit.link.noise();
     drop(visit);
-    if let HandshakeError::Refused(_) | HandshakeError::Silent = why {
+    if let HandshakeError::Refused(_) | HandshakeError::Silent(_) = why {
         let patience = age.min(options.patience) + options.small();
         if let ModernLook::Speaks(visit, discovered) = eras::discover(room, patience).await {
             report.eras.push("modern");
@@ -146,7 +146,7 @@ async fn without_handshake(
         HandshakeError::Refused(text) if text.starts_with("HTTP ") => {
             "look whether this is the address of MCP over HTTP, often /mcp; the older transport of two addresses (SSE) is not examined"
         }
-        HandshakeError::Silent => {
+        HandshakeError::Silent(_) => {
             "look whether this is the command of an MCP server on standard input and output: some want an argument such as `stdio` for that"
         }
         HandshakeError::Gone => {
@@ -164,7 +164,9 @@ async fn words_of_end(visit: &Visit, why: &HandshakeError) -> String {
         HandshakeError::Gone => {
             visit.end_words().await.map(|words| format!(": {}", words.trim())).unwrap_or_default()
         }
-        HandshakeError::Silent => visit.child().map(|child| child.words.told()).unwrap_or_default(),
+        HandshakeError::Silent(_) => {
+            visit.child().map(|child| child.words.told()).unwrap_or_default()
+        }
         HandshakeError::Refused(_) | HandshakeError::Echo => String::new(),
     }
 }

@@ -144,6 +144,13 @@ impl Collect<'_> {
 impl Visit for Collect<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.text(field, format_args!("{value:?}"));
+        // A list of texts is written as one, and not as the text of one.
+        if let Some(written) = self.fields.get_mut(field.name())
+            && let Some(list) = written.as_str().filter(|text| text.starts_with('['))
+            && let Ok(list) = serde_json::from_str::<Vec<String>>(list)
+        {
+            *written = list.into();
+        }
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {

@@ -35,6 +35,7 @@ use self::line::{Style, lost};
 use self::queue::LineQueue;
 use super::metrics::Metrics;
 use super::redact::Redactor;
+use crate::colour;
 
 /// How long the end waits for lines that are not written yet.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -119,7 +120,7 @@ pub fn start(settings: LogSettings<'_>, metrics: &Arc<Metrics>) -> io::Result<Lo
 }
 
 fn has_colour() -> bool {
-    io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty())
+    colour::is_wanted(io::stderr().is_terminal(), |name| std::env::var_os(name))
 }
 
 /// The queue toward the log file. `tell` hears when its troubles begin and end.
