@@ -194,9 +194,9 @@ run_claude() {
         cargo test --profile swift --locked -p pontoon-tests --test all -- claude:: --nocapture
 }
 
-# What deploy/ ships: looked at point by point, and real nginx before three replicas.
+# What deploy/ ships: looked at point by point, real nginx before three replicas, and a real collector of traces.
 run_deploy() {
-    ./scripts/setup-tests.sh deploy helm
+    ./scripts/setup-tests.sh deploy helm rotel
     use_helm
     use_compose
     # Debian's runs one of the two shipped files; PONTOON_NGINX may name a newer one, or several, for both.
@@ -206,6 +206,8 @@ run_deploy() {
     python3 tests/deploy/nginx.py --pontoon "$target/swift/pontoon" \
         --fixture "$target/swift/fixture-server"
     python3 tests/deploy/rolling.py --pontoon "$target/swift/pontoon" \
+        --fixture "$target/swift/fixture-server"
+    python3 tests/deploy/tracing.py --pontoon "$target/swift/pontoon" \
         --fixture "$target/swift/fixture-server"
 }
 

@@ -54,6 +54,7 @@ mod stress;
 mod tidy;
 mod tls;
 mod told;
+mod traces;
 mod transcripts;
 mod unchanged;
 mod websocket;

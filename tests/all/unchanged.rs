@@ -8,7 +8,7 @@ use crate::{rig, shell};
 
 /// A server that answers a call with the parameters as they arrived, and with what the bridge adds links for
 /// and repairs by default: a new file, and members that are null.
-const ECHO: &str = r#"
+pub(crate) const ECHO: &str = r#"
     while IFS= read -r line; do
         id=${line#*\"id\":}
         id=${id%%,*}

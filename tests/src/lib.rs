@@ -9,6 +9,7 @@
 //! - [`rig`] starts `pontoon serve` and fails the test if anything is left behind.
 //! - [`claude`] is the real Claude Code command, with a model that is a script.
 //! - [`client`] speaks HTTP/1.1 and both eras of the protocol, down to single bytes.
+//! - [`collector`] takes the spans of traces.
 //! - [`carried`] is a server for pipes behind a WebSocket.
 //! - [`certificates`] are those of applications with TLS.
 //! - [`cgroup`] is one with a limit on memory.
@@ -24,6 +25,7 @@ pub mod certificates;
 pub mod cgroup;
 pub mod claude;
 pub mod client;
+pub mod collector;
 pub mod disk;
 pub mod example_app;
 pub mod live_app;

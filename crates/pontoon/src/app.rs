@@ -1,5 +1,6 @@
 //! The bridge as a whole: builds the parts, waits for a signal, and stops them in order.
 
+mod collector;
 #[cfg(test)]
 mod heal_modes;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use self::collector::Collector;
 use crate::back::child::isolation::Impossible;
 use crate::back::child::process::Starter;
 use crate::back::{Back, Surroundings, open_store, start_limit};
@@ -36,6 +38,7 @@ use crate::jobs::{Store, StoreError};
 use crate::observe::log::Troubles;
 use crate::observe::metrics::Metrics;
 use crate::observe::running::StatusSocket;
+use crate::observe::spans::Tracer;
 use crate::pem_files::BadPemFile;
 use crate::session::Entries;
 use crate::session::entry::Entry;
@@ -68,6 +71,8 @@ pub struct App {
     cleanup_interval: Duration,
     /// Which servers are learnt now.
     turns: Arc<Turns>,
+    /// Sends spans, if requests are traced.
+    collector: Option<Collector>,
     keepers: TaskTracker,
     stop: CancellationToken,
 }
@@ -171,7 +176,13 @@ impl App {
         let store = open_store(config, &config.settings.jobs_dir)?;
         let ids = shared_ids(config, &store);
         let around = Surroundings::new(config, store, ids, starter, metrics);
-        let around = around.map_err(BridgeStartError::Thread)?;
+        let mut around = around.map_err(BridgeStartError::Thread)?;
+        let collector = config.settings.traces.as_ref().map(|settings| {
+            let metrics = Arc::clone(&around.machine.metrics);
+            let tracer = Tracer::new(settings.sampling, metrics);
+            around.machine.tracer = Some(Arc::clone(&tracer));
+            Collector::start(settings, tracer, &around)
+        });
         let recovered = around.machine.store.recover();
         if recovered > 0 {
             tracing::warn!(jobs = recovered, "closed the jobs of a bridge that ended early");
@@ -192,6 +203,7 @@ impl App {
             gc_interval: config.settings.gc_interval,
             cleanup_interval: config.settings.cleanup_interval,
             turns: Turns::new(start_limit()),
+            collector,
             keepers: TaskTracker::new(),
             stop,
         })
@@ -279,6 +291,9 @@ impl App {
             tracing::error!(error = left as &dyn std::error::Error, "the bridge ends");
         }
         settle(&self.around).await;
+        if let Some(collector) = self.collector.take() {
+            collector.finish(LAST).await;
+        }
         tracing::info!("stopped");
         lost.or(left).map_or(Ok(()), Err)
     }

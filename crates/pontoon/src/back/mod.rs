@@ -38,6 +38,7 @@ use crate::client::{Client, Key, Person};
 use crate::config::Server;
 use crate::observe::heals::HealLog;
 use crate::observe::metrics::ServerMetrics;
+use crate::observe::spans::Tracer;
 use crate::permits::Permits;
 
 pub use surroundings::{Surroundings, open_store, start_limit};
@@ -94,6 +95,11 @@ impl Back {
             lists_own_tools: AtomicBool::new(false),
             call_ended: Notify::new(),
         }
+    }
+
+    /// What makes the spans of its calls, if they are traced.
+    pub fn tracer(&self) -> Option<&Arc<Tracer>> {
+        self.around.machine.tracer.as_ref()
     }
 
     /// How many calls are under way.

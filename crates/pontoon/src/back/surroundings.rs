@@ -66,6 +66,7 @@ impl Surroundings {
             environment: config.environment.clone(),
             secrets: Secrets::default(),
             messages: None,
+            tracer: None,
         };
         let keep = KeepLimits {
             table: KeptTable::new(config.settings.max_total_processes),

@@ -1,5 +1,7 @@
 //! Why a call got no answer, as an HTTP status and as a JSON-RPC error.
 
+use std::borrow::Cow;
+
 use pontoon_wire::error::{ErrorObject, code};
 use pontoon_wire::{Era, Message, method, quoted};
 
@@ -65,6 +67,25 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// In a word, what went wrong: `error.type` of a span.
+    pub fn word(&self) -> Cow<'static, str> {
+        match self {
+            Self::Busy { .. } => "busy".into(),
+            Self::TimedOut { .. } => "timeout".into(),
+            Self::ServerFailed(_) => "server_failed".into(),
+            Self::StateLost(_) => "state_lost".into(),
+            Self::AppAway(_) => "server_away".into(),
+            Self::TooLong(_) => "too_long".into(),
+            Self::BadArguments(_) | Self::Misfits(_) => "bad_arguments".into(),
+            Self::OutcomeUnknown(_) => "outcome_unknown".into(),
+            Self::DiskFull(_) => "disk_full".into(),
+            Self::NoStorage(_) => "no_storage".into(),
+            Self::Stopping => "stopping".into(),
+            Self::Internal => "internal".into(),
+            Self::Told(error, _) => error.code.to_string().into(),
+        }
+    }
+
     /// The HTTP status that says the same.
     pub fn status(&self) -> u16 {
         match self {

@@ -5,6 +5,7 @@ mod outcome;
 mod passing_on;
 mod questions;
 mod reply;
+pub mod traced;
 
 use std::sync::Arc;
 

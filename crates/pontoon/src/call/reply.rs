@@ -13,7 +13,7 @@ use pontoon_wire::{Message, Rewrite, Slot, Text, envelope};
 use uuid::Uuid;
 
 use super::error::CallError;
-use super::outcome::{Outcome, Receipt};
+use super::outcome::{Outcome, Receipt, TOOL_ERROR, is_tool_error, tell_outcome};
 use super::passing_on::PassingOn;
 use super::questions::{Answerer, Feed, Questions};
 use crate::client::Client;
@@ -21,6 +21,7 @@ use crate::clock::since;
 use crate::held_bytes::HeldBytes;
 use crate::observe::metrics::{CallEnding, RequestKind, ServerMetrics};
 use crate::observe::refusals::RefusalNote;
+use crate::observe::spans::CallTrace;
 use crate::outbox::{Item, Outbox, OutcomeForm};
 use crate::permits::{Permit, Permits};
 
@@ -33,6 +34,8 @@ pub struct Reply {
     /// Where the permit came from, to take another after a person has answered.
     permits: Option<Arc<Permits>>,
     tally: Option<Tally>,
+    /// Its spans, if it is traced.
+    pub(super) trace: Option<Box<CallTrace>>,
     /// Where the answer is counted for its client, who has not taken it yet.
     held: Option<Arc<HeldBytes>>,
     questions: Option<Arc<Questions>>,
@@ -69,6 +72,7 @@ impl Reply {
             permit: None,
             permits: None,
             tally: None,
+            trace: None,
             held: None,
             questions,
             asked: Mutex::default(),
@@ -170,7 +174,10 @@ impl Reply {
     }
 
     /// Says which job records the call, for the head of the response.
-    pub fn set_job(&self, job: Option<Uuid>) {
+    pub fn set_job(&mut self, job: Option<Uuid>) {
+        if let (Some(trace), Some(job)) = (&mut self.trace, job) {
+            trace.span().tell("pontoon.job.id", job.to_string());
+        }
         self.outbox.set_job(job);
     }
 
@@ -211,6 +218,9 @@ impl Reply {
             (self.on_result.take(), answer.message().raw(Slot::Result))
         {
             (see.0)(result);
+        }
+        if let Some(trace) = self.trace.as_mut().filter(|_| is_tool_error(answer.message())) {
+            trace.span().error = Some(TOOL_ERROR.into());
         }
         let answer = match answer.message().has(Slot::Id) {
             true => answer.replace(Slot::Id, self.id.clone()),
@@ -257,6 +267,9 @@ impl Reply {
         if let Some(tally) = self.tally.take() {
             tally.count(CallEnding::of_status(error.status()));
         }
+        if let Some(trace) = &mut self.trace {
+            trace.span().error = Some(error.word());
+        }
         self.result(result);
     }
 
@@ -270,6 +283,9 @@ impl Reply {
         self.permit = None;
         if let Some(tally) = self.tally.take() {
             tally.end(outcome.as_ref());
+        }
+        if let Some(mut trace) = self.trace.take() {
+            tell_outcome(trace.span(), outcome.as_ref());
         }
         let asked = std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner));
         if let (Some(questions), false) = (&self.questions, asked.is_empty()) {

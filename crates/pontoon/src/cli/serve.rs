@@ -88,7 +88,9 @@ fn addresses(scheme: &str, app: &App) -> String {
 fn secrets(config: &Config) -> impl Iterator<Item = &[u8]> {
     let keys = config.settings.api_keys.iter().map(|key| &key.key);
     let ours = keys.chain(&config.settings.owui_jwt_secret).chain(&config.settings.link_secret);
-    let ours = ours.chain(&config.settings.session_secret).map(Secret::expose);
+    let shown = config.settings.traces.iter().flat_map(|traces| &traces.headers);
+    let ours = ours.chain(&config.settings.session_secret).chain(shown.map(|(_, value)| value));
+    let ours = ours.map(Secret::expose);
     ours.chain(config.servers.iter().flat_map(|server| secrets_of(server)))
 }
 

@@ -13,6 +13,7 @@ use super::secret::SECRETS;
 use super::server::Server;
 use super::settings::{REFUSED_VARIABLES, Unset, VARIABLES};
 use super::tests::servers;
+use super::traces::TRACE_VARIABLES;
 
 const HEAD: &str = "\
 <!-- Written by a test from the tables in crates/pontoon/src/config. Renew it with
@@ -120,6 +121,16 @@ Write `--user=${user:id}` rather than `${user:id}` alone, so that a value that b
 not taken for an option.
 ";
 
+const TRACES: &str = "
+### Traces
+
+These are OpenTelemetry's own variables. What is sent, and what never is, is in [operations.md](operations.md#traces). A wrong value is a mistake
+that is told at the start; those of its variables that are not named here change nothing.
+
+| variable | default | meaning |
+|---|---|---|
+";
+
 const UNCHANGED: &str = "
 ## Payloads byte for byte
 
@@ -176,6 +187,10 @@ fn page() -> String {
          refused: "
         .to_owned());
     add(format!("{}.\n", listed(REFUSED_VARIABLES)));
+    add(TRACES.to_owned());
+    for (name, unset, doc) in TRACE_VARIABLES {
+        add(format!("| `{name}` | {unset} | {doc} |\n"));
+    }
     add("\n## What a server sees of the environment\n\n".to_owned());
     let defaults: Vec<String> =
         DEFAULT_VARIABLES.iter().map(|(name, value, _)| format!("{name}={value}")).collect();

@@ -44,6 +44,7 @@ mod settings;
 mod source;
 mod template;
 mod tls;
+mod traces;
 mod typed_server;
 mod units;
 mod values;
@@ -73,6 +74,7 @@ pub use secret::{ApiKey, KeyName, Secret};
 pub use server::{InheritEnv, Server};
 pub use settings::{BridgeSettings, SMALLEST_BUDGET};
 pub use template::{SHORTEST_SECRET, Start, Template};
+pub use traces::{Sampling, TraceSettings};
 pub use values::LogLevel;
 pub(crate) use values::{listen as parse_listen, log_level as parse_log_level};
 

@@ -12,9 +12,13 @@ pub(super) const SECRETS: &[&str] = &[
     "MCPO_SESSION_SECRET",
 ];
 
+/// The variables of OpenTelemetry that hold one: what a collector is shown.
+const COLLECTOR_SECRETS: &[&str] =
+    &["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"];
+
 /// Whether `name` is a variable with a secret of ours, which is no server's business.
 pub(super) fn is_own_secret(name: &str) -> bool {
-    SECRETS.contains(&name)
+    SECRETS.contains(&name) || COLLECTOR_SECRETS.contains(&name)
 }
 
 /// Bytes that nobody may see.

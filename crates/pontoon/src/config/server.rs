@@ -22,6 +22,7 @@ use super::lifetime::{
 use super::name::ServerName;
 use super::network::{DEFAULT_VARIABLES, USUAL_VARIABLES, is_of_the_network};
 use super::program::{ProgramError, Search, is_program};
+use super::secret::is_own_secret;
 use super::template::{Start, Template};
 
 /// A server of the configuration, complete and checked.
@@ -251,7 +252,10 @@ impl Server {
             USUAL_VARIABLES.contains(&name)
                 || is_of_the_network(name)
                 || match &self.inherit_env {
-                    InheritEnv::All => !name.starts_with("MCPO_") && !name.starts_with("PONTOON_"),
+                    InheritEnv::All => {
+                        let is_ours = name.starts_with("MCPO_") || name.starts_with("PONTOON_");
+                        !is_ours && !is_own_secret(name)
+                    }
                     InheritEnv::Names(names) => names.iter().any(|chosen| chosen == name),
                 }
         };
@@ -355,6 +359,7 @@ mod tests {
         ("AWS_SECRET", "s"),
         ("HOME", "/h"),
         ("MCPO_API_KEY", "k"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=k"),
         ("PATH", "/bin"),
         ("PONTOON_X", "x"),
         ("PYTHONUTF8", "0"),

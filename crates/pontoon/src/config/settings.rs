@@ -17,6 +17,7 @@ use super::allowed_origins::{self, AllowedOrigins};
 use super::identity::IdentityHeaders;
 use super::rest_settings::RestSettings;
 use super::secret::{ApiKey, KeyName, Secret};
+use super::traces::TraceSettings;
 use super::units;
 use super::values::{self, LogLevel};
 
@@ -59,6 +60,8 @@ settings! {
         secret_files: Vec<PathBuf>,
         /// Where REST is, and what its documents say.
         rest: RestSettings,
+        /// Where spans go; `None` where no collector is named.
+        traces: Option<TraceSettings>,
         /// Whether clients may call us by any name.
         any_host: bool,
         /// Whether any client is believed about who calls: it keeps apart those who say it, and proves nothing.

@@ -11,6 +11,7 @@ use super::options::Options;
 use super::remarks::{RemarkPlace, Remarks, Weight};
 use super::secret::is_own_secret;
 use super::settings::{BridgeSettings, REFUSED_VARIABLES, VARIABLES};
+use super::traces;
 use super::values::{absolute, quoted};
 use crate::plain_file::{self, FileKind};
 
@@ -51,6 +52,7 @@ pub(super) fn settings(
             remarks.add(Weight::Mistake, RemarkPlace::CommandLine, option, mistake);
         }
     }
+    settings.traces = traces::read(environment, remarks);
     settings.take_tls(options);
     settings
 }
@@ -298,7 +300,8 @@ mod tests {
                 "environment: MCPO_LINK_SECRET: expected at least 16 bytes",
             ],
         );
-        assert!(SECRETS.iter().all(|name| VARIABLES.iter().any(|known| known.name == *name)));
+        let is_known = |name: &str| VARIABLES.iter().any(|known| known.name == name);
+        assert!(SECRETS.iter().all(|name| is_known(name)));
     }
 
     #[test]

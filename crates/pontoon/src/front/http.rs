@@ -35,7 +35,7 @@ use super::who::caller::Caller;
 use super::who::entrance::Entrance;
 use crate::lock::Lock;
 use crate::observe::health::Sight;
-use crate::observe::trace::{TRACEPARENT, Trace};
+use crate::observe::trace::{TRACEPARENT, TRACESTATE, Trace};
 use crate::session::entry::Entry;
 
 /// How large the head of a request may be, in bytes.
@@ -185,7 +185,8 @@ async fn traced(
 ) -> HttpResponse {
     let began = Instant::now();
     let parents = request.headers().get_all(&TRACEPARENT).iter().map(HeaderValue::as_bytes);
-    let trace = site.traces.of(parents);
+    let state = request.headers().get(&TRACESTATE).and_then(|it| it.to_str().ok());
+    let trace = site.traces.of(parents).with_state(state);
     let area = match request.uri().path().split('/').nth(1) {
         Some("mcp") => "mcp",
         Some("sse") => "sse",
@@ -201,7 +202,7 @@ async fn traced(
     let answering = async {
         let response = match access.preflight(guard, &request) {
             Some(response) => response,
-            None => handle(site, request, peer, trace).await,
+            None => handle(site, request, peer, trace.clone()).await,
         };
         let status = response.status().as_u16();
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);

@@ -290,7 +290,7 @@ impl StreamClient {
 
     /// A span for one message: the log tells its lines by the trace of the stream.
     fn span(&self) -> tracing::Span {
-        let trace = self.person().trace;
+        let trace = self.person().trace.as_ref();
         trace.map_or_else(tracing::Span::none, |trace| trace.span())
     }
 

@@ -15,5 +15,6 @@ pub mod program;
 pub mod redact;
 pub mod refusals;
 pub mod running;
+pub mod spans;
 pub mod status;
 pub mod trace;

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hyper::header::HeaderName;
@@ -12,14 +13,26 @@ use crate::hex::hex;
 
 /// The header, in requests and in responses.
 pub static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+/// What other systems add to it.
+pub static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Which trace a request belongs to, and our step in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace {
-    trace_id: u128,
-    span_id: u64,
-    flags: u8,
+    /// The id of the whole trace.
+    pub trace_id: u128,
+    /// Our own step.
+    pub span_id: u64,
+    /// The step that ours belongs to; `None` where the trace began with us.
+    pub parent: Option<u64>,
+    /// Whether somebody records it, in its lowest bit.
+    pub flags: u8,
+    /// What other systems have to say of it (`tracestate`), passed on as it came.
+    pub state: Option<Arc<str>>,
 }
+
+/// The longest `tracestate` that is passed on: as much as the specification asks for.
+const LONGEST_STATE: usize = 512;
 
 /// Makes ids that do not repeat. They are no secrets: whoever knows one can do nothing with it.
 #[derive(Debug, Default)]
@@ -37,14 +50,23 @@ impl Traces {
             (Some(header), None) => parse(header),
             _ => None,
         };
-        let span_id = self.id();
-        match theirs {
-            Some(theirs) => Trace { span_id, ..theirs },
-            None => {
-                let trace_id = u128::from(self.id()) << 64 | u128::from(self.id());
-                Trace { trace_id, span_id, flags: 0 }
-            }
-        }
+        theirs.map_or_else(|| self.anew(), |theirs| self.below(&theirs))
+    }
+
+    /// A trace that begins with us.
+    pub fn anew(&self) -> Trace {
+        let trace_id = u128::from(self.id()) << 64 | u128::from(self.id());
+        Trace { trace_id, span_id: self.id(), parent: None, flags: 0, state: None }
+    }
+
+    /// The trace in this `traceparent`, with a step of our own, if it is right.
+    pub fn told(&self, traceparent: &[u8]) -> Option<Trace> {
+        parse(traceparent).map(|theirs| self.below(&theirs))
+    }
+
+    /// A step of ours that belongs to this one.
+    pub fn below(&self, theirs: &Trace) -> Trace {
+        Trace { span_id: self.id(), parent: Some(theirs.span_id), ..theirs.clone() }
     }
 
     /// An id other than zero, which stands for none.
@@ -55,6 +77,19 @@ impl Traces {
 }
 
 impl Trace {
+    /// The same with this `tracestate`, if there is one that can be passed on.
+    pub fn with_state(mut self, state: Option<&str>) -> Self {
+        let is_plain = |text: &&str| text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        let state = state.map(str::trim).filter(|it| !it.is_empty() && it.len() <= LONGEST_STATE);
+        self.state = state.filter(is_plain).map(Arc::from);
+        self
+    }
+
+    /// Whether somebody records it.
+    pub fn is_sampled(&self) -> bool {
+        self.flags & 1 == 1
+    }
+
     /// The header that tells the client, or the next in line.
     pub fn header(&self) -> String {
         let mut bytes = [0; 25];
@@ -117,7 +152,9 @@ fn parse(header: &[u8]) -> Option<Trace> {
     (is_whole && trace_id != 0 && span_id != 0).then_some(Trace {
         trace_id,
         span_id,
+        parent: None,
         flags: flags & 1,
+        state: None,
     })
 }
 
@@ -134,7 +171,8 @@ mod tests {
         assert_eq!(trace.id().to_string() == ID, goes_on, "{headers:?}");
         let header = trace.header();
         let again = parse(header.as_bytes()).expect("ours is right");
-        assert_eq!(again, trace);
+        assert_eq!(again, Trace { parent: None, ..trace.clone() });
+        assert_eq!(trace.parent.is_some(), goes_on, "{headers:?}");
         assert!(!headers.iter().any(|it| it.contains(&header[36..52])), "{header} is our own step");
     }
 
@@ -176,6 +214,16 @@ mod tests {
         let header = format!("00-{ID}-00f067aa0ba902b7-ff");
         assert!(Traces::default().of([header.as_bytes()]).header().ends_with("-01"));
         assert!(Traces::default().of([]).header().ends_with("-00"));
+    }
+
+    #[test]
+    fn a_state_is_passed_on_if_a_header_may_hold_it() {
+        let state = |state| Traces::default().anew().with_state(state).state;
+        assert_eq!(state(Some(" a=1,b=2 ")).as_deref(), Some("a=1,b=2"));
+        let long = "x".repeat(LONGEST_STATE + 1);
+        for wrong in [None, Some(""), Some("a=\nb"), Some("a=é"), Some(&*long)] {
+            assert_eq!(state(wrong), None, "{wrong:?}");
+        }
     }
 
     #[test]

@@ -101,6 +101,11 @@ impl Sessions {
         mut call: Call,
     ) -> Option<(Arrived<'h>, Call, Instant)> {
         let began = now();
+        let session = match &arrival {
+            Arrival::InSession(session) => Some(&*session.id),
+            _ => None,
+        };
+        call.begin_trace(entry.back.tracer(), entry.back.server.name.as_str(), session);
         let arrived = match arrival {
             Arrival::Alone(headers) => Some(Arrived::Alone(headers)),
             Arrival::Described => Some(Arrived::Described),
@@ -263,6 +268,7 @@ impl Sessions {
     async fn wait_for_turn(&self, back: &Back, mut call: Call) -> Option<Call> {
         let server = back.server.name.as_str();
         call.clock.enter(Stage::Turn);
+        let mut step = call.reply.step("queue");
         let permit = tokio::select! {
             () = call.cancel.cancelled() => None,
             permit = call.clock.bound(self.admission.wait(back, &call.client)) => Some(permit),
@@ -272,8 +278,12 @@ impl Sessions {
                 call.reply.hold(permit);
                 return Some(call);
             }
-            Some(Some(Err(busy))) => call.reply.fail(busy),
+            Some(Some(Err(busy))) => {
+                step.iter_mut().for_each(|step| step.fail(busy.word()));
+                call.reply.fail(busy);
+            }
             Some(None) => {
+                step.iter_mut().for_each(|step| step.fail("timeout"));
                 let late = call.clock.timed_out(server);
                 let why = match back.app() {
                     Some(_) => CallError::AppAway(format!("{late}. It was not made")),
@@ -281,7 +291,10 @@ impl Sessions {
                 };
                 refuse(call, why);
             }
-            None => call.reply.forget(),
+            None => {
+                step.iter_mut().for_each(|step| step.fail("cancelled"));
+                call.reply.forget();
+            }
         }
         None
     }

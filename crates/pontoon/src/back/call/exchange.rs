@@ -18,10 +18,12 @@ use crate::back::keep::lease::Lease;
 use crate::back::outputs::Promise;
 use crate::back::shown_tools;
 use crate::beside::beside;
-use crate::call::{CallError, Receipt, Reply};
+use crate::call::{CallError, Receipt, Reply, traced};
 use crate::client::Client;
 use crate::clock::{Clock, Stage};
+use crate::config::{AppPlace, Endpoint};
 use crate::observe::metrics::Limit;
+use crate::observe::spans::Step;
 
 /// What a model reads whose call an application may have carried out.
 const LOOK_FIRST: &str = "Its outcome is unknown: it may have been carried out in whole, in part or not at all. Look at the state of the application before you call again";
@@ -37,6 +39,8 @@ pub(crate) struct Exchange<'b> {
     pub(crate) record: Option<CallRecord<'b>>,
     /// What its tool promises to give back.
     pub(crate) promise: Option<Arc<Promise>>,
+    /// The span of the request to the server, if the call is traced, until its answer.
+    pub(crate) step: Option<Step>,
 }
 
 /// What is told of a call that fails: one that was sent before, and may have been made then, was not refused.
@@ -59,6 +63,16 @@ pub(crate) enum NextStep {
 }
 
 impl Exchange<'_> {
+    /// What carries the messages of the server, in a word of OpenTelemetry.
+    pub(crate) fn transport(&self) -> &'static str {
+        let place = self.back.server.app.as_ref().map(|app| &app.place);
+        match (&self.lease, place) {
+            (Lease::Own(_) | Lease::Kept(_) | Lease::Task(_), _) => "pipe",
+            (Lease::App(_), Some(AppPlace::At(place))) if is_socket_file(place) => "unix",
+            (Lease::App(_), _) => "tcp",
+        }
+    }
+
     /// What is told of a call under way when the bridge stops: what became of it only an application knows.
     pub(crate) fn stopped(&self) -> CallError {
         match self.lease {
@@ -89,6 +103,9 @@ impl Exchange<'_> {
     /// Fails the call, and says so in its record, whose job the client gets.
     pub(crate) fn fail(&mut self, reply: Reply, error: CallError) {
         let error = after_earlier_try(&reply, error);
+        if let Some(mut step) = self.step.take() {
+            step.fail(error.word());
+        }
         let record = self.record.take();
         let receipt = record.as_ref().and_then(|record| record.receipt());
         finish(record, &CallEnd::Failed(&error.to_string()));
@@ -100,7 +117,7 @@ impl Exchange<'_> {
 
     /// The request as the child's era has it.
     pub(crate) fn translated_request(&self) -> Rewrite {
-        let request = self.request.clone();
+        let request = traced::in_step(self.request.clone(), self.step.as_ref());
         match (self.client.era(), self.lease.era) {
             (Era::Legacy, Era::Modern) => {
                 let client = era::ClientFacts {
@@ -327,6 +344,10 @@ impl Exchange<'_> {
         self.back.launcher.doubted.notify_one();
         self.fail(reply, CallError::ServerFailed(text));
     }
+}
+
+fn is_socket_file(place: &Endpoint) -> bool {
+    matches!(place, Endpoint::Unix(_) | Endpoint::WebSocketUnix(_))
 }
 
 fn severity(level: &str) -> usize {

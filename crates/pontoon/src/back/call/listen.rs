@@ -116,8 +116,8 @@ pub fn end(reply: Reply) {
 impl Back {
     /// Serves a subscription until the client leaves or the child ends.
     pub(crate) async fn take_listen(&self, call: Call, child_era: Era) {
-        let Call { cancel, clock, client, .. } = &call;
-        match self.lease_unless(cancel, clock, Use::Listen, client, child_era).await {
+        let Call { cancel, clock, client, reply, .. } = &call;
+        match self.lease_unless(reply, cancel, clock, Use::Listen, client, child_era).await {
             None => call.reply.forget(),
             Some(Err(error)) => call.reply.fail(error),
             Some(Ok(lease)) if lease.era == Era::Modern => {

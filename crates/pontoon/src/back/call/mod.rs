@@ -37,6 +37,7 @@ use super::outputs::Promise;
 use crate::call::{Call, CallError, Reply};
 use crate::client::Client;
 use crate::clock::{Clock, Stage, now};
+use crate::observe::spans::Step;
 
 impl Back {
     /// Takes a call to its end: answered, failed or forgotten.
@@ -60,7 +61,10 @@ impl Back {
         }
         let lease = match suspended {
             Some(lease) => lease,
-            None => match self.lease_unless(&cancel, &clock, Use::Call, &client, child_era).await {
+            None => match self
+                .lease_unless(&reply, &cancel, &clock, Use::Call, &client, child_era)
+                .await
+            {
                 Some(Ok(lease)) => lease,
                 Some(Err(error)) => return refuse(reply, error, record, &request, &client),
                 None => return reply.forget(),
@@ -94,7 +98,7 @@ impl Back {
         child_era: Era,
     ) {
         let (cancel, clock, record, reply) = unsent;
-        match self.lease_unless(&cancel, &clock, Use::Again, &client, child_era).await {
+        match self.lease_unless(&reply, &cancel, &clock, Use::Again, &client, child_era).await {
             Some(Ok(lease)) => {
                 let begun = self.exchange(lease, request, client, clock, record, reply).await;
                 if let Some((mut exchange, reply)) = begun {
@@ -111,7 +115,7 @@ impl Back {
     /// subscriptions that the client has by now.
     async fn take_subscription(&self, call: Call) {
         let Call { client, cancel, clock, reply, .. } = call;
-        match self.lease_unless(&cancel, &clock, Use::Listen, &client, Era::Modern).await {
+        match self.lease_unless(&reply, &cancel, &clock, Use::Listen, &client, Era::Modern).await {
             Some(Ok(_)) => reply.result("{}"),
             Some(Err(error)) => reply.fail(error),
             None => reply.forget(),
@@ -126,7 +130,7 @@ impl Back {
         client: Arc<Client>,
         clock: Clock,
         mut record: Option<CallRecord<'b>>,
-        reply: Reply,
+        mut reply: Reply,
     ) -> Option<(Exchange<'b>, Reply)> {
         let begun = match &mut record {
             Some(record) => clock.bound(record.begin_at(&lease)).await,
@@ -136,7 +140,16 @@ impl Back {
             Ok(()) => {
                 reply.set_job(record.as_ref().and_then(|record| record.job_id()));
                 Some((
-                    Exchange { back: self, lease, request, client, clock, record, promise: None },
+                    Exchange {
+                        back: self,
+                        lease,
+                        request,
+                        client,
+                        clock,
+                        record,
+                        promise: None,
+                        step: None,
+                    },
                     reply,
                 ))
             }
@@ -151,6 +164,7 @@ impl Back {
     /// A child for the call, or nothing if it is cancelled first. That takes no longer than the call may.
     pub async fn lease_unless(
         &self,
+        reply: &Reply,
         cancel: &CancellationToken,
         clock: &Clock,
         wanted_for: Use,
@@ -159,11 +173,16 @@ impl Back {
     ) -> Option<Result<Lease, CallError>> {
         clock.enter(Stage::Starting);
         let demand = Demand { wanted_for, client, child_era, clock };
+        let mut step = reply.step("start");
         let lease = tokio::select! {
             biased;
-            () = cancel.cancelled() => return None,
+            () = cancel.cancelled() => {
+                step.iter_mut().for_each(|step| step.fail("cancelled"));
+                return None;
+            }
             lease = clock.bound(self.keep.lease(&demand)) => lease,
         };
+        step.iter_mut().for_each(|step| tell_lease(step, lease.as_ref()));
         Some(lease.unwrap_or_else(|| {
             if let Some(app) = self.app() {
                 return Err(app.not_there());
@@ -218,6 +237,26 @@ impl Back {
                 None
             }
             None => Some((call, None)),
+        }
+    }
+}
+
+/// Says in the span of a start what came of it.
+fn tell_lease(step: &mut Step, lease: Option<&Result<Lease, CallError>>) {
+    match lease {
+        None => step.fail("timeout"),
+        Some(Err(error)) => step.fail(error.word()),
+        Some(Ok(lease)) => {
+            let span = step.span();
+            span.rename(match lease {
+                Lease::Own(child) if child.has_waited => "spare",
+                Lease::Own(_) => "start",
+                Lease::Kept(_) | Lease::Task(_) => "kept process",
+                Lease::App(_) => "connection",
+            });
+            if let Some(pid) = lease.pid() {
+                span.count("process.pid", pid.into());
+            }
         }
     }
 }

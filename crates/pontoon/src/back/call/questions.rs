@@ -199,7 +199,7 @@ impl Exchange<'_> {
             };
             self.back.running.fetch_add(1, Ordering::Relaxed);
             drop(ticket);
-            let Some(Ok(Call { request, cancel, clock, reply: next, .. })) = call else {
+            let Some(Ok(Call { request, cancel, clock, reply: mut next, .. })) = call else {
                 tracing::info!(server = %self.back.server.name, "nobody answered a question");
                 return None;
             };

@@ -181,9 +181,11 @@ impl CallRecord<'_> {
         if self.back.server.files == FileLinks::Off {
             return Ok((answer, self.receipt()));
         }
+        let looking = self.files.as_ref().and_then(|_| reply.step("files"));
         let (Adopted { mut made, too_large }, found) = self.find_made(before, &answer).await?;
         let in_workspace = made.len();
         made.extend(self.embedded(&answer).await?);
+        drop(looking);
         let form = reply.settle();
         let (answer, spilled) = match (self.back.server.files, form) {
             (FileLinks::Append, OutcomeForm::Event) => self.spill(answer).await,
@@ -369,7 +371,7 @@ impl CallRecord<'_> {
     }
 
     fn trace(&self) -> Option<String> {
-        self.client.person.trace.map(|trace| trace.id().to_string())
+        self.client.person.trace.as_ref().map(|trace| trace.id().to_string())
     }
 
     fn write_journal(&self, error: Option<&str>, is_error: bool) {

@@ -9,7 +9,7 @@ use super::record::CallRecord;
 use super::waiting::{WaitingCall, unanswered};
 use crate::back::conversation::mailbox::ServerEvent;
 use crate::back::keep::lease::Lease;
-use crate::call::{CallError, Reply};
+use crate::call::{CallError, Reply, traced};
 use crate::clock::Clock;
 
 /// What a call that its child never read goes on with.
@@ -56,6 +56,7 @@ impl<'b> Exchange<'b> {
                 return None;
             }
         }
+        self.step = traced::client_step(&reply, &self.request, self.transport());
         let request = self.translated_request();
         let mut asked = self.ask(request.clone());
         // Held while a legacy client is asked something: the number of such calls is limited.
@@ -77,6 +78,9 @@ impl<'b> Exchange<'b> {
                     continue;
                 }
             };
+            if let ServerEvent::Answer(answer) = &event {
+                traced::end_with(self.step.take(), answer);
+            }
             let step = match event {
                 ServerEvent::Note(note) => {
                     reply.note(note);
@@ -142,10 +146,12 @@ impl<'b> Exchange<'b> {
                 }
                 ServerEvent::Gone if retry.if_lost && matches!(self.lease, Lease::App(_)) => {
                     reply.note_sent();
+                    self.step.iter_mut().for_each(|step| step.fail("connection_lost"));
                     return Some((cancel, self.clock, self.record, reply));
                 }
                 ServerEvent::Unsent if retry.if_unsent => {
                     self.record.iter_mut().for_each(|record| record.take_back());
+                    self.step.iter_mut().for_each(|step| step.fail("unsent"));
                     return Some((cancel, self.clock, self.record, reply));
                 }
                 ServerEvent::Unsent if matches!(self.lease, Lease::App(_)) => {

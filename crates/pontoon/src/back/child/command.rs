@@ -1,5 +1,6 @@
 //! What is run for a person: the program with the values they bring, in its workspace and within its walls.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
@@ -10,7 +11,7 @@ use super::launcher::{Launcher, StartError, secrets_of};
 use super::machine::Machine;
 use super::workspace::Workspace;
 use crate::client::Person;
-use crate::config::{SHORTEST_SECRET, Server, Start, certificates, proxy_secrets};
+use crate::config::{Mode, SHORTEST_SECRET, Server, Start, certificates, proxy_secrets};
 use crate::observe::redact::Redactor;
 
 impl Launcher {
@@ -31,10 +32,12 @@ impl Launcher {
             user: &|fact| person.fact(fact).map(str::to_owned),
             header: &|header| person.header(header).map(str::to_owned),
         };
+        let mut env = self.server.environment_for_child(&self.inherited, &start);
+        self.tell_trace(person, &mut env);
         let command = Command {
             program: self.server.find_program()?,
             args: self.server.args.iter().map(|arg| arg.fill(&start).into()).collect(),
-            env: self.server.environment_for_child(&self.inherited, &start),
+            env,
             directory: Some(self.server.cwd.clone().unwrap_or_else(|| directory.to_owned())),
             ..Command::default()
         };
@@ -52,6 +55,19 @@ impl Launcher {
             tracing::debug!(server = %self.server.name, ?less, "less isolation than asked for");
         }
         Ok(command)
+    }
+
+    /// Tells a process that is started for one call which trace that is in.
+    fn tell_trace(&self, person: &Person, env: &mut Vec<(OsString, OsString)>) {
+        let is_of_one_call = matches!(self.server.mode, Mode::Stateless);
+        let (Some(trace), Some(_), true) = (&person.trace, &self.machine.tracer, is_of_one_call)
+        else {
+            return;
+        };
+        if env.iter().all(|(name, _)| name != "TRACEPARENT") {
+            env.push(("TRACEPARENT".into(), trace.header().into()));
+            env.extend(trace.state.as_deref().map(|it| ("TRACESTATE".into(), it.into())));
+        }
     }
 
     /// What a child that runs this program is kept from.

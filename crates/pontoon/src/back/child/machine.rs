@@ -16,6 +16,7 @@ use crate::jobs::{Job, JobError, Store, Writer};
 use crate::observe::log::Secrets;
 use crate::observe::messages::MessageRing;
 use crate::observe::metrics::{Limit, Metrics};
+use crate::observe::spans::Tracer;
 
 /// What a client hears, who cannot mend the jobs directory and may not know where it is.
 pub(crate) const WHAT_TO_DO: &str = "whoever runs the bridge finds in `/health` what to do";
@@ -49,6 +50,8 @@ pub struct Machine {
     pub secrets: Secrets,
     /// Where the messages of an application are noted.
     pub messages: Option<Arc<MessageRing>>,
+    /// Makes the spans of calls, if they are traced.
+    pub tracer: Option<Arc<Tracer>>,
     /// What is our own: jobs, state, logs and the configuration, by their real paths.
     pub private: Arc<[PathBuf]>,
 }

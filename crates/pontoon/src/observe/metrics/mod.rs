@@ -90,6 +90,8 @@ pub struct Metrics {
     pub sweep_errors: Counter,
     /// Log lines that found no room.
     pub log_lines_dropped: Counter,
+    /// Spans that did not reach the collector.
+    pub spans_dropped: Counter,
     reloads: Counter,
     failed_reloads: Counter,
     /// Of this process only, so that nobody can try out whose key a hash is.

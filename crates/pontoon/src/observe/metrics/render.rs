@@ -74,6 +74,8 @@ impl Metrics {
         total("pontoon_swept_jobs_total", "Jobs removed after their time.", &self.swept_jobs);
         total("pontoon_sweep_errors_total", "What could not be removed.", &self.sweep_errors);
         total("pontoon_log_lines_dropped_total", "Log lines lost.", &self.log_lines_dropped);
+        let help = "Spans of traces lost: the collector was away, slow, or did not want them.";
+        total("pontoon_spans_dropped_total", help, &self.spans_dropped);
         page.family(
             "pontoon_config_reloads_total",
             Type::Counter,

@@ -90,6 +90,7 @@ fn what_was_counted_is_told() {
     metrics.download_bytes.add(4096);
     metrics.swept(7, 2);
     metrics.log_lines_dropped.add(5);
+    metrics.spans_dropped.add(6);
     metrics.reloaded(true);
     metrics.reloaded(false);
     check(
@@ -124,6 +125,7 @@ fn what_was_counted_is_told() {
             "pontoon_swept_jobs_total 7",
             "pontoon_sweep_errors_total 2",
             "pontoon_log_lines_dropped_total 5",
+            "pontoon_spans_dropped_total 6",
             r#"pontoon_config_reloads_total{result="ok"} 1"#,
             r#"pontoon_config_reloads_total{result="failed"} 1"#,
         ],

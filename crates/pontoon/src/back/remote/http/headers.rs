@@ -4,6 +4,8 @@ use hyper::HeaderMap;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
 use pontoon_wire::{Message, Slot, json, method, string_value};
 
+use crate::observe::trace::{TRACEPARENT, TRACESTATE};
+
 pub(crate) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
@@ -25,6 +27,14 @@ pub(crate) fn of_message(
             headers.insert(name, value);
         }
     };
+    // What the message says of its trace, the request that carries it says as well.
+    if let Some(meta) = message.raw(Slot::Meta) {
+        for name in [TRACEPARENT.clone(), TRACESTATE.clone()] {
+            if let Some(value) = json::find(meta, name.as_str()).and_then(string_value) {
+                put(name, &value);
+            }
+        }
+    }
     // In the modern era each message says its version itself, and there is no session.
     if let Some(version) = message.string(Slot::MetaVersion) {
         put(VERSION, &version);
@@ -70,7 +80,8 @@ mod tests {
     fn check(message: &str, expected: &[(&str, &str)]) {
         let message = Message::parse(message.as_bytes()).unwrap();
         let headers = of_message(&message, Some("s-1"), Some("2025-06-18"));
-        let own = ["mcp-session-id", "mcp-protocol-version", "mcp-method", "mcp-name"];
+        let own =
+            ["mcp-session-id", "mcp-protocol-version", "mcp-method", "mcp-name", "traceparent"];
         let found: Vec<_> = own
             .iter()
             .filter_map(|name| Some((*name, headers.get(*name)?.to_str().unwrap())))
@@ -95,5 +106,7 @@ mod tests {
             &format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{{{meta}}}}}"#),
             &[version, ("mcp-method", "tools/list")],
         );
+        let traced = r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"traceparent":"00-1-2-01"}}}"#;
+        check(traced, &[legacy[0], legacy[1], ("traceparent", "00-1-2-01")]);
     }
 }
