@@ -25,7 +25,7 @@ import tomllib
 import zipfile
 
 from registry import manifest, registry
-from terminal import PYTHON_WITH_SDK, environment, serving, terminal, use_demo
+from terminal import PYTHON_WITH_SDK, ended, environment, serving, terminal, use_demo
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 MACHINE = platform.machine()
@@ -206,17 +206,18 @@ def the_npm_launcher_becomes_the_program(dist: Dist, folder: pathlib.Path) -> No
         settings = environment(folder, launcher)
         for number, status in [(signal.SIGTERM, 0), (signal.SIGINT, 0)]:
             with serving(folder, settings) as (_, bridge, _):
-                assert pathlib.Path(f"/proc/{bridge.pid}/exe").resolve() == program
+                running = pathlib.Path(f"/proc/{bridge.pid}/exe").resolve()
+                assert running == program, f"{running} runs, and not {program}"
                 bridge.send_signal(number)
-                assert bridge.wait(30) == status, bridge.returncode
+                assert ended(bridge) == status, bridge.returncode
         killed_with_nothing_left(folder, settings)
         words = [launcher / "pontoon", "call", "demo", "greet", "name=Ada \"$HOME\" * \\"]
         assert run(words, env=settings) == 'Hello, Ada "$HOME" * \\!\n'
         wrong = subprocess.run([launcher / "pontoon", "no-such-command"], env=settings, capture_output=True, text=True)
         assert wrong.returncode == 2 and "no-such-command" in wrong.stderr, wrong
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "greet", "arguments": {"name": "Ö" * 70_000}}}
-        ended = subprocess.run([launcher / "pontoon", "demo"], input=json.dumps(message) + "\n", env=settings, capture_output=True, text=True)
-        assert ended.returncode == 0 and json.loads(ended.stdout)["id"] == 1, ended.stderr
+        answered = subprocess.run([launcher / "pontoon", "demo"], input=json.dumps(message) + "\n", env=settings, capture_output=True, text=True)
+        assert answered.returncode == 0 and json.loads(answered.stdout)["id"] == 1, answered.stderr
 
 
 def killed_with_nothing_left(folder: pathlib.Path, settings: dict[str, str]) -> None:
@@ -226,12 +227,8 @@ def killed_with_nothing_left(folder: pathlib.Path, settings: dict[str, str]) -> 
     )  # fmt: skip
     assert "listening" in bridge.stderr.readline()
     bridge.kill()
-    # Every process of the bridge has this pipe, or ends with one that has, so its end is the end of all of them.
-    bridge.stderr.read()
+    assert ended(bridge) == -signal.SIGKILL
     bridge.stderr.close()
-    assert bridge.wait(30) == -signal.SIGKILL
-    left = subprocess.run(["pgrep", "--session", str(bridge.pid)], capture_output=True, text=True).stdout
-    assert not left, f"processes are left: {left}"
 
 
 def the_npm_launcher_says_what_is_missing(dist: Dist, folder: pathlib.Path) -> None:

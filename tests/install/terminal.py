@@ -112,16 +112,32 @@ def serving(folder: pathlib.Path, settings: dict[str, str]):
         found = re.search(r"listening on http://127\.0\.0\.1:(\d+)$", first.strip())
         assert found, first
         yield int(found[1]), bridge, first.replace(f":{found[1]}", f":{PORT_SHOWN}")
-        bridge.terminate()
-        bridge.stderr.read()
-        assert bridge.wait(LONGEST_SECONDS) == 0, "the bridge did not end in order"
-        left = subprocess.run(["pgrep", "--session", str(bridge.pid)], capture_output=True, text=True).stdout
-        assert not left, f"processes are left: {left}"
+        if bridge.poll() is None:
+            bridge.terminate()
+        assert ended(bridge) == 0, "the bridge did not end in order"
     finally:
         if bridge.poll() is None:
-            bridge.kill()
+            os.killpg(bridge.pid, signal.SIGKILL)
             bridge.wait()
         bridge.stderr.close()
+
+
+def ended(bridge: subprocess.Popen) -> int:
+    """Waits until it is over, and all that came of it: its status. What stays behind is ended, and an error."""
+    late = threading.Event()
+
+    def end_all() -> None:
+        late.set()
+        os.killpg(bridge.pid, signal.SIGKILL)
+
+    watchdog = threading.Timer(LONGEST_SECONDS / 2, end_all)
+    watchdog.start()
+    # All of its processes have this pipe, or end with one that has, so its end is the end of all of them.
+    bridge.stderr.read()
+    watchdog.cancel()
+    status = bridge.wait(LONGEST_SECONDS)
+    assert not late.is_set(), f"with status {status} it was over, and a process of it was not"
+    return status
 
 
 def use_demo(folder: pathlib.Path, shell: Terminal, settings: dict[str, str]) -> tuple[str, list[Typed]]:
