@@ -209,10 +209,12 @@ def alerts(all_pages: list[Page], program: pathlib.Path) -> list[str]:
 def translated(all_pages: list[Page], program: pathlib.Path) -> list[str]:
     """README.ja.md has the blocks of README.md, and as many headings of each depth in the same order."""
     english, japanese = [next(page for page in all_pages if page.name == name) for name in ("README.md", "README.ja.md")]
-    bare = lambda page: ["\n".join(line.split(" #")[0].rstrip() for line in block.text.split("\n")) for block in page.blocks if block.language not in ("text", "jsonc")]
+    code = lambda page: [block.text for block in page.blocks if block.language not in ("text", "jsonc")]
+    bare = lambda page: [re.sub(r" +# .*", "", text) for text in code(page)]
     depths = lambda page: re.findall(r"(?m)^(#+) ", page.prose)
     config = lambda page: [re.sub(r"\s*//(?!\w).*", "", block.text) for block in page.blocks if block.language == "jsonc"]
-    faults = [f"README.ja.md: a block is not that of README.md:\n{two}" for one, two in zip(bare(english) + config(english), bare(japanese) + config(japanese)) if one != two]
+    pairs = zip(bare(english) + config(english), bare(japanese) + config(japanese))
+    faults = [f"README.ja.md: a block is not that of README.md:\n{two}" for one, two in pairs if one != two]
     if len(english.blocks) != len(japanese.blocks):
         faults.append(f"README.ja.md has {len(japanese.blocks)} blocks, README.md {len(english.blocks)}")
     if depths(english) != depths(japanese):
