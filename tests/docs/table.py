@@ -134,6 +134,7 @@ SCENES = {
 APART = [
     # Drawings.
     (README, "Open WebUI, Claude Code,", "picture", ""),
+    ("ARCHITECTURE.md", "front                     session", "picture", ""),
     (OPERATIONS, "browser ── nginx", "picture", ""),
     (OPEN_WEBUI, "browser ── nginx", "picture", ""),
     (LIVE_APP, "Claude Code  ──", "picture", ""),
