@@ -160,6 +160,8 @@ run_docs() {
     install_program nginx nginx-light PONTOON_NGINX
     install_program jq jq PONTOON_JQ
     install_program file file PONTOON_FILE
+    install_program curl curl PONTOON_CURL
+    install_program openssl openssl PONTOON_OPENSSL
     build_swift
     python3 tests/docs/snippets.py --pontoon "$target/swift/pontoon"
 }

@@ -8,7 +8,7 @@ import pathlib
 import re
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-PATTERNS = ["README.md", "README.ja.md", "CONTRIBUTING.md", "docs/*.md", "deploy/**/README.md", "examples/**/README.md"]
+PATTERNS = ["README.md", "README.ja.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "SECURITY.md", "docs/*.md", "deploy/**/README.md", "examples/**/README.md"]
 
 
 @dataclasses.dataclass(frozen=True)

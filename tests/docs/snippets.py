@@ -30,7 +30,7 @@ def find(named: table.Named, blocks: list[Block]) -> Block | None:
 
 def step_of(named: table.Named, block: Block, number: int) -> scenes.Step:
     known = {key: value for key, value in named.options.items() if key in ("before", "allowed", "replace", "shows")}
-    after = named.options.get("after", "").replace("{n}", str(number)).replace("$SCENE/{}", f"$SCENE/{number}").replace("{{", "{").replace("}}", "}")
+    after = named.options.get("after", "").replace("{n}", str(number))
     step = scenes.Step(block, after=after, **known)
     if named.options.get("is_output"):
         step.shows = block.text

@@ -24,7 +24,7 @@ def block(page: str, begins: str, **options) -> Named:
     return Named(page, begins, options)
 
 
-CONFIG = 'cp "$SCENE/{}.text" mcp-servers.json; pontoon check'
+CONFIG = 'cp "$SCENE/{n}.text" mcp-servers.json; pontoon check'
 
 SCENES = {
     "README: two minutes": {
@@ -35,7 +35,7 @@ SCENES = {
             block(README, '$ curl -s --json \'{"name": "Ada"}\'', before="pontoon serve"),
             block(README, "import asyncio", after="python $SCENE/{n}.text", shows="Hello, Ada!"),
             block(README, "MCPO_API_KEY=... MCPO_TRUSTED_PROXIES"),
-            block(README, "claude mcp add max", before="MCPO_API_KEY=$APP_TOKEN", after=LISTED, shows="pontoon connect ws://localhost:7400 - ✔ Connected"),
+            block(README, "claude mcp add max", after=LISTED, shows="pontoon connect ws://localhost:7400 - ✔ Connected"),
             block(LIVE_APP, "claude mcp add figma", after=LISTED, shows="✔ Connected"),
         ],
     },
@@ -48,9 +48,10 @@ SCENES = {
             block(README, '{ "mcpServers": { "time": { "type": "http"', after='claude mcp add-json time "$(jq -c .mcpServers.time "$SCENE/{n}.text")"; claude mcp list',
                   shows="✔ Connected"),
             block(WEBSOCKET, "// TypeScript SDK 1", after="""mkdir -p ts; ln -sfn $CACHE/ts-v1/node_modules ts/node_modules
-                {{ echo 'import {{ Client }} from "@modelcontextprotocol/sdk/client/index.js"; import {{ WebSocketClientTransport }} from "@modelcontextprotocol/sdk/client/websocket.js";'
-                echo 'const client = new Client({{ name: "page", version: "1" }});'; cat $SCENE/{n}.text
-                echo 'console.log((await client.listTools()).tools.map(it => it.name).join()); process.exit(0);'; }} >ts/page.mjs; node ts/page.mjs""",
+                { echo 'import { Client } from "@modelcontextprotocol/sdk/client/index.js";'
+                echo 'import { WebSocketClientTransport } from "@modelcontextprotocol/sdk/client/websocket.js";'
+                echo 'const client = new Client({ name: "page", version: "1" });'; cat $SCENE/{n}.text
+                echo 'console.log((await client.listTools()).tools.map(it => it.name).join()); process.exit(0);'; } >ts/page.mjs; node ts/page.mjs""",
                   shows="get_current_time"),
             block(WEBSOCKET, '{ "mcpServers": { "time": { "type": "ws"', before="MCPO_API_KEYS=me=KEY pontoon serve",
                   after='claude mcp add-json time "$(jq -c .mcpServers.time "$SCENE/{n}.text")"; claude mcp list', shows="✔ Connected"),
@@ -58,7 +59,8 @@ SCENES = {
                   after=LISTED, shows="✔ Connected"),
             block(OPERATIONS, "pontoon jobs --server slides", allowed=(NOTHING_THERE,)),
             block(OPERATIONS, "MCPO_ALLOWED_ORIGINS="),
-            block(OPERATIONS, "for port in 8081", before="for port in 8081 8082 8083; do systemctl restart pontoon-$port; until command curl -sf http://127.0.0.1:$port/ready; do sleep 0.1; done; done", shows="ready"),
+            block(OPERATIONS, "for port in 8081", before="""for port in 8081 8082 8083; do
+                systemctl restart pontoon-$port; until command curl -sf http://127.0.0.1:$port/ready; do sleep 0.1; done; done""", shows="ready"),
         ],
     },
     "docs/doctor.md and README: what is wrong with a server": {
@@ -72,11 +74,11 @@ SCENES = {
         ],
     },
     "docs/live-app.md and examples/live-app": {
-        "prelude": "",
         "steps": [
             block("examples/live-app/README.md", "export LIVE_APP_TOKEN="),
             block("examples/live-app/README.md", "claude mcp add live-app", after=LISTED, shows="✔ Connected"),
-            block(LIVE_APP, "claude mcp add my-app", before="mkdir -p $CLAUDE_HOME/.config/my-app; echo $LIVE_APP_TOKEN >$CLAUDE_HOME/.config/my-app/token; HOME=$CLAUDE_HOME",
+            block(LIVE_APP, "claude mcp add my-app", before="""mkdir -p $CLAUDE_HOME/.config/my-app
+                echo $LIVE_APP_TOKEN >$CLAUDE_HOME/.config/my-app/token; HOME=$CLAUDE_HOME""",
                   replace=(("/opt/my-app/pontoon", "pontoon"),), after=LISTED, shows="✔ Connected"),
             block(LIVE_APP, "claude mcp add max", after=LISTED, shows="✔ Connected"),
             block(LIVE_APP, "{", exact=True, nth=0, after=CONFIG, shows="configuration:"),
@@ -95,10 +97,11 @@ SCENES = {
             block(OPEN_WEBUI, "$ pontoon health --url"),
             block(OPEN_WEBUI, "b64()"),
             block(OPEN_WEBUI, "$ ask ada chat-5"),
-            block(OPEN_WEBUI, "map $http_upgrade", after="""mkdir -p $SCENE/nginx; {{ echo "user root; pid $SCENE/nginx/pid; error_log $SCENE/nginx/error.log; events {{}}
-                http {{ access_log off; client_body_temp_path $SCENE/nginx/a; proxy_temp_path $SCENE/nginx/b; fastcgi_temp_path $SCENE/nginx/c;
+            block(OPEN_WEBUI, "map $http_upgrade", after="""mkdir -p $SCENE/nginx; { echo "user root; pid $SCENE/nginx/pid; error_log $SCENE/nginx/error.log; events {}
+                http { access_log off; client_body_temp_path $SCENE/nginx/a; proxy_temp_path $SCENE/nginx/b; fastcgi_temp_path $SCENE/nginx/c;
                 uwsgi_temp_path $SCENE/nginx/d; scgi_temp_path $SCENE/nginx/e;"
-                sed "s,listen 80;,listen 80; listen 443 ssl; ssl_certificate $SCENE/cert.pem; ssl_certificate_key $SCENE/key.pem;," $SCENE/{n}.text; echo '}}'; }} >$SCENE/nginx.conf
+                sed "s,listen 80;,listen 80; listen 443 ssl; ssl_certificate $SCENE/cert.pem; ssl_certificate_key $SCENE/key.pem;," $SCENE/{n}.text
+                echo '}'; } >$SCENE/nginx.conf
                 nginx -c $SCENE/nginx.conf -e $SCENE/nginx/error.log"""),
             block(OPEN_WEBUI, "$ curl -s -o sales.pptx", before="""export CURL_CA_BUNDLE=$SCENE/cert.pem
                 made=$(cat $SCENE/*.out | grep -o 'files/[0-9a-f-]\\{36\\}' | head -1)
@@ -113,10 +116,12 @@ SCENES = {
         "steps": [block(OPEN_WEBUI, "$ pontoon mcpo")],
     },
     "deploy": {
-        "prelude": "cp $SCENE/bin/pontoon pontoon; cp $REPOSITORY/deploy/systemd/pontoon.service .; echo '{\"mcpServers\":{\"time\":{\"command\":\"mcp-server-time\"}}}' >mcp-servers.json; export MCPO_API_KEY=a-long-enough-key; mkdir -p $SCENE/root/usr/local/bin $SCENE/root/etc/systemd/system",
+        "prelude": """cp $SCENE/bin/pontoon pontoon; cp $REPOSITORY/deploy/systemd/pontoon.service .
+            echo '{"mcpServers":{"time":{"command":"mcp-server-time"}}}' >mcp-servers.json; export MCPO_API_KEY=a-long-enough-key
+            mkdir -p $SCENE/root/usr/local/bin $SCENE/root/etc/systemd/system""",
         "steps": [
             block("deploy/nginx/tls/README.md", "openssl req", after="openssl x509 -in fullchain.pem -noout -subject", shows="CN = localhost"),
-            block("deploy/systemd/README.md", "install -m 0755 pontoon", before="pontoon serve --config mcp-servers.json; SLASH=$SCENE/root",
+            block("deploy/systemd/README.md", "install -m 0755 pontoon", before="pontoon serve --config mcp-servers.json",
                   replace=(("/usr/local", "$SCENE/root/usr/local"), ("/etc/", "$SCENE/root/etc/")), shows="ok (pontoon"),
             block(OPERATIONS, "MCPO_TLS_CERT=", before="mkdir live; cp fullchain.pem privkey.pem live/",
                   replace=(("/etc/letsencrypt/live/tools.example.org", "$PWD/live"),)),
@@ -129,6 +134,7 @@ SCENES = {
 APART = [
     # Drawings.
     (README, "Open WebUI, Claude Code,", "picture", ""),
+    ("ARCHITECTURE.md", "front                     session", "picture", ""),
     (OPERATIONS, "browser ── nginx", "picture", ""),
     (OPEN_WEBUI, "browser ── nginx", "picture", ""),
     (LIVE_APP, "Claude Code  ──", "picture", ""),

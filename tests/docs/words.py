@@ -21,6 +21,8 @@ OTHERS = {
 UNNAMED = {
     "--help": "every program has it", "--version": "every program has it",
 }
+# What no help names, because no person types it.
+HIDDEN = {"ipc": {"--spawner"}}
 # Variables of other programs, of tests, and of what deploy/ has besides the bridge.
 OTHER_VARIABLES = {
     "PONTOON_BIN": "crates/host", "PONTOON_TRANSPORT": "crates/host", "MCPO_MEMORY": "deploy/compose", "PONTOON_TEST_CACHE": "scripts",
@@ -68,7 +70,7 @@ def check_command(line: str, known: dict[str, set[str]]) -> None:
             break
         if re.match(r"--?[A-Za-z]", word):
             name = word.split("=")[0]
-            assert name in known[command], f"pontoon {command} has no {name}"
+            assert name in known[command] | HIDDEN.get(command, set()), f"pontoon {command} has no {name}"
 
 
 def commands_exist(all_pages: list[Page], program: pathlib.Path) -> list[str]:
@@ -209,10 +211,12 @@ def alerts(all_pages: list[Page], program: pathlib.Path) -> list[str]:
 def translated(all_pages: list[Page], program: pathlib.Path) -> list[str]:
     """README.ja.md has the blocks of README.md, and as many headings of each depth in the same order."""
     english, japanese = [next(page for page in all_pages if page.name == name) for name in ("README.md", "README.ja.md")]
-    bare = lambda page: ["\n".join(line.split(" #")[0].rstrip() for line in block.text.split("\n")) for block in page.blocks if block.language not in ("text", "jsonc")]
+    code = lambda page: [block.text for block in page.blocks if block.language not in ("text", "jsonc")]
+    bare = lambda page: [re.sub(r" +# .*", "", text) for text in code(page)]
     depths = lambda page: re.findall(r"(?m)^(#+) ", page.prose)
     config = lambda page: [re.sub(r"\s*//(?!\w).*", "", block.text) for block in page.blocks if block.language == "jsonc"]
-    faults = [f"README.ja.md: a block is not that of README.md:\n{two}" for one, two in zip(bare(english) + config(english), bare(japanese) + config(japanese)) if one != two]
+    pairs = zip(bare(english) + config(english), bare(japanese) + config(japanese))
+    faults = [f"README.ja.md: a block is not that of README.md:\n{two}" for one, two in pairs if one != two]
     if len(english.blocks) != len(japanese.blocks):
         faults.append(f"README.ja.md has {len(japanese.blocks)} blocks, README.md {len(english.blocks)}")
     if depths(english) != depths(japanese):
