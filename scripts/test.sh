@@ -7,7 +7,7 @@
 #   scripts/test.sh soak --long        ten times as many calls as CI makes (and schemas, for that part)
 #   scripts/test.sh --long             everything, with these
 #
-# Parts: lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy mcpo install docs deny
+# Parts: lint macos unit smoke manners stress soak schemas fuzz conformance interop office browser claude deploy mcpo install docs deny
 # And one that only measures, on a machine that does nothing else, and is no part of everything: throughput
 set -euo pipefail
 
@@ -27,7 +27,7 @@ main() {
         esac
     done
     if [ ${#parts[@]} -eq 0 ]; then
-        parts=(lint macos unit smoke stress soak schemas fuzz conformance interop office browser claude deploy mcpo install docs deny)
+        parts=(lint macos unit smoke manners stress soak schemas fuzz conformance interop office browser claude deploy mcpo install docs deny)
     fi
     for part in "${parts[@]}"; do
         started=$SECONDS
@@ -58,6 +58,13 @@ run_unit() {
 run_smoke() {
     cargo build --release --locked
     python3 tests/interop/first_try.py
+}
+
+# Mistakes that people make, and how commands behave at a terminal.
+run_manners() {
+    build_swift
+    python3 tests/interop/mistakes.py --pontoon "$target/swift/pontoon"
+    python3 tests/interop/manners.py --pontoon "$target/swift/pontoon"
 }
 
 # Many clients with the same ids, calls aborted and children killed in between.

@@ -144,6 +144,7 @@ fn only_what_listens_is_refused_for_where_it_would_listen() {
     let demo = json!({"command": binaries().pontoon, "args": ["demo"]});
     let servers = json!({"mcpServers": {"demo": demo}}).to_string();
     fs::write(directory.path().join("mcp-servers.json"), servers).unwrap();
+    fs::create_dir(directory.path().join("jobs")).unwrap();
     let run = |arguments: &[&str]| {
         let mut command = bridge_command(&binaries().pontoon, directory.path());
         command.env("MCPO_LISTEN", "0.0.0.0:0").env("MCPO_JOBS_DIR", directory.path().join("jobs"));
@@ -179,9 +180,16 @@ fn without_a_configuration_strangers_need_a_key_that_is_made() {
 fn gc_works_whatever_is_wrong_with_the_servers() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("mine.json"), "{\"mcpServers\": {\"a\": {}}}").unwrap();
-    let mut command = bridge_command(&binaries().pontoon, directory.path());
-    command.env("MCPO_JOBS_DIR", directory.path().join("jobs"));
-    let done = output(command.args(["gc", "--config", "mine.json"]).stdin(Stdio::null()));
+    fs::create_dir(directory.path().join("jobs")).unwrap();
+    let gc = |arguments: &[&str]| {
+        let mut command = bridge_command(&binaries().pontoon, directory.path());
+        command.env("MCPO_JOBS_DIR", directory.path().join("jobs"));
+        command.args(["gc", "--config", "mine.json"]).args(arguments);
+        output(command.stdin(Stdio::null()))
+    };
+    let done = gc(&[]);
+    assert!(done.status.success() && all(&done).is_empty(), "{}", all(&done));
+    let done = gc(&["--verbose"]);
     assert!(done.status.success(), "{}", all(&done));
     assert!(text(&done.stdout).contains("removed 0 jobs"), "{}", all(&done));
     assert!(text(&done.stderr).contains("warning: "), "{}", all(&done));

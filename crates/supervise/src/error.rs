@@ -224,3 +224,30 @@ fn end_of_line(interpreter: &str) -> &'static str {
         false => ", which is not there: install it, or correct the line",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_script_wants_to_be_run_by_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        for (text, interpreter, says) in [
+            ("#!/no/python -u\nx", Some("/no/python"), "install it"),
+            ("#! /no/env python", Some("/no/env"), "install it"),
+            ("#!/bin/sh\r\n", Some("/bin/sh\r"), "Unix line ends"),
+            ("\x7fELF", None, ""),
+            ("", None, ""),
+        ] {
+            let script = folder.path().join("script");
+            std::fs::write(&script, text).unwrap();
+            let command = Command::new(&script);
+            let error = SpawnError::failed(&command, 0, Step::Exec, libc::ENOENT);
+            assert_eq!(interpreter_of(&script).as_deref(), interpreter, "{text:?}");
+            let is_told = matches!(error, SpawnError::Interpreter { .. });
+            assert_eq!(is_told, interpreter.is_some(), "{error}");
+            assert!(error.to_string().contains(says), "{error}");
+        }
+        assert_eq!(interpreter_of(folder.path()), None, "a folder is no script");
+    }
+}

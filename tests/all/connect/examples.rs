@@ -175,7 +175,7 @@ fn watch(shell: &mut Command, pid: &str) {
     send_signal(watching.id(), Signal::INT).unwrap();
     // What it wrote before it heard of that.
     rows.for_each(drop);
-    assert_eq!(watching.wait().unwrap().code(), Some(0));
+    assert_eq!(watching.wait().unwrap().code(), Some(130));
 }
 
 #[test]

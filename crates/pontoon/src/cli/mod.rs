@@ -55,7 +55,10 @@ Examples:
   pontoon doctor -- uvx mcp-server-time      find what is wrong with a server, and how to mend it
   pontoon connect ws://localhost:7400        join a client to an application that runs by itself
   pontoon jobs --status failed               see which calls failed, whose they were, and why
-  pontoon status                             see the bridges that run, and how they are"
+  pontoon status                             see the bridges that run, and how they are
+
+Colours and what is waited for are shown at a terminal alone. NO_COLOR=1 turns colours off, CLICOLOR_FORCE=1 on; -q has
+most commands tell nothing but errors and results."
 )]
 struct Cli {
     #[command(subcommand)]

@@ -177,7 +177,8 @@ impl Waited {
             let head = bar.map_or_else(|| counted.clone(), |bar| format!("{bar} {counted}"));
             return fitted(&format!("{head} {}", self.what), room);
         }
-        let clock = match self.limit {
+        // Something else may have to be waited for after that.
+        let clock = match self.limit.filter(|limit| seconds <= limit.as_secs()) {
             Some(limit) => format!(" ({seconds} s of {} s)", limit.as_secs()),
             None => format!(" ({seconds} s)"),
         };
@@ -249,6 +250,8 @@ mod tests {
         assert_eq!(plain.text(now, '*', 30), "* starting the server… (12 s)");
         let (limited, now) = waited("waiting", Some(60), None);
         assert_eq!(limited.text(now, '*', 80), "* waiting (12 s of 60 s)");
+        let (over, now) = waited("waiting", Some(3), None);
+        assert_eq!(over.text(now, '*', 80), "* waiting (12 s)");
         for width in 2..200 {
             for waited in [&plain, &limited] {
                 assert!(waited.text(now, '*', width).width() < width, "{width}");

@@ -119,8 +119,16 @@ fn listed(searched: &[PathBuf]) -> String {
             folders.push(path);
         }
     }
-    folders.join(", ")
+    let rest = folders.len().saturating_sub(MOST_FOLDERS);
+    folders.truncate(MOST_FOLDERS);
+    match rest {
+        0 => folders.join(", "),
+        rest => format!("{} and {rest} more folders of PATH", folders.join(", ")),
+    }
 }
+
+/// As many folders of a long `PATH` are named.
+const MOST_FOLDERS: usize = 12;
 
 /// Programs that start servers, and what they come with.
 const LAUNCHERS: [(&str, &str); 7] = [
