@@ -163,7 +163,7 @@ run_claude() {
         cargo test --profile swift --locked -p pontoon-tests --test all -- claude:: --nocapture
 }
 
-# What deploy/ ships: looked at point by point, and real nginx before three replicas.
+# What deploy/ ships: looked at point by point, real nginx before three replicas, and a real Prometheus that watches two.
 run_deploy() {
     ./scripts/setup-tests.sh deploy
     # Debian's runs one of the two shipped files; PONTOON_NGINX may name a newer one, or several, for both.
@@ -173,6 +173,10 @@ run_deploy() {
     python3 tests/deploy/nginx.py --pontoon "$target/swift/pontoon" \
         --fixture "$target/swift/fixture-server"
     python3 tests/deploy/rolling.py --pontoon "$target/swift/pontoon" \
+        --fixture "$target/swift/fixture-server"
+    # Debian's has promtool, too.
+    install_program prometheus prometheus PONTOON_PROMETHEUS
+    python3 tests/deploy/watching.py --pontoon "$target/swift/pontoon" \
         --fixture "$target/swift/fixture-server"
 }
 
