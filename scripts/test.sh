@@ -203,7 +203,8 @@ run_claude() {
         cargo test --profile swift --locked -p pontoon-tests --test all -- claude:: --nocapture
 }
 
-# What deploy/ ships: looked at point by point, real nginx before three replicas, and a real collector of traces.
+# What deploy/ ships: looked at point by point, real nginx before three replicas, a real collector of traces, and a real Prometheus that
+# watches two bridges.
 run_deploy() {
     ./scripts/setup-tests.sh deploy helm rotel
     use_helm
@@ -217,6 +218,10 @@ run_deploy() {
     python3 tests/deploy/rolling.py --pontoon "$target/swift/pontoon" \
         --fixture "$target/swift/fixture-server"
     python3 tests/deploy/tracing.py --pontoon "$target/swift/pontoon" \
+        --fixture "$target/swift/fixture-server"
+    # Debian's has promtool, too.
+    install_program prometheus prometheus PONTOON_PROMETHEUS
+    python3 tests/deploy/watching.py --pontoon "$target/swift/pontoon" \
         --fixture "$target/swift/fixture-server"
 }
 

@@ -1,9 +1,11 @@
 //! Every number of `/metrics`, each driven and read; and that looking changes nothing and tells nothing
 //! of anybody.
 
+mod usage;
+
 use std::collections::BTreeMap;
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pontoon_tests::client::{Legacy, Modern, Request, Speaker};
 use pontoon_tests::metrics::Page;
@@ -16,9 +18,12 @@ use crate::{binaries, fixture, fixture_of, on_a_small_disk, plan, rig, rude, she
 const SOON: Duration = Duration::from_secs(20);
 
 /// Every family there is. One that is new needs a test here.
-const FAMILIES: [&str; 44] = [
+const FAMILIES: [&str; 58] = [
     "pontoon_build_info",
+    "pontoon_child_cpu_seconds_total",
     "pontoon_child_exits_total",
+    "pontoon_child_memory_bytes",
+    "pontoon_child_processes",
     "pontoon_child_start_duration_seconds",
     "pontoon_child_start_failures_total",
     "pontoon_child_starts_total",
@@ -26,6 +31,7 @@ const FAMILIES: [&str; 44] = [
     "pontoon_client_requests_total",
     "pontoon_config_reloads_total",
     "pontoon_disk_free_bytes",
+    "pontoon_disk_min_free_bytes",
     "pontoon_disk_size_bytes",
     "pontoon_download_bytes_total",
     "pontoon_downloads_total",
@@ -42,6 +48,8 @@ const FAMILIES: [&str; 44] = [
     "pontoon_log_lines_dropped_total",
     "pontoon_permits_in_use",
     "pontoon_permits_limit",
+    "pontoon_queue_wait_seconds",
+    "pontoon_ready",
     "pontoon_refused_total",
     "pontoon_request_duration_seconds",
     "pontoon_requests_total",
@@ -51,16 +59,24 @@ const FAMILIES: [&str; 44] = [
     "pontoon_spare_hits_total",
     "pontoon_spare_misses_total",
     "pontoon_spares",
-    "pontoon_stateful_child_age_seconds",
-    "pontoon_stateful_child_idle_seconds",
-    "pontoon_stateful_child_requests_total",
+    "pontoon_stateful_child_idle_longest_seconds",
+    "pontoon_stateful_child_oldest_seconds",
     "pontoon_stateful_children",
     "pontoon_sweep_errors_total",
     "pontoon_sweeps_total",
     "pontoon_swept_jobs_total",
+    "pontoon_tool_call_duration_seconds",
+    "pontoon_tool_calls_total",
     "pontoon_uptime_seconds",
     "pontoon_waiting_calls",
     "pontoon_websockets",
+    "process_cpu_seconds_total",
+    "process_max_fds",
+    "process_open_fds",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
+    "process_threads",
+    "process_virtual_memory_bytes",
 ];
 
 const FIXTURE: &[(&str, &str)] = &[("server", "fixture")];
@@ -97,6 +113,19 @@ fn every_family_is_there_and_no_other() {
     let uptime = |page: &Page| page.value("pontoon_uptime_seconds", &[]);
     let first = uptime(&page);
     wait_until("time goes on", SOON, || uptime(&Page::of(&rig)) > first);
+    assert_eq!(page.value("pontoon_ready", &[]), 1.0);
+    let of_process = |name: &str| page.value(&format!("process_{name}"), &[]);
+    let started = SystemTime::now() - Duration::from_secs_f64(of_process("start_time_seconds"));
+    let age = started.duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+    assert!((0.0..60.0).contains(&age), "it was started {age} s ago");
+    assert!(of_process("resident_memory_bytes") > 1e6, "{page:?}");
+    assert!(of_process("virtual_memory_bytes") >= of_process("resident_memory_bytes"));
+    assert!(of_process("threads") >= 2.0 && of_process("open_fds") > 3.0, "{page:?}");
+    assert!(of_process("max_fds") >= of_process("open_fds"), "{page:?}");
+    let computed = of_process("cpu_seconds_total");
+    wait_until("it computes", SOON, || {
+        Page::of(&rig).value("process_cpu_seconds_total", &[]) > computed
+    });
     rig.stop();
 }
 
@@ -252,16 +281,14 @@ fn kept_children_tell_their_age_their_use_and_their_end() {
     assert_eq!(page.value("pontoon_permits_in_use", &total), 1.0);
     assert_eq!(page.value("pontoon_permits_limit", &total), 9.0);
     assert_eq!(page.value("pontoon_permits_limit", &[("limit", "kept_calls")]), 1024.0);
-    let pid = rig.children()[0].pid.to_string();
-    let child = [("server", "fixture"), ("pid", pid.as_str())];
-    assert_eq!(page.value("pontoon_stateful_child_requests_total", &child), 2.0);
-    let age = page.value("pontoon_stateful_child_age_seconds", &child);
-    let idle = page.value("pontoon_stateful_child_idle_seconds", &child);
+    let age = page.value("pontoon_stateful_child_oldest_seconds", FIXTURE);
+    let idle = page.value("pontoon_stateful_child_idle_longest_seconds", FIXTURE);
     assert!(age > idle + 0.5 && idle >= 0.0, "it lived through the first call: {age} {idle}");
     assert_eq!(page.value("pontoon_idle_timeouts_total", FIXTURE), 0.0);
 
     check(&rig, "idle_timeouts_total", FIXTURE, 1.0);
-    for gone in ["stateful_children", "stateful_child_age_seconds", "permits_in_use", "children"] {
+    for gone in ["stateful_children", "stateful_child_oldest_seconds", "permits_in_use", "children"]
+    {
         check(&rig, gone, &[], 0.0);
     }
     check(&rig, "child_exits_total", &clean, ended + 1.0);
@@ -513,7 +540,8 @@ fn looking_changes_nothing() {
     check(&rig, "children", &[], 1.0);
     check(&rig, "jobs_on_disk", &[], 0.0);
     // What goes on by itself: time, and what others do to the disk.
-    let restless = ["seconds", "disk_free", "sweeps", "jobs_bytes"];
+    let restless =
+        ["seconds", "disk_free", "sweeps", "jobs_bytes", "memory_bytes", "open_fds", "threads"];
     let still = |mut page: Page| {
         page.samples.retain(|sample| !restless.iter().any(|it| sample.name.contains(it)));
         page
@@ -559,8 +587,14 @@ fn the_page_tells_nothing_of_anybody() {
     check(&rig, "jobs_total", &[], 3.0);
     let page = rig.get("/metrics").text();
     assert!(!page.to_lowercase().contains("canary"), "{page}");
-    let page = Page::of(&rig);
-    let child = page.samples("pontoon_stateful_child_age_seconds", &[]).next().unwrap();
-    assert_eq!(child.labels["client"].len(), 8, "a pseudonym: {child:?}");
+    // Labels that name a person, a process or a conversation would be a new series for each.
+    let known = [
+        "version", "server", "kind", "outcome", "tool", "address", "mode", "state", "level",
+        "code", "limit", "exit", "result", "le",
+    ];
+    for sample in Page::of(&rig).samples {
+        let is_known = |label: &String| known.contains(&label.as_str());
+        assert!(sample.labels.keys().all(is_known), "{sample:?}");
+    }
     rig.stop();
 }

@@ -421,16 +421,26 @@ def the_unit_kills_all_and_gives_little() -> None:
     assert settings["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
 
 
+def the_unit_of_several_differs_in_little() -> None:
+    several, one = (text_of("systemd", name) for name in ["pontoon@.service", "pontoon.service"])
+    differ = {line for line in several.splitlines() if "=" in line} ^ {line for line in one.splitlines() if "=" in line}
+    about = {line.split("=")[0] for line in differ if not line.startswith("#")}
+    assert about == {"Description", "Environment", "EnvironmentFile", "DynamicUser", "User", "Group", "CacheDirectory",
+                     "RemoveIPC", "MemoryMax"}, about
+    assert "MCPO_JOBS_DIR=/var/lib/pontoon/jobs" in several and "127.0.0.1:%i" in several
+
+
 def systemd_accepts_it() -> str | None:
     if not shutil.which("systemd-analyze"):
         return "there is no systemd-analyze here"
     with tempfile.TemporaryDirectory() as directory:
-        file = pathlib.Path(directory) / "pontoon.service"
-        # The program need not be installed for this.
-        file.write_text(text_of("systemd", "pontoon.service").replace("/usr/local/bin/pontoon", "/bin/true"))
-        ended = subprocess.run(["systemd-analyze", "verify", file], capture_output=True, text=True)
-    ours = [line for line in ended.stderr.splitlines() if "pontoon.service" in line]
-    assert ended.returncode == 0 and not ours, ended.stderr
+        for shipped, instance in [("pontoon.service", "pontoon.service"), ("pontoon@.service", "pontoon@8081.service")]:
+            file = pathlib.Path(directory) / instance
+            # The program need not be installed for this.
+            file.write_text(text_of("systemd", shipped).replace("/usr/local/bin/pontoon", "/bin/true"))
+            ended = subprocess.run(["systemd-analyze", "verify", file], capture_output=True, text=True)
+            ours = [line for line in ended.stderr.splitlines() if instance in line]
+            assert ended.returncode == 0 and not ours, ended.stderr
 
 
 # ---- helm ----
@@ -443,7 +453,11 @@ THREE = {
     "jobs": {"size": "10Gi", "accessMode": "ReadWriteMany"},
     "trustedProxies": ["10.0.0.0/8"],
     "httpRoute": {"enabled": True, "parentRefs": [{"name": "gateway"}], "hostnames": ["tools.example.org"]},
+    "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+    "prometheusRule": {"enabled": True},
 }
+# Kinds of add-ons, whose schemas the judge does not have.
+ADDED = {"HTTPRoute", "ServiceMonitor", "PrometheusRule"}
 
 
 def render(command: list[str], values: dict) -> subprocess.CompletedProcess:
@@ -458,11 +472,14 @@ def the_chart_has_every_part() -> None:
     chart = DEPLOY / "helm" / "pontoon"
     kinds = set(re.findall(r"(?m)^kind: (\w+)$", "".join(file.read_text() for file in chart.glob("templates/*.yaml"))))
     expected = {"StatefulSet", "Service", "ConfigMap", "Secret", "PodDisruptionBudget", "NetworkPolicy", "HTTPRoute"}
+    expected |= {"ServiceMonitor", "PrometheusRule"}
     assert expected <= kinds, expected - kinds
     values = yaml_of("helm", "pontoon", "values.yaml")
     assert values["httpRoute"]["enabled"] is False and values["networkPolicy"]["enabled"] is True
     for name in ["bridge.inc", "forwarded.inc"]:
         assert (chart / "files" / name).read_text() == text_of("nginx", name), f"{name} is no copy any more"
+    assert (chart / "files" / "rules.yml").read_text() == text_of("prometheus", "rules.yml"), "it is no copy any more"
+    assert values["serviceMonitor"]["enabled"] is values["prometheusRule"]["enabled"] is False
 
 
 def the_chart_sets_every_variable() -> None:
@@ -526,7 +543,7 @@ def the_chart_renders() -> str | None:
         assert ended.returncode == 0, ended.stderr
         manifests = [manifest for manifest in yaml.safe_load_all(ended.stdout) if manifest]
         for manifest in manifests:
-            if manifest["kind"] != "HTTPRoute":
+            if manifest["kind"] not in ADDED:
                 kubernetes_validate.validate(manifest, "1.31", strict=True)
         by_kind = {manifest["kind"]: manifest for manifest in manifests}
         bridge = by_kind["StatefulSet"]["spec"]
@@ -546,6 +563,17 @@ def the_chart_renders() -> str | None:
         assert bridge["template"]["spec"]["securityContext"]["runAsNonRoot"] is True
         headless = [m for m in manifests if m["kind"] == "Service" and m["spec"].get("clusterIP") == "None"]
         assert [service["metadata"]["name"] for service in headless] == [bridge["serviceName"]]
+        if pods > 1:
+            monitor, rule = by_kind["ServiceMonitor"], by_kind["PrometheusRule"]
+            chosen = monitor["spec"]["selector"]["matchLabels"].items()
+            services = [m for m in manifests if m["kind"] == "Service" and chosen <= m["metadata"]["labels"].items()]
+            assert services == headless, "every bridge is read once, by itself"
+            authorization = monitor["spec"]["endpoints"][0]["authorization"]
+            assert authorization == {"credentials": {"name": name, "key": "MCPO_API_KEY"}}
+            assert monitor["metadata"]["labels"]["release"] == "prometheus"
+            assert rule["spec"] == yaml_of("prometheus", "rules.yml")
+        else:
+            assert not ADDED & by_kind.keys()
         routed = [manifest for manifest in manifests if manifest["kind"] == "Deployment"]
         assert bool(routed) == (pods > 1), "nginx stands before several, and only then"
 
@@ -651,6 +679,7 @@ CHECKS = [
     nginx_gives_up_on_no_replica,
     nginx_listens_on_80_and_443,
     the_unit_kills_all_and_gives_little,
+    the_unit_of_several_differs_in_little,
     systemd_accepts_it,
     the_chart_has_every_part,
     the_chart_sets_every_variable,

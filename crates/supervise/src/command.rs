@@ -7,6 +7,9 @@ use std::ffi::{CStr, OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::confinement::{Cgroup, Confinement, Network, User};
 
@@ -31,6 +34,25 @@ pub struct Command {
     pub limits: Limits,
     /// What it is kept from.
     pub confinement: Confinement,
+    /// Where it is added, once it has ended, how long it and all it started had computed.
+    pub computed: ComputedTime,
+}
+
+/// How long children had computed that have ended, with all that they started: on which processor, and whether in the
+/// kernel or not, is one. Clones are the same sum.
+#[derive(Clone, Debug, Default)]
+pub struct ComputedTime(Arc<AtomicU64>);
+
+impl ComputedTime {
+    /// The sum.
+    pub fn sum(&self) -> Duration {
+        Duration::from_micros(self.0.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn add(&self, more: Duration) {
+        let micros = u64::try_from(more.as_micros()).unwrap_or(u64::MAX);
+        self.0.fetch_add(micros, Ordering::AcqRel);
+    }
 }
 
 impl Command {
@@ -107,7 +129,8 @@ pub(crate) fn pack(command: &Command, bytes: &mut Vec<u8>) -> Result<(), Unpacka
         return Err(Unpackable::RelativeProgram);
     }
     let start = bytes.len();
-    let Command { program, args, env, directory, trusted, limits, confinement } = command;
+    let Command { program, args, env, directory, trusted, limits, confinement, computed: _ } =
+        command;
     let Confinement { files, deny_calls, network, user, cgroup } = confinement;
     let rules = files.as_ref();
     let cpu_percent = cgroup.as_ref().map(|cgroup| cgroup.cpu_percent.map_or(NONE, u64::from));
@@ -271,6 +294,7 @@ mod tests {
             program: "/bin/echo".into(),
             args: vec!["".into(), "two words".into()],
             env: vec![("A".into(), "b=c".into()), ("EMPTY".into(), "".into())],
+            computed: ComputedTime::default(),
             directory: Some("/srv".into()),
             trusted: true,
             limits: Limits {

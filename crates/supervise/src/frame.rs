@@ -3,6 +3,8 @@
 //! A frame has a fixed size, so that a reader never takes bytes, or descriptors, of the next one.
 //! Only the order to spawn is followed by more: as many bytes as it says, a packed command.
 
+use std::time::Duration;
+
 use crate::{Exit, Restriction};
 
 /// The size of every frame.
@@ -31,8 +33,8 @@ pub(crate) enum Report {
     Failed { child: Number, step: Step, errno: i32 },
     /// The child left so many processes behind; comes before its end, if that was asked for.
     Left { child: Number, count: u32 },
-    /// The child and all it started have ended.
-    Ended { child: Number, exit: Exit },
+    /// The child and all it started have ended, and computed for this long together.
+    Ended { child: Number, exit: Exit, computed: Duration },
 }
 
 /// The steps of starting a child that can fail in the spawner.
@@ -118,25 +120,39 @@ impl Report {
         match self {
             Self::Started { child, pid } => encode(1, pid.cast_signed(), 0, child),
             Self::Failed { child, step, errno } => encode(2, step.number(), errno, child),
-            Self::Ended { child, exit: Exit::Code(code) } => encode(3, code, 0, child),
-            Self::Ended { child, exit: Exit::Signal(signal) } => encode(4, signal, 0, child),
-            Self::Ended { child, exit: Exit::Unknown } => encode(5, 0, 0, child),
-            Self::Ended { child, exit: Exit::OutOfMemory } => encode(6, 0, 0, child),
+            Self::Ended { child, exit, computed } => {
+                let (kind, first) = match exit {
+                    Exit::Code(code) => (3, code),
+                    Exit::Signal(signal) => (4, signal),
+                    Exit::Unknown => (5, 0),
+                    Exit::OutOfMemory => (6, 0),
+                };
+                let mut bytes = encode(kind, first, 0, child);
+                let micros = u64::try_from(computed.as_micros()).unwrap_or(u64::MAX);
+                bytes[8..16].copy_from_slice(&micros.to_ne_bytes());
+                bytes
+            }
             Self::Left { child, count } => encode(7, count.cast_signed(), 0, child),
         }
     }
 
     /// `None` for bytes no spawner sends.
     pub(crate) fn decode(bytes: &[u8; FRAME_BYTES]) -> Option<Self> {
+        let ended = |child, exit| {
+            let mut micros = [0; 8];
+            micros.copy_from_slice(&bytes[8..16]);
+            let computed = Duration::from_micros(u64::from_ne_bytes(micros));
+            Self::Ended { child, exit, computed }
+        };
         Some(match decode(bytes) {
             (1, pid, _, child) => Self::Started { child, pid: pid.cast_unsigned() },
             (2, step, errno, child) => {
                 Self::Failed { child, step: Step::from_number(step)?, errno }
             }
-            (3, code, _, child) => Self::Ended { child, exit: Exit::Code(code) },
-            (4, signal, _, child) => Self::Ended { child, exit: Exit::Signal(signal) },
-            (5, _, _, child) => Self::Ended { child, exit: Exit::Unknown },
-            (6, _, _, child) => Self::Ended { child, exit: Exit::OutOfMemory },
+            (3, code, _, child) => ended(child, Exit::Code(code)),
+            (4, signal, _, child) => ended(child, Exit::Signal(signal)),
+            (5, _, _, child) => ended(child, Exit::Unknown),
+            (6, _, _, child) => ended(child, Exit::OutOfMemory),
             (7, count, _, child) => Self::Left { child, count: count.cast_unsigned() },
             _ => return None,
         })
@@ -173,6 +189,7 @@ mod tests {
     #[test]
     fn every_frame_comes_back_as_it_went() {
         let child = 1 << 40;
+        let computed = Duration::from_micros(u64::MAX - 1);
         for order in [
             Order::Spawn { child, length: u32::MAX },
             Order::Signal { child, signal: libc::SIGKILL },
@@ -183,10 +200,10 @@ mod tests {
         for report in [
             Report::Started { child, pid: 4_000_000 },
             Report::Failed { child, step: Step::Exec, errno: libc::ENOENT },
-            Report::Ended { child, exit: Exit::Code(-1) },
-            Report::Ended { child, exit: Exit::Signal(9) },
-            Report::Ended { child, exit: Exit::OutOfMemory },
-            Report::Ended { child, exit: Exit::Unknown },
+            Report::Ended { child, exit: Exit::Code(-1), computed },
+            Report::Ended { child, exit: Exit::Signal(9), computed: Duration::ZERO },
+            Report::Ended { child, exit: Exit::OutOfMemory, computed },
+            Report::Ended { child, exit: Exit::Unknown, computed },
             Report::Left { child, count: 3 },
         ] {
             assert_eq!(Report::decode(&report.encode()), Some(report));

@@ -80,7 +80,7 @@ mod unix;
 
 pub use anew::run_anew;
 pub use child::{Child, ChildInput, ChildOutput};
-pub use command::{Command, Limits};
+pub use command::{Command, ComputedTime, Limits};
 pub use confine::harden_worker;
 pub use confinement::{Cgroup, Confinement, FileRules, Network, Restriction, User};
 pub use error::SpawnError;

@@ -118,6 +118,7 @@ impl Spawner {
             launch: Some(Awaited { report, _streams: Arc::clone(&theirs), _permit: permit }),
             end,
             left: left.clone(),
+            computed: command.computed.clone(),
         };
         let child = client.enter(entry).ok_or(SpawnError::SpawnerGone)?;
         // From here on, leaving means killing.

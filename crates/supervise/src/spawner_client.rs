@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
+use crate::command::ComputedTime;
 use crate::exit::Exit;
 use crate::frame::{FRAME_BYTES, Number, Order, Report, Step};
 use crate::support::Support;
@@ -85,6 +86,7 @@ pub(crate) struct Entry {
     pub(crate) launch: Option<Awaited>,
     pub(crate) end: oneshot::Sender<Exit>,
     pub(crate) left: LeftBehind,
+    pub(crate) computed: ComputedTime,
 }
 
 /// How many processes a child left behind, once that is told.
@@ -267,8 +269,9 @@ impl SpawnerClient {
                     let _ = entry.left.0.set(count);
                 }
             }
-            Report::Ended { child, exit } => {
+            Report::Ended { child, exit, computed } => {
                 if let Some(entry) = roster.entries.remove(&child) {
+                    entry.computed.add(computed);
                     let _ = entry.end.send(exit);
                 }
             }

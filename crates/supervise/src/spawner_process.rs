@@ -77,6 +77,8 @@ struct Leader {
     cgroup: Option<Fresh>,
     /// Whether what it leaves behind is counted.
     counts_left: bool,
+    /// How long those had computed that it started and that are reaped.
+    computed: Duration,
 }
 
 enum Stage {
@@ -91,6 +93,8 @@ struct Ending {
     exit: Exit,
     patience: Instant,
     cgroup: Option<Fresh>,
+    /// How long it and all it started had computed, as far as that is reaped.
+    computed: Duration,
 }
 
 /// A process in an uninterruptible wait outlives its SIGKILL; its child is reported all the same.
@@ -169,7 +173,8 @@ impl Nursery {
                     let is_trusted = launch.is_trusted;
                     let stage = Stage::Launching(launch);
                     let counts_left = false;
-                    let leader = Leader { child, stage, is_trusted, cgroup, counts_left };
+                    let computed = Duration::ZERO;
+                    let leader = Leader { child, stage, is_trusted, cgroup, counts_left, computed };
                     self.leaders.insert(pid, leader);
                 }
                 Err((step, errno)) => self.report(Report::Failed { child, step, errno }),
@@ -253,7 +258,7 @@ impl Nursery {
             // Its end is the end of its launch, if that was not seen yet.
             self.finish_launch(pid);
             let Some(leader) = self.leaders.remove(&pid) else {
-                unix::reap(pid);
+                self.reap_orphan(pid);
                 continue;
             };
             self.pids.remove(&leader.child);
@@ -263,8 +268,8 @@ impl Nursery {
             // The leader is not reaped yet, so nobody else can have its number for a group.
             // A process forked at this moment is either in the group or not forked.
             let _ = unix::signal_group(pid, libc::SIGKILL);
-            let mut exit = unix::reap(pid);
-            let Leader { child, stage, cgroup, .. } = leader;
+            let (mut exit, own) = unix::reap_counted(pid);
+            let Leader { child, stage, cgroup, computed, .. } = leader;
             if let Some(cgroup) = &cgroup {
                 cgroup.kill();
                 if !exit.is_success() && cgroup.was_out_of_memory() {
@@ -275,10 +280,23 @@ impl Nursery {
                 self.leftovers.take(cgroup);
             } else {
                 let patience = Instant::now() + PATIENCE;
-                self.ending.push(Ending { child, exit, patience, cgroup });
+                let computed = computed + own;
+                self.ending.push(Ending { child, exit, patience, cgroup, computed });
             }
         }
         self.more_ended = true;
+    }
+
+    /// Reaps an orphan. What it had computed counts for the child that it came from.
+    fn reap_orphan(&mut self, pid: pid_t) {
+        // Asked first: with the process its tag is gone.
+        let owner = self.orphans.owner(pid);
+        let (_, computed) = unix::reap_counted(pid);
+        let Owner::Child(child) = owner else { return };
+        let leader = self.pids.get(&child).and_then(|pid| self.leaders.get_mut(pid));
+        let ending = self.ending.iter_mut().find(|ending| ending.child == child);
+        let sum = leader.map(|it| &mut it.computed).or(ending.map(|it| &mut it.computed));
+        sum.into_iter().for_each(|sum| *sum += computed);
     }
 
     /// Tells how many processes a child left, which has just ended: those that still run.
@@ -334,8 +352,9 @@ impl Nursery {
             if dying.contains(&ending.child) && now < ending.patience {
                 self.ending.push(ending);
             } else {
-                self.leftovers.take(ending.cgroup);
-                self.report(Report::Ended { child: ending.child, exit: ending.exit });
+                let Ending { child, exit, computed, cgroup, .. } = ending;
+                self.leftovers.take(cgroup);
+                self.report(Report::Ended { child, exit, computed });
             }
         }
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use libc::{c_int, pid_t};
 
@@ -260,13 +260,30 @@ pub(crate) fn peek_ended() -> Ended {
 
 /// Reaps `pid`, a child of this process, and says how it ended.
 pub(crate) fn reap(pid: pid_t) -> Exit {
+    reap_counted(pid).0
+}
+
+/// The same, and how long it and what it waited for had computed.
+pub(crate) fn reap_counted(pid: pid_t) -> (Exit, Duration) {
     let mut status = 0;
-    // SAFETY: the call writes one status.
-    match retry(|| check(unsafe { libc::waitpid(pid, &raw mut status, 0) })) {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    let waited = retry(|| {
+        // SAFETY: the call writes one status and one usage.
+        check(unsafe { libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()) })
+    });
+    // SAFETY: it is all numbers, and zeros if the call failed.
+    let usage = unsafe { usage.assume_init() };
+    let time = |it: libc::timeval| {
+        let micros = Duration::from_micros(u64::try_from(it.tv_usec).unwrap_or(0));
+        Duration::from_secs(u64::try_from(it.tv_sec).unwrap_or(0)) + micros
+    };
+    let computed = time(usage.ru_utime) + time(usage.ru_stime);
+    let exit = match waited {
         Ok(_) if libc::WIFEXITED(status) => Exit::Code(libc::WEXITSTATUS(status)),
         Ok(_) if libc::WIFSIGNALED(status) => Exit::Signal(libc::WTERMSIG(status)),
         _ => Exit::Unknown,
-    }
+    };
+    (exit, computed)
 }
 
 /// A set of all signals.

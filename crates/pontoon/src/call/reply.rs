@@ -19,7 +19,7 @@ use super::questions::{Answerer, Feed, Questions};
 use crate::client::Client;
 use crate::clock::since;
 use crate::held_bytes::HeldBytes;
-use crate::observe::metrics::{CallEnding, RequestKind, ServerMetrics};
+use crate::observe::metrics::{CallEnding, RequestKind, ServerMetrics, ToolMetrics};
 use crate::observe::refusals::RefusalNote;
 use crate::observe::spans::CallTrace;
 use crate::outbox::{Item, Outbox, OutcomeForm};
@@ -132,7 +132,12 @@ impl Reply {
         began: Instant,
     ) {
         let (metrics, client) = (Arc::clone(metrics), Arc::clone(client));
-        self.tally = Some(Tally { metrics, kind, client, began });
+        self.tally = Some(Tally { metrics, kind, tool: None, client, began });
+    }
+
+    /// Counts the call for this tool, too.
+    pub fn count_tool(&mut self, tool: Arc<ToolMetrics>) {
+        self.tally.iter_mut().for_each(|tally| tally.tool = Some(Arc::clone(&tool)));
     }
 
     /// Counts the answer until the client has taken it.
@@ -300,13 +305,14 @@ impl Reply {
 struct Tally {
     metrics: Arc<ServerMetrics>,
     kind: RequestKind,
+    tool: Option<Arc<ToolMetrics>>,
     client: Arc<Client>,
     began: Instant,
 }
 
 impl Tally {
     fn count(&self, ending: CallEnding) {
-        self.metrics.call_ended(self.kind, ending, since(self.began));
+        self.metrics.call_ended(self.kind, self.tool.as_deref(), ending, since(self.began));
     }
 
     fn end(&self, outcome: Option<&Outcome>) {

@@ -68,6 +68,9 @@ pub async fn ready(site: &Arc<HttpSite>) -> HttpResponse {
 pub async fn metrics(site: &Arc<HttpSite>) -> HttpResponse {
     let mut answer = empty(200);
     let status = with_disk(site, status(site), Duration::ZERO).await;
+    let numbers = Arc::clone(&site.metrics);
+    let looked = tokio::task::spawn_blocking(move || numbers.look_at_processes()).await;
+    let status = BridgeStatus { processes: looked.ok().flatten(), ..status };
     let page = Bytes::from(site.metrics.render(&status));
     *answer.body_mut() = ResponseBody::text(&page.into());
     let headers = answer.headers_mut();
@@ -86,8 +89,7 @@ fn respond((status, body): (u16, Value)) -> HttpResponse {
 fn status(site: &HttpSite) -> BridgeStatus {
     let sessions = &site.sessions;
     let entries = sessions.entries();
-    let mut servers: Vec<_> =
-        entries.iter().map(|(name, entry)| server(site, name, entry)).collect();
+    let mut servers: Vec<_> = entries.iter().map(|(name, entry)| server(name, entry)).collect();
     servers.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     let (permits, kept_calls) = sessions.admission.usage();
     BridgeStatus {
@@ -109,6 +111,7 @@ fn status(site: &HttpSite) -> BridgeStatus {
         websockets: site.websockets.in_use(),
         disk: None,
         jobs_fault: None,
+        processes: None,
         tls_fault: site.tls.as_ref().and_then(|tls| tls.fault()).map(|bad| bad.to_string()),
         living_children: site.starter.living(),
         uptime: site.started.elapsed(),
@@ -167,18 +170,12 @@ async fn jobs_fault(site: &HttpSite, max_age: Duration) -> Option<String> {
     tokio::time::timeout(LOOK, look).await.unwrap_or_else(|_| silent())
 }
 
-/// The kept children of a server, by names that do not tell whose they are.
-fn children(site: &HttpSite, entry: &Entry) -> Vec<ChildStatus> {
+/// The kept children of a server.
+fn children(entry: &Entry) -> Vec<ChildStatus> {
     let now = Instant::now();
-    let status = |(key, child): (String, Arc<KeptChild>)| {
+    let status = |(_, child): (String, Arc<KeptChild>)| {
         let (age, idle) = child.ages(now);
-        ChildStatus {
-            key_hash: site.metrics.pseudonym(&key),
-            age,
-            idle,
-            requests: child.taken(),
-            pid: child.id(),
-        }
+        ChildStatus { age, idle }
     };
     entry.back.kept_children().into_iter().map(status).collect()
 }
@@ -194,7 +191,7 @@ fn eras(entry: &Entry) -> Vec<&'static str> {
     known.into_iter().filter(|(era, _)| catalog.speaks(*era)).map(|(_, name)| name).collect()
 }
 
-fn server(site: &HttpSite, name: &str, entry: &Entry) -> ServerStatus {
+fn server(name: &str, entry: &Entry) -> ServerStatus {
     let away = entry.back.app().and_then(|app| app.absence());
     let state = match (entry.state(), entry.trouble()) {
         _ if away.is_some() => ServerState::Away(away.unwrap_or_default()),
@@ -215,7 +212,7 @@ fn server(site: &HttpSite, name: &str, entry: &Entry) -> ServerStatus {
             Mode::Stateful { .. } => "stateful",
             Mode::Shared { .. } => "shared",
         },
-        children: children(site, entry),
+        children: children(entry),
         living: entry.back.living(),
         spares: entry.back.spares(),
         heals,

@@ -215,6 +215,7 @@ mod tests {
             is_spawner_gone: false,
             is_stopping: false,
             note: None,
+            processes: None,
         }
     }
 
@@ -317,13 +318,7 @@ mod tests {
 
     #[test]
     fn strangers_see_only_whether_it_works() {
-        let child = ChildStatus {
-            key_hash: SECRET.to_owned(),
-            age: Duration::ZERO,
-            idle: Duration::ZERO,
-            requests: 0,
-            pid: 1,
-        };
+        let child = ChildStatus { age: Duration::ZERO, idle: Duration::ZERO };
         let busy = ServerStatus { children: vec![child], ..ready_server("a") };
         let bridge = BridgeStatus { servers: vec![busy, failed_server("b")], ..bridge() };
         let (status, health) = health(&bridge, UNIX_EPOCH, Sight::Status);

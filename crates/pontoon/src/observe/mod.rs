@@ -11,6 +11,7 @@ pub mod log;
 pub mod messages;
 pub mod metrics;
 mod payload;
+pub mod processes;
 pub mod program;
 pub mod redact;
 pub mod refusals;

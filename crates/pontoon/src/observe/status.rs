@@ -3,7 +3,10 @@
 //! `/health`, `/ready` and the gauges of `/metrics` are made from it. It is plain data, so no lock is
 //! held while it is read.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+use super::processes::{OwnUse, TreeUse};
 
 /// Everything at one moment.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +43,17 @@ pub struct BridgeStatus {
     pub is_stopping: bool,
     /// What is worth knowing and no fault.
     pub note: Option<String>,
+    /// What this process and the children use, if that was looked at and can be seen.
+    pub processes: Option<ProcessStatus>,
+}
+
+/// What this process uses, and the children of each server.
+#[derive(Debug, Clone, Default)]
+pub struct ProcessStatus {
+    /// This process.
+    pub own: OwnUse,
+    /// The children of each server: those that live, and how long these and all before them have computed.
+    pub children: BTreeMap<String, TreeUse>,
 }
 
 /// One server.
@@ -104,16 +118,10 @@ impl ServerState {
 /// One child that is kept for a client.
 #[derive(Debug, Clone)]
 pub struct ChildStatus {
-    /// Whose it is, by [`Metrics::pseudonym`](super::metrics::Metrics::pseudonym): never the key.
-    pub key_hash: String,
     /// How long it has lived.
     pub age: Duration,
     /// How long ago it was last used.
     pub idle: Duration,
-    /// The calls it has taken.
-    pub requests: u64,
-    /// Its process.
-    pub pid: u32,
 }
 
 /// How much of a limit is in use.

@@ -55,7 +55,10 @@ impl Admission {
         let permits = self.permits(back, client);
         let who = &client.person.principal;
         match permits.try_take(who, now()) {
-            Some(permit) => Ok(Some(permit)),
+            Some(permit) => {
+                back.metrics.waited(Duration::ZERO);
+                Ok(Some(permit))
+            }
             None if self.queue_wait(back).is_zero() => Err(self.busy(permits)),
             None => Ok(None),
         }

@@ -240,6 +240,17 @@ impl Facts {
         })
     }
 
+    /// The server's own name of a tool that may be called by the name that clients see.
+    pub(super) fn own_name<'n>(&'n self, tool: &'n str) -> &'n str {
+        self.shown.plan(tool).and_then(|plan| plan.name.as_deref()).unwrap_or(tool)
+    }
+
+    /// Whether the server offers a tool that it knows by this name.
+    pub(super) fn offers_tool(&self, own_name: &str) -> bool {
+        let tools = self.written.as_ref().or_else(|| self.lists.get(method::LIST_TOOLS));
+        tools.into_iter().flatten().any(|tool| name_of(tool).is_some_and(|it| it == own_name))
+    }
+
     /// What this tool takes as the body of a request, by either of its names; `None` if there is no such tool.
     pub fn body_of(&self, tool: &str) -> Option<&RequestBody> {
         self.bodies.of(tool, self.tools())

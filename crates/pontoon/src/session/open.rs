@@ -34,7 +34,7 @@ impl Sessions {
         let ending = opened
             .as_ref()
             .map_or_else(|error| CallEnding::of_status(error.status()), |_| CallEnding::Answered);
-        entry.back.metrics.call_ended(RequestKind::Handshake, ending, since(began));
+        entry.back.metrics.call_ended(RequestKind::Handshake, None, ending, since(began));
         opened
     }
 

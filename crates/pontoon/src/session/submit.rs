@@ -17,7 +17,7 @@ use super::sessions::{NoSession, Sessions};
 use crate::back::Back;
 use crate::call::{Call, CallError};
 use crate::client::{Client, Key};
-use crate::clock::{Stage, now};
+use crate::clock::{Stage, now, since};
 use crate::observe::metrics::{Limit, RequestKind};
 
 /// How a request came.
@@ -165,8 +165,9 @@ impl Sessions {
         catalog: &Arc<Catalog>,
         entry: &Arc<Entry>,
         arrived: Arrived<'_>,
-        call: Call,
+        mut call: Call,
     ) {
+        count_tool(catalog, entry, &mut call);
         let call = match &arrived {
             Arrived::InSession(open) => answered_here::legacy(catalog, entry, open.session(), call),
             Arrived::Alone(headers) => answered_here::modern(catalog, entry, Some(headers), call),
@@ -269,10 +270,12 @@ impl Sessions {
         let server = back.server.name.as_str();
         call.clock.enter(Stage::Turn);
         let mut step = call.reply.step("queue");
+        let began = now();
         let permit = tokio::select! {
             () = call.cancel.cancelled() => None,
             permit = call.clock.bound(self.admission.wait(back, &call.client)) => Some(permit),
         };
+        back.metrics.waited(since(began));
         match permit {
             Some(Some(Ok(permit))) => {
                 call.reply.hold(permit);
@@ -317,6 +320,20 @@ impl Sessions {
             }
         }
     }
+}
+
+/// Counts a call for the tool that it names, if the catalogue has that.
+fn count_tool(catalog: &Catalog, entry: &Entry, call: &mut Call) {
+    if call.request.method() != method::CALL_TOOL {
+        return;
+    }
+    let (Some(name), Some(facts)) =
+        (call.request.string(Slot::Name), catalog.facts(call.client.era()))
+    else {
+        return;
+    };
+    let name = facts.own_name(&name);
+    call.reply.count_tool(entry.back.metrics.tool(name, || facts.offers_tool(name)));
 }
 
 /// Refuses a call. What is for the model to know is the result of its tool.

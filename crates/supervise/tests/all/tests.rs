@@ -30,6 +30,7 @@ tests! {
     a_flood_of_complaints_costs_no_memory
     the_group_ends_with_its_leader
     an_orphan_that_escaped_ends_with_its_leader
+    what_children_computed_is_added_up_once_they_have_ended
     an_orphan_lives_as_long_as_its_leader
     an_orphan_of_an_orphan_ends_too
     a_process_that_keeps_forking_is_caught
@@ -262,6 +263,27 @@ async fn the_group_ends_with_its_leader(spawner: Spawner) {
     assert_eq!(child.exited().await, Exit::Code(0));
     assert!(!runs(pid.parse().unwrap()));
     assert_eq!(children_of(spawner.pid()), []);
+}
+
+async fn what_children_computed_is_added_up_once_they_have_ended(spawner: Spawner) {
+    const WORK: &str = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+    for (script, does_work) in [
+        ("echo ready; exec sleep 1000".to_owned(), false),
+        (format!("{WORK}; echo ready; exec sleep 1000"), true),
+        // One that it waits for, one of its group that outlives it, and one that left both.
+        (format!("({WORK}); echo ready; exec sleep 1000"), true),
+        (format!("({WORK}; echo ready; exec sleep 1000) & exec sleep 1000"), true),
+        (format!("(setsid sh -c '{WORK}; echo ready; exec sleep 1000' &); exec sleep 1000"), true),
+    ] {
+        let command = sh(&script);
+        let computed = command.computed.clone();
+        let (child, ..) = start(&spawner, &command).await;
+        assert_eq!(computed.sum(), Duration::ZERO, "it has not ended");
+        child.kill();
+        child.exited().await;
+        let sum = computed.sum();
+        assert_eq!(sum > Duration::from_millis(40), does_work, "{script}: {sum:?}");
+    }
 }
 
 /// A shell script that starts an orphan in a session of its own, without environment and streams,

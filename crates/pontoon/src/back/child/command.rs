@@ -39,6 +39,7 @@ impl Launcher {
             args: self.server.args.iter().map(|arg| arg.fill(&start).into()).collect(),
             env,
             directory: Some(self.server.cwd.clone().unwrap_or_else(|| directory.to_owned())),
+            computed: self.metrics.children.ended.clone(),
             ..Command::default()
         };
         let mut command = self.walls_for(&command.program).around(command, directory, &name);

@@ -43,6 +43,7 @@ pub(crate) async fn stop(process: Process, mut remains: Remains) {
     let ladder = Ladder::default();
     let asked = now();
     let exit = process.stop(&ladder).await;
+    remains.leaving.process_ended();
     let is_in_time = now().duration_since(asked) < ladder.after_close;
     let population = Arc::clone(remains.leaving.population());
     if remains.was_alive && is_in_time {

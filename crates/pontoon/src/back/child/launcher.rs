@@ -358,7 +358,7 @@ impl Launcher {
         };
         self.log_complaints(&process, &span);
         let (input, output) = process.take_streams().expect("a new child still has its streams");
-        let options = self.link_options(is_one_client, span);
+        let (options, pid) = (self.link_options(is_one_client, span), process.id());
         let words = ChildWords {
             complaints: process.complaints(),
             redactor: self.redactor_for(person),
@@ -369,14 +369,14 @@ impl Launcher {
                 Link::start(Carrier::Pipes(input, output), &options),
                 &self.changed,
             ),
-            pid: process.id(),
+            pid,
             process: Some(process),
             words,
             has_waited: false,
             is_ending: AtomicBool::new(false),
             has_hung: AtomicBool::new(false),
             before: None,
-            living: Some(Living::new(&self.population)),
+            living: Some(Living::new(&self.population, pid)),
             workspace: Some(workspace),
             temporary: Some(temporary),
             state: None,

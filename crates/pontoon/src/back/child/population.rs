@@ -45,22 +45,33 @@ impl Population {
 
 /// Counts a child among the living for as long as this is held.
 #[derive(Debug)]
-pub(crate) struct Living(Arc<Population>);
+pub(crate) struct Living {
+    population: Arc<Population>,
+    /// Its process, while that can be seen.
+    pid: Option<u32>,
+}
 
 impl Living {
-    pub(crate) fn new(population: &Arc<Population>) -> Self {
+    pub(crate) fn new(population: &Arc<Population>, pid: u32) -> Self {
         population.living.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(population))
+        population.metrics.children.lives(pid);
+        Self { population: Arc::clone(population), pid: Some(pid) }
     }
 
     pub(crate) fn population(&self) -> &Arc<Population> {
-        &self.0
+        &self.population
+    }
+
+    fn process_ended(&mut self) {
+        let children = &self.population.metrics.children;
+        self.pid.take().into_iter().for_each(|pid| children.is_gone(pid));
     }
 }
 
 impl Drop for Living {
     fn drop(&mut self) {
-        self.0.living.fetch_sub(1, Ordering::AcqRel);
+        self.process_ended();
+        self.population.living.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -76,6 +87,11 @@ impl Leaving {
 
     pub(crate) fn population(&self) -> &Arc<Population> {
         self.0.population()
+    }
+
+    /// Takes note that its process is gone, though what it left is still to be put away.
+    pub(crate) fn process_ended(&mut self) {
+        self.0.process_ended();
     }
 }
 

@@ -1,6 +1,6 @@
 //! A child that is kept for a conversation, or for everybody: what it has to do, since when, and the state it may have.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,6 @@ pub struct KeptChild {
     child: ReadyChild,
     created: Instant,
     in_flight: AtomicUsize,
-    taken: AtomicU64,
     /// Whether it can have state that a client relies on.
     keeps_state: bool,
     /// Whether it has answered a call: from then on it may have that.
@@ -55,12 +54,11 @@ impl KeptChild {
             KeptFor::Conversation(place) => Some(place),
             KeptFor::Everyone => None,
         };
-        let (in_flight, taken, has_answered, is_loss_told, is_retired) = Default::default();
+        let (in_flight, has_answered, is_loss_told, is_retired) = Default::default();
         Self {
             child,
             created: now,
             in_flight,
-            taken,
             keeps_state: place.is_some(),
             has_answered,
             is_loss_told,
@@ -77,7 +75,6 @@ impl KeptChild {
 
     /// A call begins.
     pub(crate) fn begin_call(&self) {
-        self.taken.fetch_add(1, Ordering::Relaxed);
         self.in_flight.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -144,11 +141,6 @@ impl KeptChild {
     /// Calls under way.
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Acquire)
-    }
-
-    /// Calls it was given so far.
-    pub fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
     }
 
     /// How long ago it was started, and how long ago it was last used.

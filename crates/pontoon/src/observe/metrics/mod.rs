@@ -8,17 +8,20 @@ mod histogram;
 mod render;
 mod server;
 mod text;
+mod tool;
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, RwLock};
 
 pub use histogram::{Counter, Histogram};
 pub use server::{CallEnding, RequestKind, ServerMetrics};
 pub use text::CONTENT_TYPE;
+pub use tool::ToolMetrics;
 
+use super::processes::{Processes, own_use};
 use super::refusals::Refusals;
+use super::status::ProcessStatus;
 use crate::lock::{Lock, unpoisoned};
 use server::labels;
 
@@ -94,8 +97,6 @@ pub struct Metrics {
     pub spans_dropped: Counter,
     reloads: Counter,
     failed_reloads: Counter,
-    /// Of this process only, so that nobody can try out whose key a hash is.
-    secret: RandomState,
 }
 
 impl Metrics {
@@ -148,9 +149,18 @@ impl Metrics {
         if is_taken { &self.reloads } else { &self.failed_reloads }.bump();
     }
 
-    /// A short name for whoever a key belongs to, that does not tell the key.
-    pub fn pseudonym(&self, key: &impl Hash) -> String {
-        format!("{:08x}", self.secret.hash_one(key) >> 32)
+    /// What this process and the children of each server use, where that can be seen. Blocks for as long as the
+    /// machine has processes.
+    pub fn look_at_processes(&self) -> Option<ProcessStatus> {
+        let own = own_use()?;
+        let servers: Vec<_> = self.servers.lock().values().cloned().collect();
+        // Before the look: what ends after this is missing now, and not counted twice.
+        let before: Vec<_> = servers.iter().map(|server| server.children.begin_look()).collect();
+        let all = Processes::look();
+        let used = servers.iter().zip(before).map(|(server, (computed, living))| {
+            (server.name.clone(), server.children.end_look(computed, all.trees(living)))
+        });
+        Some(ProcessStatus { own, children: used.collect() })
     }
 }
 

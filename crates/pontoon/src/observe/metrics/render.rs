@@ -1,16 +1,17 @@
 //! Everything that is counted and everything that is there, as one page.
 
+mod process;
+
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::server::{CallEnding, RequestKind, ServerMetrics};
 use super::text::{Page, Type};
 use super::{Counter, Limit, Metrics};
 use crate::lock::unpoisoned;
+use crate::observe::health;
 use crate::observe::status::{BridgeStatus, ChildStatus, DiskStatus, ServerState, ServerStatus};
-
-/// Children that are told one by one; of more, only their number is.
-const MAX_CHILDREN: usize = 1000;
 
 type Servers = [(String, Arc<ServerMetrics>)];
 
@@ -22,6 +23,7 @@ impl Metrics {
         let mut page = Page::default();
         bridge(&mut page, status);
         requests(&mut page, &servers);
+        tools(&mut page, &servers);
         self.addresses(&mut page);
         children(&mut page, &servers);
         present(&mut page, &status.servers);
@@ -31,6 +33,10 @@ impl Metrics {
         self.totals(&mut page);
         if let Some(disk) = &status.disk {
             storage(&mut page, disk);
+        }
+        if let Some(processes) = &status.processes {
+            process::own(&mut page, &processes.own);
+            process::children(&mut page, processes);
         }
         page.finish()
     }
@@ -93,6 +99,9 @@ fn bridge(page: &mut Page, status: &BridgeStatus) {
         "The version that runs.",
         [(vec![("version", env!("CARGO_PKG_VERSION"))], 1)],
     );
+    let ready = u8::from(health::ready(status).0 == 200);
+    let help = "1 while requests may be sent here, as /ready tells.";
+    page.single("pontoon_ready", Type::Gauge, help, ready);
     let uptime = status.uptime.as_secs_f64();
     page.single("pontoon_uptime_seconds", Type::Gauge, "How long the bridge has run.", uptime);
     let sessions = status.sessions;
@@ -126,8 +135,40 @@ fn requests(page: &mut Page, servers: &Servers) {
     page.histograms(
         "pontoon_request_duration_seconds",
         "How long MCP requests took.",
-        "server",
-        servers.iter().map(|(name, server)| (name.as_str(), &server.durations)),
+        servers.iter().map(|(name, it)| (vec![("server", name.as_str())], &it.durations)),
+    );
+    page.histograms(
+        "pontoon_queue_wait_seconds",
+        "How long calls waited for their turn; those that need not wait count with 0.",
+        servers.iter().map(|(name, it)| (vec![("server", name.as_str())], &it.queue_waits)),
+    );
+}
+
+/// Calls of tools, by tool as far as the catalogues have them.
+fn tools(page: &mut Page, servers: &Servers) {
+    let tools = servers.iter().flat_map(|(server, it)| {
+        it.tools.all().into_iter().map(move |(tool, numbers)| (server.as_str(), tool, numbers))
+    });
+    let tools: Vec<_> =
+        tools.filter(|(.., it)| it.endings.iter().any(|it| it.count() > 0)).collect();
+    let labels = |server, tool| vec![("server", server), ("tool", tool)];
+    page.family(
+        "pontoon_tool_calls_total",
+        Type::Counter,
+        "Calls by server, tool and outcome; of what no catalogue has, or of too many tools, as `other`.",
+        tools.iter().flat_map(|(server, tool, numbers)| {
+            let counted = CallEnding::ALL.iter().zip(&numbers.endings);
+            counted.filter(|(_, count)| count.count() > 0).map(move |(ending, count)| {
+                let mut labels = labels(*server, tool.as_str());
+                labels.push(("outcome", ending.label()));
+                (labels, count.count())
+            })
+        }),
+    );
+    page.histograms(
+        "pontoon_tool_call_duration_seconds",
+        "How long calls took, by server and tool.",
+        tools.iter().map(|(server, tool, it)| (labels(*server, tool.as_str()), &it.durations)),
     );
 }
 
@@ -138,8 +179,7 @@ fn children(page: &mut Page, servers: &Servers) {
     page.histograms(
         "pontoon_child_start_duration_seconds",
         "How long children took to start and shake hands.",
-        "server",
-        servers.iter().map(|(name, server)| (name.as_str(), &server.start_durations)),
+        servers.iter().map(|(name, it)| (vec![("server", name.as_str())], &it.start_durations)),
     );
     page.family(
         "pontoon_child_exits_total",
@@ -221,7 +261,7 @@ fn present(page: &mut Page, servers: &[ServerStatus]) {
     );
 }
 
-/// Kept children, one by one as far as there are not too many.
+/// Kept children. Which they are is not told: that would be a new series for each.
 fn kept(page: &mut Page, servers: &[ServerStatus]) {
     page.family(
         "pontoon_stateful_children",
@@ -229,25 +269,18 @@ fn kept(page: &mut Page, servers: &[ServerStatus]) {
         "Children kept for clients.",
         servers.iter().map(|it| (vec![("server", it.name.as_str())], it.children.len())),
     );
-    let children: Vec<_> = servers
-        .iter()
-        .flat_map(|server| server.children.iter().map(|child| (server.name.as_str(), child)))
-        .take(MAX_CHILDREN)
-        .map(|(server, child)| (server, child.pid.to_string(), child))
-        .collect();
-    let mut tell = |name, kind, help, value: fn(&ChildStatus) -> f64| {
-        let samples = children.iter().map(|(server, pid, child)| {
-            let client = child.key_hash.as_str();
-            (vec![("server", *server), ("client", client), ("pid", pid.as_str())], value(child))
+    let mut most = |name, help, age: fn(&ChildStatus) -> Duration| {
+        let samples = servers.iter().map(|server| {
+            let most = server.children.iter().map(age).max().unwrap_or_default();
+            (vec![("server", server.name.as_str())], most.as_secs_f64())
         });
-        page.family(name, kind, help, samples);
+        page.family(name, Type::Gauge, help, samples);
     };
-    let help = "How long a kept child has lived.";
-    tell("pontoon_stateful_child_age_seconds", Type::Gauge, help, |it| it.age.as_secs_f64());
-    let help = "How long ago a kept child was last used.";
-    tell("pontoon_stateful_child_idle_seconds", Type::Gauge, help, |it| it.idle.as_secs_f64());
-    let help = "Calls that a kept child has taken.";
-    tell("pontoon_stateful_child_requests_total", Type::Counter, help, |it| it.requests as f64);
+    let help = "How long the oldest kept child has lived; 0 without any.";
+    most("pontoon_stateful_child_oldest_seconds", help, |it| it.age);
+    let help =
+        "How long ago that kept child was last used that was left alone longest; 0 without any.";
+    most("pontoon_stateful_child_idle_longest_seconds", help, |it| it.idle);
 }
 
 fn limits(page: &mut Page, status: &BridgeStatus) {
@@ -282,4 +315,6 @@ fn storage(page: &mut Page, disk: &DiskStatus) {
     tell("pontoon_jobs_bytes", "Bytes of the jobs that are kept.", disk.bytes);
     tell("pontoon_disk_free_bytes", "Free bytes where the jobs are.", disk.free);
     tell("pontoon_disk_size_bytes", "Bytes in all where the jobs are.", disk.total);
+    let help = "With less than this free no call is taken that needs a job (MCPO_MIN_FREE_DISK).";
+    tell("pontoon_disk_min_free_bytes", help, disk.min_free);
 }

@@ -1,13 +1,19 @@
 //! The numbers of one server. Whoever serves its calls holds them, so that counting looks up
 //! nothing.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use pontoon_supervise::ComputedTime;
 use pontoon_wire::method;
 
+use super::super::processes::TreeUse;
 use super::super::refusals::Refusals;
 use super::histogram::{Counter, Histogram};
+use super::tool::{ToolMetrics, Tools};
+use crate::lock::Lock;
 
 macro_rules! labels {
     ($(#[$doc:meta])* $name:ident { $($(#[$one:meta])* $variant:ident = $label:literal,)* }) => {
@@ -116,6 +122,10 @@ pub struct ServerMetrics {
     pub refusals: Arc<Refusals>,
     pub(super) requests: [[Counter; CallEnding::ALL.len()]; RequestKind::ALL.len()],
     pub(super) durations: Histogram,
+    pub(super) tools: Tools,
+    pub(super) queue_waits: Histogram,
+    /// Its children, and how long they compute.
+    pub children: ChildTimes,
     pub(super) starts: Counter,
     pub(super) start_durations: Histogram,
     pub(super) start_failures: Counter,
@@ -132,10 +142,29 @@ impl ServerMetrics {
         Self { name: name.to_owned(), refusals: Arc::clone(refusals), ..Self::default() }
     }
 
-    /// A request ended, after this long.
-    pub fn call_ended(&self, kind: RequestKind, ending: CallEnding, took: Duration) {
+    /// A request ended, after this long. A call of a tool counts for that, or for `other`.
+    pub fn call_ended(
+        &self,
+        kind: RequestKind,
+        tool: Option<&ToolMetrics>,
+        ending: CallEnding,
+        took: Duration,
+    ) {
         self.requests[kind as usize][ending as usize].bump();
         self.durations.note(took);
+        if kind == RequestKind::Tool {
+            tool.unwrap_or(&self.tools.other).call_ended(ending, took);
+        }
+    }
+
+    /// The numbers of a tool, which has its own if the server is known to offer it.
+    pub fn tool(&self, name: &str, is_offered: impl FnOnce() -> bool) -> Arc<ToolMetrics> {
+        self.tools.of(name, is_offered)
+    }
+
+    /// A call has waited so long for its turn, whether or not that came.
+    pub fn waited(&self, took: Duration) {
+        self.queue_waits.note(took);
     }
 
     /// A child was started and has shaken hands; it took this long.
@@ -178,5 +207,41 @@ impl ServerMetrics {
     pub(super) fn errors(&self) -> u64 {
         let endings = self.requests.iter().flat_map(|kind| CallEnding::ALL.iter().zip(kind));
         endings.filter(|(ending, _)| ending.is_error()).map(|(_, counter)| counter.count()).sum()
+    }
+}
+
+/// The children of one server: the processes that live, and how long they and those before them have computed.
+#[derive(Debug, Default)]
+pub struct ChildTimes {
+    living: Lock<BTreeSet<u32>>,
+    /// How long those had computed that have ended.
+    pub ended: ComputedTime,
+    /// The most that was told, in microseconds.
+    told: AtomicU64,
+}
+
+impl ChildTimes {
+    /// A child lives from now on.
+    pub fn lives(&self, pid: u32) {
+        self.living.lock().insert(pid);
+    }
+
+    /// It is gone: its number may be that of another process.
+    pub fn is_gone(&self, pid: u32) {
+        self.living.lock().remove(&pid);
+    }
+
+    /// How long those had computed that have ended, and who lives.
+    pub(super) fn begin_look(&self) -> (Duration, Vec<u32>) {
+        (self.ended.sum(), self.living.lock().iter().copied().collect())
+    }
+
+    /// What they use, of which `seen` is what those use that live.
+    pub(super) fn end_look(&self, ended: Duration, seen: TreeUse) -> TreeUse {
+        let micros = u64::try_from((ended + seen.computed).as_micros()).unwrap_or(u64::MAX);
+        // A process that is just going, or whose parent did, is missing until it is reaped, and a counter never goes
+        // down.
+        let told = self.told.fetch_max(micros, Ordering::AcqRel).max(micros);
+        TreeUse { computed: Duration::from_micros(told), ..seen }
     }
 }

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::*;
+use crate::observe::processes::{OwnUse, TreeUse};
 use crate::observe::status::{
     BridgeStatus, ChildStatus, DiskStatus, LimitUse, ServerState, ServerStatus,
 };
@@ -19,7 +20,8 @@ fn page(metrics: &Metrics, status: &BridgeStatus) -> String {
             let mut words = head.splitn(3, ' ');
             let (word, name) = (words.next().unwrap(), words.next().unwrap());
             assert!(families.insert((word, name)), "{line} is there twice");
-            assert!(name.starts_with("pontoon_"), "{line}");
+            let is_ours = name.starts_with("pontoon_") || name.starts_with("process_");
+            assert!(is_ours, "{line}");
             family = name;
             continue;
         }
@@ -41,14 +43,9 @@ fn check(metrics: &Metrics, status: &BridgeStatus, lines: &[&str]) {
     }
 }
 
-fn child(pid: u32, requests: u64) -> ChildStatus {
-    ChildStatus {
-        key_hash: "0badcafe".to_owned(),
-        age: Duration::from_secs(90),
-        idle: Duration::from_millis(1500),
-        requests,
-        pid,
-    }
+fn child(age_seconds: u64, idle_millis: u64) -> ChildStatus {
+    let (age, idle) = (Duration::from_secs(age_seconds), Duration::from_millis(idle_millis));
+    ChildStatus { age, idle }
 }
 
 fn server(name: &str) -> ServerStatus {
@@ -71,10 +68,14 @@ fn server(name: &str) -> ServerStatus {
 fn what_was_counted_is_told() {
     let metrics = Metrics::default();
     let server = metrics.server("slides");
-    server.call_ended(RequestKind::Tool, CallEnding::Answered, Duration::from_millis(3));
-    server.call_ended(RequestKind::Tool, CallEnding::Answered, Duration::from_secs(700));
-    server.call_ended(RequestKind::of("tools/list"), CallEnding::of_status(429), Duration::ZERO);
-    server.call_ended(RequestKind::Other, CallEnding::Cancelled, Duration::ZERO);
+    let tool = server.tool("add \"slide\"", || true);
+    let ended = |kind, ending, took| server.call_ended(kind, Some(&tool), ending, took);
+    ended(RequestKind::Tool, CallEnding::Answered, Duration::from_millis(3));
+    server.call_ended(RequestKind::Tool, None, CallEnding::Answered, Duration::from_secs(700));
+    ended(RequestKind::of("tools/list"), CallEnding::of_status(429), Duration::ZERO);
+    ended(RequestKind::Other, CallEnding::Cancelled, Duration::ZERO);
+    server.waited(Duration::from_millis(20));
+    server.waited(Duration::ZERO);
     server.child_started(Duration::from_millis(300));
     server.child_failed();
     server.child_exited(true);
@@ -107,6 +108,12 @@ fn what_was_counted_is_told() {
             r#"pontoon_request_duration_seconds_bucket{server="slides",le="+Inf"} 4"#,
             r#"pontoon_request_duration_seconds_sum{server="slides"} 700.003"#,
             r#"pontoon_request_duration_seconds_count{server="slides"} 4"#,
+            r#"pontoon_tool_calls_total{server="slides",tool="add \"slide\"",outcome="answered"} 1"#,
+            r#"pontoon_tool_calls_total{server="slides",tool="other",outcome="answered"} 1"#,
+            r#"pontoon_tool_call_duration_seconds_count{server="slides",tool="other"} 1"#,
+            r#"pontoon_tool_call_duration_seconds_sum{server="slides",tool="add \"slide\""} 0.003"#,
+            r#"pontoon_queue_wait_seconds_bucket{server="slides",le="0.001"} 1"#,
+            r#"pontoon_queue_wait_seconds_bucket{server="slides",le="0.025"} 2"#,
             r#"pontoon_child_starts_total{server="slides"} 1"#,
             r#"pontoon_child_start_failures_total{server="slides"} 1"#,
             r#"pontoon_child_start_duration_seconds_bucket{server="slides",le="0.25"} 0"#,
@@ -137,7 +144,7 @@ fn what_is_there_is_told() {
     let slides = ServerStatus {
         running: 3,
         mode: "stateful",
-        children: vec![child(41, 7), child(42, 1)],
+        children: vec![child(90, 250), child(5, 1500)],
         living: 4,
         spares: 2,
         heals: vec![("H01", 6)],
@@ -147,6 +154,8 @@ fn what_is_there_is_told() {
         ..server("slides")
     };
     let broken = ServerStatus { state: ServerState::Failed("gone".to_owned()), ..server("broken") };
+    let computed = Duration::from_millis(2250);
+    let used = TreeUse { processes: 5, memory_bytes: 26, computed };
     let status = BridgeStatus {
         servers: vec![slides, broken],
         permits: LimitUse { used: 3, limit: 8 },
@@ -158,12 +167,24 @@ fn what_is_there_is_told() {
         websockets: 8,
         tls_fault: None,
         jobs_fault: None,
-        disk: Some(DiskStatus { jobs: 9, bytes: 10, free: 11, total: 12, min_free: 0 }),
+        disk: Some(DiskStatus { jobs: 9, bytes: 10, free: 11, total: 12, min_free: 3 }),
         living_children: 4,
         uptime: Duration::from_millis(2500),
         note: None,
         is_spawner_gone: false,
         is_stopping: false,
+        processes: Some(ProcessStatus {
+            own: OwnUse {
+                computed: Duration::from_millis(1250),
+                resident_bytes: 21,
+                virtual_bytes: 22,
+                threads: 23,
+                started: Duration::from_millis(1_500_000_000_010),
+                open_files: 24,
+                max_files: Some(25),
+            },
+            children: [("slides".to_owned(), used)].into(),
+        }),
     };
     let version = format!("pontoon_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
     check(
@@ -187,9 +208,9 @@ fn what_is_there_is_told() {
             r#"pontoon_isolation_info{server="slides",level="confined"} 1"#,
             r#"pontoon_heals_total{server="slides",code="H01"} 6"#,
             r#"pontoon_stateful_children{server="slides"} 2"#,
-            r#"pontoon_stateful_child_age_seconds{server="slides",client="0badcafe",pid="41"} 90"#,
-            r#"pontoon_stateful_child_idle_seconds{server="slides",client="0badcafe",pid="41"} 1.5"#,
-            r#"pontoon_stateful_child_requests_total{server="slides",client="0badcafe",pid="41"} 7"#,
+            r#"pontoon_stateful_child_oldest_seconds{server="slides"} 90"#,
+            r#"pontoon_stateful_child_oldest_seconds{server="broken"} 0"#,
+            r#"pontoon_stateful_child_idle_longest_seconds{server="slides"} 1.5"#,
             r#"pontoon_permits_in_use{limit="concurrent"} 3"#,
             r#"pontoon_permits_limit{limit="concurrent"} 8"#,
             r#"pontoon_permits_in_use{limit="total_processes"} 2"#,
@@ -197,8 +218,26 @@ fn what_is_there_is_told() {
             "pontoon_jobs_bytes 10",
             "pontoon_disk_free_bytes 11",
             "pontoon_disk_size_bytes 12",
+            "pontoon_disk_min_free_bytes 3",
+            "pontoon_ready 1",
+            "process_cpu_seconds_total 1.25",
+            "process_resident_memory_bytes 21",
+            "process_virtual_memory_bytes 22",
+            "process_threads 23",
+            "process_start_time_seconds 1500000000.01",
+            "process_open_fds 24",
+            "process_max_fds 25",
+            r#"pontoon_child_cpu_seconds_total{server="slides"} 2.25"#,
+            r#"pontoon_child_memory_bytes{server="slides"} 26"#,
+            r#"pontoon_child_processes{server="slides"} 5"#,
         ],
     );
+}
+
+#[test]
+fn a_bridge_that_stops_is_not_ready() {
+    let status = BridgeStatus { is_stopping: true, ..BridgeStatus::default() };
+    check(&Metrics::default(), &status, &["pontoon_ready 0"]);
 }
 
 #[test]
@@ -223,15 +262,19 @@ fn addresses_beyond_the_limit_are_counted_together() {
 }
 
 #[test]
-fn children_are_told_one_by_one_only_up_to_a_limit() {
-    let children = (0..1200).map(|pid| child(pid, 1)).collect();
-    let status = BridgeStatus {
-        servers: vec![ServerStatus { children, ..server("s") }],
-        ..BridgeStatus::default()
+fn what_children_computed_never_goes_down_and_ends_with_all_of_it() {
+    let server = ServerMetrics::default();
+    let told = |ended: u64, living: u64| {
+        let [ended, computed] = [ended, living].map(Duration::from_millis);
+        server.children.end_look(ended, TreeUse { computed, ..TreeUse::default() }).computed
     };
-    let page = page(&Metrics::default(), &status);
-    assert_eq!(page.matches("pontoon_stateful_child_age_seconds{").count(), 1000);
-    assert!(page.contains("pontoon_stateful_children{server=\"s\"} 1200"));
+    assert_eq!(told(0, 300), Duration::from_millis(300));
+    assert_eq!(told(0, 20), Duration::from_millis(300), "one of them is just going");
+    assert_eq!(told(310, 30), Duration::from_millis(340));
+    server.children.lives(7);
+    server.children.lives(8);
+    server.children.is_gone(7);
+    assert_eq!(server.children.begin_look(), (Duration::ZERO, vec![8]));
 }
 
 #[test]
@@ -239,16 +282,6 @@ fn a_server_is_the_same_whoever_names_it() {
     let metrics = Metrics::default();
     assert!(Arc::ptr_eq(&metrics.server("a"), &metrics.server("a")));
     assert!(!Arc::ptr_eq(&metrics.server("a"), &metrics.server("b")));
-}
-
-#[test]
-fn a_pseudonym_is_steady_short_and_of_this_process_only() {
-    let (metrics, other) = (Metrics::default(), Metrics::default());
-    let name = metrics.pseudonym(&"user/chat");
-    assert_eq!(name, metrics.pseudonym(&"user/chat"));
-    assert_ne!(name, metrics.pseudonym(&"user/other"));
-    assert_ne!(name, other.pseudonym(&"user/chat"));
-    assert_eq!(name.len(), 8);
 }
 
 #[test]

@@ -47,25 +47,27 @@ impl Page {
         self.family(name, kind, help, [(Vec::new(), value)]);
     }
 
-    /// A family of histograms, told apart by one label.
+    /// A family of histograms, told apart by their labels.
     pub(super) fn histograms<'a>(
         &mut self,
         name: &str,
         help: &str,
-        label: &str,
-        histograms: impl IntoIterator<Item = (&'a str, &'a Histogram)>,
+        histograms: impl IntoIterator<Item = (Vec<(&'a str, &'a str)>, &'a Histogram)>,
     ) {
         self.head(name, "histogram", help);
         let (buckets, sum, count) =
             (format!("{name}_bucket"), format!("{name}_sum"), format!("{name}_count"));
-        for (value, histogram) in histograms {
+        for (mut labels, histogram) in histograms {
             let counts = histogram.cumulative();
+            let (seconds, own) = (histogram.seconds(), labels.len());
             let bounds = BOUNDS.iter().map(|(_, seconds)| *seconds).chain(["+Inf"]);
             for (bound, so_many) in bounds.zip(counts) {
-                self.sample(&buckets, &[(label, value), ("le", bound)], so_many);
+                labels.push(("le", bound));
+                self.sample(&buckets, &labels, so_many);
+                labels.truncate(own);
             }
-            self.sample(&sum, &[(label, value)], histogram.seconds());
-            self.sample(&count, &[(label, value)], counts[counts.len() - 1]);
+            self.sample(&sum, &labels, seconds);
+            self.sample(&count, &labels, counts[counts.len() - 1]);
         }
     }
 
