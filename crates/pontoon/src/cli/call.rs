@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use indicatif::{ProgressBar, ProgressStyle};
-use pontoon_wire::{Era, Message, Revision, Slot, envelope, method, quoted};
+use pontoon_wire::{Era, Message, Slot, envelope, method, quoted};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::new_file::new_file;
+use super::shell_client::shell_client;
 use super::terminal::{fail, say, tell, with_server};
 use super::tools::{learn, tools};
 use crate::app::Single;
-use crate::back::conversation::requests::own_info;
 use crate::call::{Call, Questions, Receipt, Reply};
-use crate::client::{Client, Key, Person};
+use crate::client::Client;
 use crate::config::Options;
 use crate::outbox::{Next, Outbox};
 use crate::plain_file::{self, FileKind};
@@ -36,7 +37,9 @@ pub fn run(
     with_server(server, options, async |single| {
         let catalog = learn(&single.entry).await?;
         let (request, answers) = (request(&catalog, tool, arguments)?, pairs(answers)?);
-        let (answer, receipt) = make_call(&single.entry, &catalog, request, &answers).await?;
+        let client = Arc::new(shell_client());
+        let (answer, receipt) =
+            make_call(&single.entry, &catalog, client, request, &answers).await?;
         let code = print(&answer, as_json);
         let saved = receipt.map_or(Ok(()), |receipt| save(single, &receipt));
         saved.map_err(|error| format!("a file was not saved: {error}"))?;
@@ -44,7 +47,12 @@ pub fn run(
     })
 }
 
-fn request(catalog: &Catalog, tool: &str, arguments: &[String]) -> Result<Message, String> {
+/// The request that was typed.
+pub(super) fn request(
+    catalog: &Catalog,
+    tool: &str,
+    arguments: &[String],
+) -> Result<Message, String> {
     let tools = tools(catalog);
     let Some(found) = tools.iter().find(|known| known["name"] == tool) else {
         let names: Vec<_> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
@@ -59,7 +67,7 @@ fn request(catalog: &Catalog, tool: &str, arguments: &[String]) -> Result<Messag
 }
 
 /// Words typed as key=value.
-fn pairs(words: &[String]) -> Result<Vec<(&str, &str)>, String> {
+pub(super) fn pairs(words: &[String]) -> Result<Vec<(&str, &str)>, String> {
     let pair = |word: &String| format!("{word:?} is no argument: write it as key=value");
     words.iter().map(|word| word.split_once('=').ok_or_else(|| pair(word))).collect()
 }
@@ -73,9 +81,11 @@ fn fit(schema: &Value, word: &str) -> Value {
     serde_json::from_str(word).unwrap_or_else(|_| text())
 }
 
-async fn make_call(
+/// Makes a call, and gives its answer and what it left.
+pub(super) async fn make_call(
     entry: &Entry,
     catalog: &Catalog,
+    client: Arc<Client>,
     request: Message,
     answers: &[(&str, &str)],
 ) -> Result<(Message, Option<Box<Receipt>>), String> {
@@ -84,23 +94,13 @@ async fn make_call(
     outbox.take_whole();
     let questions = Arc::new(Questions::default());
     let id = Bytes::from_static(b"1");
-    let client = Client {
-        revision: Revision::NEWEST_LEGACY,
-        capabilities: Bytes::from_static(b"{\"elicitation\":{}}"),
-        info: own_info(),
-        log_level: None,
-        key: Key::Session("shell".into()),
-        person: Person::local(),
-        feed: None,
-        subscriptions: Vec::new(),
-    };
     let cancel = CancellationToken::new();
     // Whoever stops waiting here, by Ctrl-C for one, cancels the call at the server.
     let _guard = cancel.clone().drop_guard();
     let clock = entry.back.clock(&request);
     let call = Call {
         request,
-        client: Arc::new(client),
+        client,
         cancel,
         clock,
         may_repeat: false,
@@ -143,21 +143,9 @@ async fn make_call(
 fn save(single: &Single, receipt: &Receipt) -> std::io::Result<()> {
     for (name, _) in &receipt.files {
         let from = single.files_of(receipt.job).join(name);
-        let last = name.rsplit('/').next().unwrap_or(name);
-        let (stem, extension) = match last.rsplit_once('.') {
-            Some((stem, extension)) => (stem, format!(".{extension}")),
-            None => (last, String::new()),
-        };
-        let names = (2..).map(|number| format!("{stem}-{number}{extension}"));
-        for to in std::iter::once(last.to_owned()).chain(names) {
-            let mut made = match std::fs::File::create_new(&to) {
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
-                made => made?,
-            };
-            std::io::copy(&mut plain_file::open(&from, FileKind::Own)?, &mut made)?;
-            tell(&format!("saved {to}"));
-            break;
-        }
+        let (mut made, to) = new_file(name)?;
+        std::io::copy(&mut plain_file::open(&from, FileKind::Own)?, &mut made)?;
+        tell(&format!("saved {to}"));
     }
     Ok(())
 }
@@ -216,7 +204,7 @@ fn ask_person(question: &Message, answers: &[(&str, &str)]) -> Message {
 }
 
 /// Prints a result: text as it is, the rest in short.
-fn print(answer: &Message, as_json: bool) -> ExitCode {
+pub(super) fn print(answer: &Message, as_json: bool) -> ExitCode {
     let answer: Value = serde_json::from_slice(answer.text()).unwrap_or_default();
     if as_json {
         let shown = answer.get("result").or(answer.get("error")).unwrap_or(&answer);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pontoon_wire::{Era, method};
 use serde_json::Value;
 
+use super::elsewhere::{ShownArgs, with_url};
 use super::terminal::{say, with_server};
 use crate::config::Options;
 use crate::session::catalog::Catalog;
@@ -14,6 +15,11 @@ use crate::session::entry::Entry;
 /// Lists the tools of a server.
 pub fn run(server: &str, options: &Options, as_json: bool) -> ExitCode {
     with_server(server, options, async |single| Ok(print(&*learn(&single.entry).await?, as_json)))
+}
+
+/// Lists those of the server at an address.
+pub(super) fn run_url(url: &str, shown: &ShownArgs, as_json: bool) -> ExitCode {
+    with_url(url, shown, async |there| Ok(print(&there.catalog, as_json)))
 }
 
 /// What the server offers.
