@@ -59,6 +59,8 @@ impl Single {
         let stop = CancellationToken::new();
         let entry = entry(&server, &around, config.settings.state_dir.as_deref(), &stop);
         if entry.back.app().is_some() {
+            // It ends with the server: one that is closed must not be connected anew.
+            let stop = entry.back.stop.clone();
             tokio::spawn(until(stop, Arc::clone(&entry).keep_live()));
         }
         Ok(Some(Self { entry, around, spawner: spawner.clone(), scratch }))

@@ -218,9 +218,21 @@ pub(super) fn print(answer: &Message, as_json: bool) -> ExitCode {
     }
     let result = &answer["result"];
     if !as_json {
-        result["content"].as_array().into_iter().flatten().for_each(print_content);
+        let blocks = || result["content"].as_array().into_iter().flatten();
+        let texts: Vec<_> = blocks().filter_map(text_of).collect();
+        // The bridge says in words which links there are; once is enough.
+        let is_said = |block: &&Value| {
+            let uri = block["uri"].as_str().filter(|_| block["type"] == "resource_link");
+            uri.is_some_and(|uri| texts.iter().any(|text| text.contains(uri)))
+        };
+        blocks().filter(|block| !is_said(block)).for_each(print_content);
     }
     if result["isError"] == true { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// The text of a block that has one.
+fn text_of(block: &Value) -> Option<&str> {
+    block["text"].as_str().or_else(|| block["resource"]["text"].as_str())
 }
 
 fn print_content(content: &Value) {

@@ -1,9 +1,11 @@
 //! The command line: words in, exit code out.
 
 mod announced;
+mod banner;
 pub mod call;
 mod call_url;
 pub mod check;
+mod check_start;
 pub mod client_config;
 mod config_args;
 pub mod connect;
@@ -16,6 +18,7 @@ mod entrance_token;
 pub mod gc;
 pub mod health;
 mod hints;
+pub mod init;
 pub mod jobs;
 pub mod mcpo;
 mod new_file;
@@ -31,6 +34,7 @@ pub mod ws;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -51,7 +55,8 @@ Examples:
   pontoon serve                              serve the built-in demo server on 127.0.0.1:8080
   pontoon serve -- uvx mcp-server-time       serve one server, at /mcp/mcp-server-time
   pontoon serve --config mcp-servers.json    serve your own servers
-  pontoon check --config mcp-servers.json    find every mistake in a configuration
+  pontoon init time excel                    write a configuration with these servers
+  pontoon check --start                      find every mistake in a configuration, and start each server once
   pontoon tools demo                         list the tools of a server
   pontoon call demo greet name=Ada           call a tool
   pontoon call --url http://127.0.0.1:8080/mcp/demo greet name=Ada
@@ -74,8 +79,19 @@ enum Command {
     /// Serve tools over REST and OpenAPI with the command line of mcpo.
     #[command(after_help = mcpo::EXAMPLES, disable_help_flag = true, disable_version_flag = true)]
     Mcpo(Box<mcpo::McpoArgs>),
-    /// Read the configuration, start nothing, and tell every mistake.
+    /// Read the configuration and tell every mistake; nothing is started without --start.
+    #[command(after_help = "\
+Examples:
+  pontoon check                          what would be served, and every mistake at once
+  pontoon check --start                  the same, and whether each server starts and answers
+  pontoon check --start --timeout 5m     for servers that are fetched at their first start
+  pontoon check --start --json           for programs
+
+Exit codes: 0 all is well, 1 there is a mistake, or a server does not start.")]
     Check(CheckArgs),
+    /// Write a configuration file: for well-known servers, for a command, or for what other clients have.
+    #[command(after_help = init::EXAMPLES)]
+    Init(Box<init::InitArgs>),
     /// Print what to write into the configuration of a client, ready to paste.
     #[command(after_help = client_config::EXAMPLES)]
     Config(client_config::ClientConfigArgs),
@@ -157,6 +173,15 @@ struct CheckArgs {
     /// Check what `serve --insecure` would do.
     #[arg(long)]
     insecure: bool,
+    /// Start each server once, and tell how long it took and how many tools it has, or why it does not start.
+    #[arg(long)]
+    start: bool,
+    /// How long each may take to be ready.
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = connect::time, requires = "start")]
+    timeout: Duration,
+    /// Print what became of each server as JSON.
+    #[arg(long, requires = "start")]
+    json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -276,9 +301,14 @@ pub fn main() -> ExitCode {
     match cli.command {
         Command::Serve(options) => serve::run(&options),
         Command::Mcpo(arguments) => mcpo::run(*arguments),
-        Command::Check(CheckArgs { source: ConfigArgs { config }, insecure }) => {
-            check::run(&Options { config, insecure, ..Options::default() })
+        Command::Check(CheckArgs { source, insecure, start, timeout, json }) => {
+            let options = Options { config: source.config, insecure, ..Options::default() };
+            match start {
+                true => check_start::run(&options, timeout, json),
+                false => check::run(&options),
+            }
         }
+        Command::Init(init) => init::run(&init),
         Command::Config(arguments) => client_config::run(&arguments),
         Command::Tools(tools) => list_tools(&tools),
         Command::Call(call) => make_call(&call),
@@ -299,12 +329,16 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// What is said where something is to be shown to a server that is started here.
+const SHOWN_TO_NONE: &str = "tokens, headers and certificates are for a server at a --url";
+
 fn list_tools(arguments: &ToolsArgs) -> ExitCode {
     let ToolsArgs { server, there, source, json } = arguments;
     match (&there.url, server) {
         (Some(url), _) => tools::run_url(url, &there.shown, *json),
         (None, Some(server)) => match hints::url_without_option("tools", server) {
             Some(hint) => wrong(&hint),
+            None if !there.shown.is_empty() => wrong(SHOWN_TO_NONE),
             None => tools::run(server, &source.options(), *json),
         },
         (None, None) => wrong("which server? Name one of the configuration, or say --url URL"),
@@ -324,7 +358,7 @@ fn make_call(arguments: &CallArgs) -> ExitCode {
                 return wrong(&hint);
             }
             if !there.shown.is_empty() {
-                return wrong("tokens, headers and certificates are for a server at a --url");
+                return wrong(SHOWN_TO_NONE);
             }
             let [tool, arguments @ ..] = rest else { return wrong(which) };
             call::run(server, tool, arguments, answer, &source.options(), *json)

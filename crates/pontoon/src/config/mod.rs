@@ -62,6 +62,7 @@ pub use isolation::Isolation;
 pub use lifetime::{FileLinks, MessageFraming, Mode, RestExtras, SessionKey, Warm, WorkspaceScope};
 pub use mcpo::McpoOptions;
 pub use name::{BadServerName, ServerName, is_reserved};
+pub(crate) use nearest::nearest;
 pub use network::{certificates, proxy_secrets};
 pub use options::Options;
 pub use program::ProgramError;

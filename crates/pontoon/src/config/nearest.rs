@@ -15,7 +15,7 @@ pub(super) fn unknown<'a>(
 }
 
 /// The one of `known` that is most like `name`, if any is alike enough to be meant.
-fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let (name, lower) = (name.to_lowercase(), str::to_lowercase);
     // A third of the letters may be wrong; short names still get one slip.
     let allowed = (name.chars().count() / 3).max(1);
