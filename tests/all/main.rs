@@ -19,6 +19,7 @@ mod doctor;
 mod eras;
 mod fairness;
 mod files;
+mod first_minute;
 mod health;
 mod host;
 mod hostile;

@@ -310,11 +310,11 @@ def an_image_without_a_configuration_serves_the_demo(program: pathlib.Path | Non
             told = []
             for line in bridge.stderr:
                 told.append(line)
-                if "pontoon tools demo" in line:
+                if "KEY was made" in line:
                     break
             told = "".join(told)
             port = re.search(r"listening on http://0\.0\.0\.0:(\d+)", told)
-            key = re.search(r"Authorization: Bearer (\w{32,})", told)
+            key = re.search(r"KEY was made for this run: (\w{32,})", told)
             assert port and key, told
             for header, status in [({}, 401), ({"Authorization": f"Bearer {key[1]}"}, 400)]:
                 headers = header | {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}

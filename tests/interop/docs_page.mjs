@@ -13,13 +13,15 @@ const browser = await browsers.launch({
     executablePath: chromium,
     args: ["--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"],
 });
-const seen = { links, listed, execute, authorize, keyboard, photograph };
+const seen = { links, listed, execute, authorize, keyboard, photograph, server, refused, walk };
 try {
     for (const text of cases) {
         const { do: name, url, password, options, ...what } = JSON.parse(text);
         const httpCredentials = password && { username: "anyone", password };
         const context = await browser.newContext({ viewport: { width: 1200, height: 900 }, httpCredentials, ...options });
         context.setDefaultTimeout(20000);
+        // A page inside TLS, or of this machine, may write to the clipboard; the test reads it.
+        await context.grantPermissions(["clipboard-read", "clipboard-write"]);
         const page = await context.newPage();
         const [asked, complaints] = [new Set(), []];
         context.on("request", (request) => asked.add(new URL(request.url()).origin));
@@ -139,9 +141,100 @@ async function goTo(page, kind, unseen) {
     throw new Error(`the focus does not come to ${kind}`);
 }
 
+// The page of a server: its tools, the clients, what its buttons copy, and the file that it has made.
+async function server(page, { key, clipboard = true }) {
+    if (!clipboard) await page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined }));
+    const copied = { address: await copy(page, "the address"), claude: await copy(page, "what Claude Code needs") };
+    return {
+        tools: await page.locator("dt").allTextContents(),
+        clients: await page.locator("summary").allTextContents(),
+        marks: await page.locator("mark").count(),
+        copied,
+        ...(await made(page, key)),
+    };
+}
+
+// Presses the button that copies this, and reads the clipboard by pasting.
+async function copy(page, name) {
+    await page.getByRole("button", { name: `Copy ${name}`, exact: true }).click();
+    await page.getByRole("button", { name: `Copied: ${name}` }).waitFor();
+    return pasted(page);
+}
+
+// What is in the clipboard, whether or not the page may read it.
+async function pasted(page) {
+    const other = await page.context().newPage();
+    await other.goto(page.url());
+    await other.evaluate(() => document.body.prepend(document.createElement("textarea")));
+    await other.locator("textarea").focus();
+    await other.keyboard.press("Control+V");
+    const text = await other.locator("textarea").inputValue();
+    await other.close();
+    return text;
+}
+
+// Has a file made, and follows its link: it is a download.
+async function made(page, key) {
+    if (key) await page.getByLabel("Your key").fill(key);
+    await page.getByRole("button", { name: "Make a sample file" }).click();
+    const link = page.locator("output a");
+    const [download] = await Promise.all([page.waitForEvent("download"), link.click()]);
+    const chunks = [];
+    for await (const chunk of await download.createReadStream()) chunks.push(chunk);
+    return { name: download.suggestedFilename(), file: Buffer.concat(chunks).toString() };
+}
+
+// What is said to a key that is none.
+async function refused(page, { key }) {
+    await page.getByLabel("Your key").fill(key);
+    await page.getByRole("button", { name: "Make a sample file" }).click();
+    const said = page.locator("output", { hasText: "not made" });
+    await said.waitFor();
+    return { said: await said.textContent() };
+}
+
+// Goes through the page of a server by the Tab key alone.
+async function walk(page) {
+    const unseen = [];
+    await page.locator("main").waitFor();
+    const to = async (what) => {
+        for (let count = 0; count < 40; count++) {
+            await page.keyboard.press("Tab");
+            const [text, isSeen] = await page.evaluate(look);
+            if (!isSeen) unseen.push(text);
+            if (text.includes(what)) return;
+        }
+        throw new Error(`the focus does not come to ${what}`);
+    };
+    await to("Copy");
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "Copied: the address" }).waitFor();
+    const copied = await pasted(page);
+    await to("Make a sample file");
+    await page.keyboard.press("Enter");
+    const link = page.locator("output a");
+    await link.waitFor();
+    await to("VS Code");
+    await page.keyboard.press("Enter");
+    const opened = await page.locator("details", { hasText: ".vscode/mcp.json" }).evaluate((element) => element.open);
+    return { copied, opened, unseen, name: await link.textContent() };
+}
+
+// What has the focus, and whether that is seen.
+function look() {
+    const { activeElement: element } = document;
+    const shown = () => ["outlineStyle", "borderColor", "borderWidth"].map((name) => getComputedStyle(element)[name]).join();
+    const focused = shown();
+    element.blur();
+    const other = shown();
+    element.focus({ focusVisible: true });
+    return [element.textContent || element.tagName, focused !== other];
+}
+
 // Whether the page is as wide as its window, and a picture of it.
-async function photograph(page, { shows, picture, path, body }) {
+async function photograph(page, { shows, picture, path, body, opens }) {
     await page.locator(shows).first().waitFor();
+    if (opens) await page.evaluate(() => document.querySelectorAll("details").forEach((element) => (element.open = true)));
     if (path) await tryOut(page, path, body);
     await page.screenshot({ path: picture, fullPage: true });
     const width = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);

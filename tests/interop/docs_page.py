@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The pages of a real `pontoon serve` in real Chromium: the one that says what is served, and those that show the tools.
+"""The pages of a real `pontoon serve` in real Chromium: the one that says what is served, that of each server, and those that show
+the tools.
 
     tests/interop/docs_page.py --pontoon target/release/pontoon [--pictures FOLDER]
 
@@ -74,6 +75,8 @@ def pages(url: str, keyed: str, strict: str) -> list[tuple[str, dict, dict]]:
     hello = [200, '"Hello, Ada!"']
     report = {"path": "/make_report", "body": {"title": "Sales", "lines": ["one", "two"], "format": "md"}}
     links = {
+        "./mcp/demo": ["/mcp/demo", 200, "demo - Pontoon"],
+        "./mcp/other": ["/mcp/other", 200, "other - Pontoon"],
         "./mcpo/demo/docs": ["/mcpo/demo/docs", 200, "demo - tools"],
         "./mcpo/other/docs": ["/mcpo/other/docs", 200, "other - tools"],
         "./health": ["/health", 200, ""],
@@ -85,6 +88,21 @@ def pages(url: str, keyed: str, strict: str) -> list[tuple[str, dict, dict]]:
     def shows(name: str, path: str, title: str, tools: list[str]) -> tuple[str, dict, dict]:
         case = {"do": "listed", "url": url + path, "count": len(tools)}
         return name, case, {"title": f"{title} - tools", "operations": tools}
+
+    own = {
+        "../": ["/", 200, "Pontoon"],
+        "../mcpo/demo/docs": ["/mcpo/demo/docs", 200, "demo - tools"],
+        "../mcpo/demo/openapi.json": ["/mcpo/demo/openapi.json", 200, ""],
+    }
+
+    def pasted(address: str, key: str) -> dict:
+        """What is copied from the page of the demo server, by what it is for."""
+        header = f' --header "Authorization: Bearer {key}"' if key else ""
+        return {"address": f"{address}/mcp/demo", "claude": f"claude mcp add --transport http demo {address}/mcp/demo{header}"}
+
+    clients = ["Claude Code", "Open WebUI", "VS Code", "Cursor", "Claude Desktop", "Python"]
+    sample = {"name": "Sample.md", "file": "# Sample\n\n- made by a tool\n- fetched by a link\n"}
+    names = [tool[1:] for tool in TOOLS]
 
     refused = ["Failed to load resource: the server responded with a status of 401 (Unauthorized)"]
     return [
@@ -116,6 +134,37 @@ def pages(url: str, keyed: str, strict: str) -> list[tuple[str, dict, dict]]:
             {"do": "keyboard", "url": url + "/mcpo/demo/docs", **ADA},
             {"soon": True, "unseen": [], "answer": hello},
         ),
+        ("the links of a server's page lead somewhere", {"do": "links", "url": url + "/mcp/demo"}, {"title": "demo - Pontoon", "links": own}),
+        (
+            "a server's page has its tools, what each client needs, and a file that is fetched",
+            {"do": "server", "url": url + "/mcp/demo"},
+            {"tools": names, "clients": clients, "copied": pasted(url, ""), "marks": 0, **sample},
+        ),
+        (
+            "where a key is needed, its place is marked, and a file is made with it",
+            {"do": "server", "url": keyed + "/mcp/demo", "key": API_KEY},
+            {"tools": names, "clients": clients, "copied": pasted(keyed, "KEY"), "marks": 7, **sample},
+        ),
+        (
+            "where it is needed for pages, too, the browser asks for it before it shows one",
+            {"do": "server", "url": strict + "/mcp/demo", "key": API_KEY, "password": API_KEY},
+            {"tools": names, "clients": clients, "copied": pasted(strict, "KEY"), "marks": 7, **sample},
+        ),
+        (
+            "a wrong key is told, and nothing is made",
+            {"do": "refused", "url": keyed + "/mcp/demo", "key": "another key"},
+            {"said": "It was not made: Invalid API key", "complaints": [refused[0].replace("401 (Unauthorized)", "403 (Forbidden)")]},
+        ),
+        (
+            "without a clipboard the text is selected and copied",
+            {"do": "server", "url": url + "/mcp/demo", "clipboard": False},
+            {"copied": pasted(url, ""), **sample},
+        ),
+        (
+            "the keyboard copies the address, opens a client and makes a file, and the focus is seen all the way",
+            {"do": "walk", "url": url + "/mcp/demo"},
+            {"copied": f"{url}/mcp/demo", "opened": True, "unseen": [], "name": "Sample.md"},
+        ),
     ]
 
 
@@ -123,11 +172,13 @@ def photographs(url: str, folder: pathlib.Path) -> list[tuple[str, dict, dict]]:
     cases = []
     for path, name, what in [
         ("/", "first", {"shows": "main"}),
+        ("/mcp/demo", "server", {"shows": "main", "opens": True}),
         ("/mcpo/demo/docs", "docs", {"shows": ".opblock"}),
         ("/mcpo/demo/docs", "tried", {"shows": ".opblock", **ADA}),
     ]:
         for colours in ["light", "dark"]:
-            for width in [400, 1200]:
+            # Swagger UI needs a little more than the narrowest of windows.
+            for width in [400 if path.endswith("docs") else 320, 1200]:
                 picture = str(folder / f"{name}-{colours}-{width}.png")
                 options = {"viewport": {"width": width, "height": 800}, "colorScheme": colours}
                 case = {"do": "photograph", "url": url + path, "picture": picture, "options": options, **what}

@@ -17,6 +17,7 @@
 pub mod cli;
 pub mod config;
 
+pub mod adding;
 pub mod app;
 mod beside;
 pub mod call;

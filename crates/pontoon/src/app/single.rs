@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{BridgeStartError, entry, settle, until};
 use crate::back::child::process::Starter;
 use crate::back::child::told::Hearers;
+use crate::back::remote::token::TokenReader;
 use crate::back::{Surroundings, open_store};
 use crate::config::{Config, FileLinks, Server};
 use crate::ids::Ids;
@@ -58,6 +59,8 @@ impl Single {
         let stop = CancellationToken::new();
         let entry = entry(&server, &around, config.settings.state_dir.as_deref(), &stop);
         if entry.back.app().is_some() {
+            // It ends with the server: one that is closed must not be connected anew.
+            let stop = entry.back.stop.clone();
             tokio::spawn(until(stop, Arc::clone(&entry).keep_live()));
         }
         Ok(Some(Self { entry, around, spawner: spawner.clone(), scratch }))
@@ -66,6 +69,13 @@ impl Single {
     /// Where the files of a job are.
     pub fn files_of(&self, job: uuid::Uuid) -> PathBuf {
         self.scratch.path().join(job.to_string()).join("files")
+    }
+
+    /// What reads the token of a server at an address.
+    pub(crate) fn token_reader(&self) -> TokenReader {
+        let machine = &self.around.machine;
+        let (starter, environment) = (machine.starter.clone(), machine.environment.clone());
+        TokenReader { starter, environment, secrets: machine.secrets.clone() }
     }
 
     /// Stops the server's children by this ladder, and leaves nothing behind.

@@ -4,19 +4,20 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use pontoon_wire::{Era, Message, Revision, Slot, envelope, method};
+use pontoon_wire::{Era, Message, Slot, envelope, method};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::new_file::new_file;
 use super::question::{self, TypedAnswers};
+use super::shell_client::shell_client;
 use super::terminal::{fail, say, tell, there_are, with_server};
 use super::tools::{learn, show_start, started, tools};
 use super::waiting::WaitingLine;
 use crate::app::Single;
 use crate::back::child::stage::StartStage;
-use crate::back::conversation::requests::own_info;
 use crate::call::{Call, Questions, Receipt, Reply};
-use crate::client::{Client, Key, Person};
+use crate::client::Client;
 use crate::config::{Options, nearest};
 use crate::outbox::{Next, Outbox};
 use crate::plain_file::{self, FileKind};
@@ -41,7 +42,8 @@ pub fn run(
         let request = request(&catalog, tool, &arguments, is_quiet)?;
         let mut answers = TypedAnswers::new(answers);
         let line = WaitingLine::begin(started(&single.entry), is_quiet);
-        let call = make_call(&single.entry, &catalog, (tool, request), &mut answers, &line);
+        let client = Arc::new(shell_client());
+        let call = make_call(&single.entry, &catalog, client, (tool, request), &mut answers, &line);
         let (answer, receipt) = call.await?;
         drop(line);
         let code = print(&answer, as_json);
@@ -54,7 +56,8 @@ pub fn run(
     })
 }
 
-fn request(
+/// The request that was typed.
+pub(super) fn request(
     catalog: &Catalog,
     tool: &str,
     arguments: &[(&str, &str)],
@@ -88,7 +91,7 @@ fn meant_argument<'p>(properties: &'p Value, key: &str) -> Option<&'p str> {
 }
 
 /// Words typed as key=value.
-fn pairs(words: &[String]) -> Result<Vec<(&str, &str)>, String> {
+pub(super) fn pairs(words: &[String]) -> Result<Vec<(&str, &str)>, String> {
     let none =
         |word: &str| format!("{word:?} is no argument: write it as key=value, such as name=Ada");
     words
@@ -108,9 +111,11 @@ pub(super) fn fit(schema: &Value, word: &str) -> Value {
     serde_json::from_str(word).unwrap_or_else(|_| text())
 }
 
-async fn make_call(
+/// Makes a call, and gives its answer and what it left.
+pub(super) async fn make_call(
     entry: &Entry,
     catalog: &Catalog,
+    client: Arc<Client>,
     (tool, request): (&str, Message),
     answers: &mut TypedAnswers<'_>,
     line: &WaitingLine,
@@ -120,23 +125,13 @@ async fn make_call(
     outbox.take_whole();
     let questions = Arc::new(Questions::default());
     let id = Bytes::from_static(b"1");
-    let client = Client {
-        revision: Revision::NEWEST_LEGACY,
-        capabilities: Bytes::from_static(b"{\"elicitation\":{}}"),
-        info: own_info(),
-        log_level: None,
-        key: Key::Session("shell".into()),
-        person: Person::local(),
-        feed: None,
-        subscriptions: Vec::new(),
-    };
     let cancel = CancellationToken::new();
     // Whoever stops waiting here, by Ctrl-C for one, cancels the call at the server.
     let _guard = cancel.clone().drop_guard();
     let clock = entry.back.clock(&request);
     let call = Call {
         request,
-        client: Arc::new(client),
+        client,
         cancel,
         clock,
         may_repeat: false,
@@ -195,22 +190,10 @@ fn show_stage(line: &WaitingLine, entry: &Entry, stage: StartStage, tool: &str) 
 fn save(single: &Single, receipt: &Receipt, is_quiet: bool) -> std::io::Result<()> {
     for (name, _) in &receipt.files {
         let from = single.files_of(receipt.job).join(name);
-        let last = name.rsplit('/').next().unwrap_or(name);
-        let (stem, extension) = match last.rsplit_once('.') {
-            Some((stem, extension)) => (stem, format!(".{extension}")),
-            None => (last, String::new()),
-        };
-        let names = (2..).map(|number| format!("{stem}-{number}{extension}"));
-        for to in std::iter::once(last.to_owned()).chain(names) {
-            let mut made = match std::fs::File::create_new(&to) {
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
-                made => made?,
-            };
-            std::io::copy(&mut plain_file::open(&from, FileKind::Own)?, &mut made)?;
-            if !is_quiet {
-                tell(&format!("saved {to}"));
-            }
-            break;
+        let (mut made, to) = new_file(name)?;
+        std::io::copy(&mut plain_file::open(&from, FileKind::Own)?, &mut made)?;
+        if !is_quiet {
+            tell(&format!("saved {to}"));
         }
     }
     Ok(())
@@ -236,7 +219,7 @@ fn show(line: &WaitingLine, note: &Message) {
 }
 
 /// Prints a result: text as it is, the rest in short.
-fn print(answer: &Message, as_json: bool) -> ExitCode {
+pub(super) fn print(answer: &Message, as_json: bool) -> ExitCode {
     let answer: Value = serde_json::from_slice(answer.text()).unwrap_or_default();
     if as_json {
         let shown = answer.get("result").or(answer.get("error")).unwrap_or(&answer);
@@ -250,9 +233,21 @@ fn print(answer: &Message, as_json: bool) -> ExitCode {
     }
     let result = &answer["result"];
     if !as_json {
-        result["content"].as_array().into_iter().flatten().for_each(print_content);
+        let blocks = || result["content"].as_array().into_iter().flatten();
+        let texts: Vec<_> = blocks().filter_map(text_of).collect();
+        // The bridge says in words which links there are; once is enough.
+        let is_said = |block: &&Value| {
+            let uri = block["uri"].as_str().filter(|_| block["type"] == "resource_link");
+            uri.is_some_and(|uri| texts.iter().any(|text| text.contains(uri)))
+        };
+        blocks().filter(|block| !is_said(block)).for_each(print_content);
     }
     if result["isError"] == true { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// The text of a block that has one.
+fn text_of(block: &Value) -> Option<&str> {
+    block["text"].as_str().or_else(|| block["resource"]["text"].as_str())
 }
 
 fn print_content(content: &Value) {

@@ -361,6 +361,7 @@ fn server(
         connect_wait: arguments.connect_wait,
         silence: Silence { ping_after: arguments.ping_after, busy_grace: arguments.busy_grace },
         close_codes: arguments.close_code,
+        over_http: false,
     };
     Ok(Server {
         timeout: arguments.timeout,

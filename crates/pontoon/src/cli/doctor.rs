@@ -1,6 +1,5 @@
 //! `pontoon doctor`: the words that were typed become servers to examine, and reports become text and an exit code.
 
-use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,7 +10,8 @@ use pontoon_schema::{Profile, Severity};
 use pontoon_supervise::{Spawner, give_memory_back, harden_worker};
 use serde_json::Value;
 
-use super::connect::{TYPED_WRONGLY, app_at, profile, wrong};
+use super::connect::{TYPED_WRONGLY, profile, wrong};
+use super::elsewhere::{ShownArgs, is_url, server_at};
 use super::terminal::{
     Interruption, fail, has_colour, load, no_server, say, tell, width, with_spawner,
 };
@@ -97,70 +97,10 @@ pub struct DoctorArgs {
     strict: bool,
 }
 
-/// What a server at a URL is shown, as `connect` has it.
-#[derive(Debug, Args)]
-struct ShownArgs {
-    /// The variable with the token that a server at a URL wants [default: PONTOON_TOKEN, if it is set].
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["token_file", "token_command"])]
-    token_env: Option<String>,
-    /// The file whose first line is that token.
-    #[arg(long, value_name = "FILE", conflicts_with = "token_command")]
-    token_file: Option<PathBuf>,
-    /// The command whose first line of output is that token.
-    #[arg(long, value_name = "COMMAND")]
-    token_command: Option<String>,
-    /// A header for a server at a URL, such as 'X-Api-Key: ...'; may be given several times.
-    #[arg(long, value_name = "NAME: VALUE")]
-    header: Vec<String>,
-    /// A file with such headers, one on each line.
-    #[arg(long, value_name = "FILE")]
-    header_file: Option<PathBuf>,
-    /// Certificates of authorities to trust beside those of this machine, in PEM form.
-    #[arg(long, value_name = "FILE")]
-    ca_file: Option<PathBuf>,
-    /// The certificate that is shown to the server, in PEM form.
-    #[arg(long, value_name = "FILE", requires = "client_key")]
-    client_cert: Option<PathBuf>,
-    /// The key of that certificate.
-    #[arg(long, value_name = "FILE", requires = "client_cert")]
-    client_key: Option<PathBuf>,
-}
-
-impl ShownArgs {
-    /// The same in the words of `connect`.
-    fn words(&self) -> impl Iterator<Item = OsString> {
-        let word = |name: &str, value: OsString| [OsString::from(name), value];
-        let text =
-            |name: &str, value: &Option<String>| value.clone().map(|it| word(name, it.into()));
-        let file =
-            |name: &str, value: &Option<PathBuf>| value.clone().map(|it| word(name, it.into()));
-        let all = [
-            text("--token-env", &self.token_env),
-            file("--token-file", &self.token_file),
-            text("--token-command", &self.token_command),
-            file("--header-file", &self.header_file),
-            file("--ca-file", &self.ca_file),
-            file("--client-cert", &self.client_cert),
-            file("--client-key", &self.client_key),
-        ];
-        let headers = self.header.iter().map(|it| word("--header", it.into())).collect::<Vec<_>>();
-        all.into_iter().flatten().chain(headers).flatten()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.words().next().is_none()
-    }
-}
-
 impl DoctorArgs {
     fn is_for_people(&self) -> bool {
         !self.json && !self.sarif && !self.fix_report
     }
-}
-
-/// Whether a word is an address and not the name of a server.
-fn is_url(word: &str) -> bool {
-    word.contains("://") || word.starts_with("unix:") || word.starts_with("ws+unix:")
 }
 
 /// A call, as it is typed.
@@ -255,18 +195,8 @@ fn patients(
 
 /// What answers at this address.
 fn at_url(url: &str, arguments: &DoctorArgs, environment: &Environment) -> Result<Patient, String> {
-    // HTTP has the same hosts, paths, tokens and certificates.
-    let lower = url.to_ascii_lowercase();
-    let http = [("http://", "ws://"), ("https://", "wss://")];
-    let http = http.iter().find(|(scheme, _)| lower.starts_with(scheme));
-    let address =
-        http.map_or_else(|| url.to_owned(), |(it, web)| format!("{web}{}", &url[it.len()..]));
-    let words = arguments.shown.words().chain([OsString::from(&address)]);
-    let server = app_at(words, environment).map_err(|why| match http {
-        Some((scheme, web)) => why.replace(web, scheme),
-        None => why,
-    })?;
-    Ok(Patient::of_url(url, server, http.is_some()))
+    let (server, is_http) = server_at(url, &arguments.shown, environment)?;
+    Ok(Patient::of_url(url, server, is_http))
 }
 
 async fn examine_all(

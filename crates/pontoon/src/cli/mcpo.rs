@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::hints::behind_dashes;
 use super::terminal::tell;
 use super::{dotenv, serve};
 use crate::config::{Environment, McpoOptions, Options, RootInfo, parse_log_level};
@@ -114,14 +115,8 @@ const USAGE: &str = "Usage: mcpo --host 0.0.0.0 --port 8000 -- your_mcp_command"
 
 /// The same for a command whose `--` was left out, with the line that was meant.
 fn without_dashes(stray: &[String]) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+%".contains(c);
-    let word = |word: &String| match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.clone(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    };
-    let words: Vec<_> = stray.iter().map(word).collect();
-    let command = words.join(" ");
-    format!("{USAGE}\nhint: the command goes after `--`: pontoon mcpo [OPTIONS] -- {command}")
+    let meant = behind_dashes("mcpo [OPTIONS]", stray);
+    format!("{USAGE}\nhint: the command goes after `--`: {meant}")
 }
 
 /// The options of `serve` that say the same, or why there are none and the exit code.

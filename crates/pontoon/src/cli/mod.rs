@@ -1,8 +1,11 @@
 //! The command line: words in, exit code out.
 
 mod announced;
+mod banner;
 pub mod call;
+mod call_url;
 pub mod check;
+mod check_start;
 pub mod client_config;
 pub mod completions;
 mod config_args;
@@ -10,17 +13,22 @@ pub mod connect;
 pub mod demo;
 pub mod doctor;
 mod dotenv;
+mod elsewhere;
 mod ending;
 mod entrance_token;
 pub mod gc;
 pub mod health;
+mod hints;
+pub mod init;
 pub mod jobs;
 pub mod manual;
 pub mod mcpo;
 mod near_misses;
+mod new_file;
 mod question;
 pub mod reload;
 pub mod serve;
+mod shell_client;
 mod standard_streams;
 pub mod status;
 pub mod terminal;
@@ -31,10 +39,14 @@ pub mod ws;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
+use self::call_url::UrlCall;
 use self::config_args::ConfigArgs;
+use self::connect::wrong;
+use self::elsewhere::ShownArgs;
 use self::gc::GcReport;
 use crate::config::Options;
 
@@ -49,9 +61,12 @@ Examples:
   pontoon serve                              serve the built-in demo server on 127.0.0.1:8080
   pontoon serve -- uvx mcp-server-time       serve one server, at /mcp/mcp-server-time
   pontoon serve --config mcp-servers.json    serve your own servers
-  pontoon check --config mcp-servers.json    find every mistake in a configuration
+  pontoon init time excel                    write a configuration with these servers
+  pontoon check --start                      find every mistake in a configuration, and start each server once
   pontoon tools demo                         list the tools of a server
   pontoon call demo greet name=Ada           call a tool
+  pontoon call --url http://127.0.0.1:8080/mcp/demo greet name=Ada
+                                             the same, of a bridge that runs
   pontoon doctor -- uvx mcp-server-time      find what is wrong with a server, and how to mend it
   pontoon connect ws://localhost:7400        join a client to an application that runs by itself
   pontoon jobs --status failed               see which calls failed, whose they were, and why
@@ -73,22 +88,28 @@ enum Command {
     /// Serve tools over REST and OpenAPI with the command line of mcpo.
     #[command(after_help = mcpo::EXAMPLES, disable_help_flag = true, disable_version_flag = true)]
     Mcpo(Box<mcpo::McpoArgs>),
-    /// Read the configuration, start nothing, and tell every mistake.
+    /// Read the configuration and tell every mistake; nothing is started without --start.
+    #[command(after_help = "\
+Examples:
+  pontoon check                          what would be served, and every mistake at once
+  pontoon check --start                  the same, and whether each server starts and answers
+  pontoon check --start --timeout 5m     for servers that are fetched at their first start
+  pontoon check --start --json           for programs
+
+Exit codes: 0 all is well, 1 there is a mistake, or a server does not start.")]
     Check(CheckArgs),
+    /// Write a configuration file: for well-known servers, for a command, or for what other clients have.
+    #[command(after_help = init::EXAMPLES)]
+    Init(Box<init::InitArgs>),
     /// Print what to write into the configuration of a client, ready to paste.
     #[command(after_help = client_config::EXAMPLES)]
     Config(client_config::ClientConfigArgs),
     /// List the tools of a server.
-    Tools(ToolsArgs),
+    #[command(after_help = TOOLS_EXAMPLES, override_usage = TOOLS_USAGE)]
+    Tools(Box<ToolsArgs>),
     /// Call a tool of a server and show its result.
-    #[command(after_help = "\
-Examples:
-  pontoon call demo greet name=Ada
-  pontoon call demo count to=5 delay_ms=200
-  pontoon call demo make_report title=Sales 'lines=[\"one\",\"two\"]' format=md
-
-A value is taken as JSON where the tool wants a number, a list and so on, and as text otherwise.")]
-    Call(CallArgs),
+    #[command(after_help = CALL_EXAMPLES, override_usage = CALL_USAGE)]
+    Call(Box<CallArgs>),
     /// Examine a server: what is wrong with it, how to mend it, and which tools each client will show.
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(Box<doctor::DoctorArgs>),
@@ -164,6 +185,15 @@ struct CheckArgs {
     /// Check what `serve --insecure` would do.
     #[arg(long)]
     insecure: bool,
+    /// Start each server once, and tell how long it took and how many tools it has, or why it does not start.
+    #[arg(long)]
+    start: bool,
+    /// How long each may take to be ready.
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = connect::time, requires = "start")]
+    timeout: Duration,
+    /// Print what became of each server as JSON.
+    #[arg(long, requires = "start")]
+    json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -174,10 +204,42 @@ struct IpcArgs {
     schema: PathBuf,
 }
 
+/// What stands below the help of `tools`.
+const TOOLS_EXAMPLES: &str = "\
+Examples:
+  pontoon tools demo                                      a server of the configuration, started for this
+  pontoon tools --url http://127.0.0.1:8080/mcp/demo      one of a bridge that runs
+  pontoon tools --url https://host/mcp --token-env TOKEN";
+
+/// The forms of `tools`.
+const TOOLS_USAGE: &str = "pontoon tools [OPTIONS] <SERVER>
+       pontoon tools [OPTIONS] --url <URL>";
+
+/// The forms of `call`.
+const CALL_USAGE: &str = "pontoon call [OPTIONS] <SERVER> <TOOL> [KEY=VALUE]...
+       pontoon call [OPTIONS] --url <URL> <TOOL> [KEY=VALUE]...";
+
+/// What stands below the help of `call`.
+const CALL_EXAMPLES: &str = "\
+Examples:
+  pontoon call demo greet name=Ada
+  pontoon call demo count to=5 delay_ms=200
+  pontoon call demo make_report title=Sales 'lines=[\"one\",\"two\"]' format=md
+  pontoon call --url http://127.0.0.1:8080/mcp/demo greet name=Ada
+  pontoon call --url https://host/mcp/excel --token-env KEY --save create_workbook filepath=a.xlsx
+
+A value is taken as JSON where the tool wants a number, a list and so on, and as text otherwise.
+
+The files that a call made are saved where it was typed. With --url they stay with the bridge, as links
+in the answer, and --save fetches them, too. No file is overwritten.";
+
 #[derive(Debug, Args)]
 struct ToolsArgs {
     /// The name of the server in the configuration.
-    server: String,
+    #[arg(required_unless_present = "url", conflicts_with = "url")]
+    server: Option<String>,
+    #[command(flatten)]
+    there: ThereArgs,
     #[command(flatten)]
     source: ConfigArgs,
     /// Print the list as JSON.
@@ -185,17 +247,29 @@ struct ToolsArgs {
     json: bool,
 }
 
+/// A server that runs already.
+#[derive(Debug, Args)]
+struct ThereArgs {
+    /// A server that runs, in place of one of the configuration: http, https, ws, wss, ws+unix, tcp or unix.
+    #[arg(long, value_name = "URL", conflicts_with = "config")]
+    url: Option<String>,
+    #[command(flatten)]
+    shown: ShownArgs,
+}
+
 #[derive(Debug, Args)]
 struct CallArgs {
-    /// The name of the server in the configuration.
-    server: String,
-    /// The name of the tool.
-    tool: String,
-    /// The tool's arguments.
-    #[arg(value_name = "KEY=VALUE")]
-    arguments: Vec<String>,
+    /// The name of the server in the configuration, the name of the tool, and the tool's arguments; with --url there is
+    /// no name of a server.
+    #[arg(value_name = "WORD")]
+    words: Vec<String>,
+    #[command(flatten)]
+    there: ThereArgs,
     #[command(flatten)]
     source: ConfigArgs,
+    /// Fetch the files that a call of a server at a URL left there into the current folder.
+    #[arg(long, requires = "url")]
+    save: bool,
     /// What to answer if the server asks; may be given several times. Else you are asked.
     #[arg(long, value_name = "KEY=VALUE")]
     answer: Vec<String>,
@@ -235,20 +309,25 @@ struct GcArgs {
 
 /// Runs the command that was typed. Exit codes: 0 done, 1 failed, 2 typed wrongly.
 pub fn main() -> ExitCode {
-    let typed = Cli::try_parse().unwrap_or_else(|error| near_misses::refuse(error));
-    match typed.command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return hints::told(error),
+    };
+    match cli.command {
         Command::Serve(options) => serve::run(&options),
         Command::Mcpo(arguments) => mcpo::run(*arguments),
-        Command::Check(CheckArgs { source: ConfigArgs { config, is_quiet }, insecure }) => {
-            check::run(&Options { config, is_quiet, insecure, ..Options::default() })
+        Command::Check(CheckArgs { source, insecure, start, timeout, json }) => {
+            let ConfigArgs { config, is_quiet } = source;
+            let options = Options { config, is_quiet, insecure, ..Options::default() };
+            match start {
+                true => check_start::run(&options, timeout, json),
+                false => check::run(&options),
+            }
         }
+        Command::Init(init) => init::run(&init),
         Command::Config(arguments) => client_config::run(&arguments),
-        Command::Tools(ToolsArgs { server, source, json }) => {
-            tools::run(&server, &source.options(), json)
-        }
-        Command::Call(CallArgs { server, tool, arguments, source, answer, json }) => {
-            call::run(&server, &tool, &arguments, &answer, &source.options(), json)
-        }
+        Command::Tools(tools) => list_tools(&tools),
+        Command::Call(call) => make_call(&call),
         Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Health(HealthArgs { url, ca_file, json }) => {
             health::run(url.as_deref(), ca_file.as_deref(), json)
@@ -272,5 +351,47 @@ pub fn main() -> ExitCode {
         Command::Ipc(IpcArgs { socket, schema }) => {
             pontoon_host::bridge::main([socket.into(), schema.into()].into_iter())
         }
+    }
+}
+
+/// What is said where something is to be shown to a server that is started here.
+const SHOWN_TO_NONE: &str = "tokens, headers and certificates are for a server at a --url";
+
+fn list_tools(arguments: &ToolsArgs) -> ExitCode {
+    let ToolsArgs { server, there, source, json } = arguments;
+    match (&there.url, server) {
+        (Some(url), _) => tools::run_url(url, &there.shown, source.is_quiet, *json),
+        (None, Some(server)) => match hints::url_without_option("tools", server) {
+            Some(hint) => wrong(&hint),
+            None if !there.shown.is_empty() => wrong(SHOWN_TO_NONE),
+            None => tools::run(server, &source.options(), *json),
+        },
+        (None, None) => wrong("which server? Name one of the configuration, or say --url URL"),
+    }
+}
+
+fn make_call(arguments: &CallArgs) -> ExitCode {
+    let CallArgs { words, there, source, save, answer, json } = arguments;
+    let which = "which tool? Write `pontoon call SERVER TOOL`; `pontoon tools SERVER` lists them";
+    match (&there.url, words.as_slice()) {
+        (Some(url), [tool, arguments @ ..]) => {
+            let (saves, as_json, is_quiet) = (*save, *json, source.is_quiet);
+            let call = UrlCall { tool, arguments, answers: answer, saves, as_json, is_quiet };
+            call_url::run(url, &there.shown, &call)
+        }
+        (None, [server, rest @ ..]) => {
+            if let Some(hint) = hints::url_without_option("call", server) {
+                return wrong(&hint);
+            }
+            if !there.shown.is_empty() {
+                return wrong(SHOWN_TO_NONE);
+            }
+            let [tool, arguments @ ..] = rest else { return wrong(which) };
+            call::run(server, tool, arguments, answer, &source.options(), *json)
+        }
+        (Some(url), []) => {
+            wrong(&format!("which tool? `pontoon tools --url {url}` lists those that are there"))
+        }
+        (None, []) => wrong(which),
     }
 }

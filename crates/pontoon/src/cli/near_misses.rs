@@ -1,9 +1,5 @@
 //! Commands that are called otherwise elsewhere, and what they are called here.
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-
-use super::terminal::tell;
-
 /// Words that people type for commands, and what to type.
 const ELSEWHERE: &[(&[&str], &str)] = &[
     (
@@ -41,24 +37,8 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
     (&["version"], "`pontoon --version`"),
 ];
 
-/// Ends the program over words that make no sense, with what was meant if that is known.
-pub(super) fn refuse(mut error: clap::Error) -> ! {
-    let hint = match error.kind() {
-        ErrorKind::InvalidSubcommand => hint(&error),
-        _ => None,
-    };
-    let Some(hint) = hint else { error.exit() };
-    // What only looks like the word would be the wrong advice.
-    error.remove(ContextKind::SuggestedSubcommand);
-    drop(error.print());
-    tell(&format!("hint: {hint}"));
-    std::process::exit(error.exit_code())
-}
-
-fn hint(error: &clap::Error) -> Option<&'static str> {
-    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
-        return None;
-    };
-    let known = ELSEWHERE.iter().find(|(words, _)| words.contains(&word.as_str()));
+/// What this word is called here.
+pub(super) fn called_here(word: &str) -> Option<&'static str> {
+    let known = ELSEWHERE.iter().find(|(words, _)| words.contains(&word));
     known.map(|(_, hint)| *hint)
 }

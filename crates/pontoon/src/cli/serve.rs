@@ -6,13 +6,13 @@ use std::sync::Arc;
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
 use super::announced::announced;
-use super::ending;
 use super::reload::{changes, follow};
-use super::terminal::{begin, fail, learnt_with, source, tell, with_spawner};
+use super::terminal::{begin, fail, tell, with_spawner};
 use super::user_folders::UserFolders;
+use super::{banner, ending};
 use crate::app::App;
 use crate::back::child::launcher::secrets_of;
-use crate::config::{Config, ConfigSource, Mode, Options, Secret, SessionKey, proxy_secrets};
+use crate::config::{Config, Options, Secret, proxy_secrets};
 use crate::errors::chain;
 use crate::observe::log::{self, LogPlace, LogSettings};
 use crate::observe::metrics::Metrics;
@@ -104,81 +104,9 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// Tells where the bridge listens and how to use it.
+/// Tells where the bridge listens, how to use it, and what to mind.
 fn greet(config: &Config, app: &App) {
-    let (addresses, scheme) = (app.addresses(), config.settings.scheme());
-    for address in &addresses {
-        tell(&format!("pontoon {} listening on {scheme}://{address}", env!("CARGO_PKG_VERSION")));
-    }
-    let Some(address) = addresses.first() else { return };
-    // What listens at every address of this machine is not at that one for a client.
-    let address = match address.ip().is_unspecified() {
-        true => format!("localhost:{}", address.port()),
-        false => address.to_string(),
-    };
-    tell(&format!("configuration: {}", source(config)));
-    tell("servers:");
-    for server in &config.servers {
-        let mode = match server.mode {
-            Mode::Stateless => "a process for each request",
-            Mode::Stateful { .. } if server.session_key == SessionKey::Together => {
-                "one process for all who do not say who they are"
-            }
-            Mode::Stateful { .. } => "a process for each session",
-            Mode::Shared { .. } if server.app.is_some() => "reached when it is there",
-            Mode::Shared { .. } => "one process for everybody",
-        };
-        tell(&format!(
-            "  {:<16} {scheme}://{address}/mcp/{}  ({mode}{})",
-            server.name.as_str(),
-            server.name,
-            learnt_with(server),
-        ));
-    }
-    if let Some(server) = config.servers.first() {
-        let name = &server.name;
-        tell("add it to a client:");
-        let made_key = match &config.source {
-            ConfigSource::Demo { made_key } => made_key.as_ref(),
-            ConfigSource::File(_) | ConfigSource::CommandLine => None,
-        };
-        let key = made_key.map(|key| String::from_utf8_lossy(key.expose()).into_owned());
-        let key = key.as_deref().unwrap_or("KEY");
-        let (header, bearer) = match config.settings.api_keys.is_empty() {
-            true => Default::default(),
-            false => {
-                (format!(" --header \"Authorization: Bearer {key}\""), format!(", bearer {key}"))
-            }
-        };
-        tell(&format!(
-            "  Claude Code   claude mcp add --transport http {name} {scheme}://{address}/mcp/{name}{header}"
-        ));
-        tell(&format!(
-            "  Open WebUI    Settings, External Tools, MCP: {scheme}://{address}/mcp/{name}{bearer}"
-        ));
-        let rest = &config.settings.rest;
-        let path = match &rest.single {
-            Some(_) => rest.root_path.clone(),
-            // Who typed `mcpo` knows its paths.
-            None if config.settings.any_host => {
-                format!("{}{}{name}", rest.root_path, rest.path_prefix)
-            }
-            None => format!("{}/mcpo/{name}", rest.root_path),
-        };
-        tell(&format!(
-            "  as OpenAPI    {scheme}://{address}{path}/openapi.json, to try it out {scheme}://{address}{path}/docs"
-        ));
-        if rest.single.is_none()
-            && matches!(config.source, ConfigSource::File(_) | ConfigSource::Demo { .. })
-        {
-            tell(&format!("  shell         pontoon tools {name}"));
-        }
-        if !header.is_empty() && made_key.is_none() {
-            tell(
-                "  KEY is one person's own with MCPO_API_KEYS=me=KEY, and a front end's with MCPO_API_KEY=KEY",
-            );
-        }
-    }
+    banner::lines(config, &app.addresses()).iter().for_each(|line| tell(line));
     if let Some(warning) = config.warning_for_root().filter(|_| geteuid().is_root()) {
         tell(&format!("warning: {warning}"));
         tracing::warn!(warning, "servers run as root");

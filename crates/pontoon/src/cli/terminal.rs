@@ -191,45 +191,54 @@ pub fn with_server(
         Err(code) => return code,
     };
     with_spawner(starting, async |spawner| {
-        let mut interruption = match Interruption::begin() {
+        let interruption = match Interruption::begin() {
             Ok(interruption) => interruption,
             Err(error) => return fail(&error.to_string()),
         };
-        let single = match Single::new(&config, name, &spawner) {
-            Ok(Some(single)) => single,
-            Ok(None) => return fail(&no_server(name, &config)),
-            Err(error) => return fail(&chain(&error)),
-        };
-        let done = tokio::select! {
-            done = work(&single) => Ok(done),
-            (code, what) = interruption.heard() => Err((code, what)),
-        };
-        let code = match done {
-            Ok(done) => done.unwrap_or_else(|why| fail(&why)),
-            Err((code, what)) => {
-                tell(&format!("error: {what}; the server was told to stop"));
-                // One more ends it at once: the helper process kills what is left.
-                tokio::select! {
-                    () = single.end(&HASTY) => {}
-                    _ = interruption.heard() => {}
-                }
-                return ExitCode::from(code);
-            }
-        };
-        let closing = async {
-            let _line =
-                WaitingLine::begin(format!("waiting for {name:?} to end"), options.is_quiet);
-            single.end(&Ladder::default()).await;
-        };
-        tokio::select! {
-            () = closing => code,
-            (code, _) = interruption.heard() => ExitCode::from(code),
+        match Single::new(&config, name, &spawner) {
+            Ok(Some(single)) => use_once(single, interruption, options.is_quiet, work).await,
+            Ok(None) => fail(&no_server(name, &config)),
+            Err(error) => fail(&chain(&error)),
         }
     })
 }
 
+/// Runs `work` with a server and ends it, until that is done or the command is interrupted.
+pub(super) async fn use_once(
+    single: Single,
+    mut interruption: Interruption,
+    is_quiet: bool,
+    work: impl AsyncFnOnce(&Single) -> Result<ExitCode, String>,
+) -> ExitCode {
+    let done = tokio::select! {
+        done = work(&single) => Ok(done),
+        (code, what) = interruption.heard() => Err((code, what)),
+    };
+    let code = match done {
+        Ok(done) => done.unwrap_or_else(|why| fail(&why)),
+        Err((code, what)) => {
+            tell(&format!("error: {what}; the server was told to stop"));
+            // One more ends it at once: the helper process kills what is left.
+            tokio::select! {
+                () = single.end(&HASTY) => {}
+                _ = interruption.heard() => {}
+            }
+            return ExitCode::from(code);
+        }
+    };
+    let what = format!("waiting for {:?} to end", single.entry.back.server.name.as_str());
+    let closing = async {
+        let _line = WaitingLine::begin(what, is_quiet);
+        single.end(&Ladder::default()).await;
+    };
+    tokio::select! {
+        () = closing => code,
+        (code, _) = interruption.heard() => ExitCode::from(code),
+    }
+}
+
 /// How a server is ended that nobody waits for any more.
-const HASTY: Ladder =
+pub(super) const HASTY: Ladder =
     Ladder { after_close: Duration::from_millis(100), after_terminate: Duration::from_millis(500) };
 
 /// That there is no such server, and which there are.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use pontoon_wire::{Era, method};
 use serde_json::Value;
 
+use super::elsewhere::{ShownArgs, with_url};
 use super::terminal::{say, with_server};
 use super::waiting::WaitingLine;
 use crate::back::child::stage::StartStage;
@@ -19,6 +20,11 @@ pub fn run(server: &str, options: &Options, as_json: bool) -> ExitCode {
     with_server(server, options, async |single| {
         Ok(print(&*learn(&single.entry, options.is_quiet).await?, as_json))
     })
+}
+
+/// Lists those of the server at an address.
+pub(super) fn run_url(url: &str, shown: &ShownArgs, is_quiet: bool, as_json: bool) -> ExitCode {
+    with_url(url, shown, is_quiet, async |there| Ok(print(&there.catalog, as_json)))
 }
 
 /// What the server offers. A person is told what is waited for.

@@ -53,6 +53,8 @@ pub struct AppOptions {
     pub silence: Silence,
     /// How long it is left alone after it has closed a connection with such a code.
     pub close_codes: Vec<(u16, Duration)>,
+    /// Whether HTTP is spoken at the place, which is written as that of a WebSocket: commands have it, a configuration not.
+    pub over_http: bool,
 }
 
 impl AppOptions {
@@ -167,6 +169,7 @@ mod tests {
             connect_wait: CONNECT_WAIT,
             silence: Silence::USUAL,
             close_codes: Vec::new(),
+            over_http: false,
         };
         let value = |token: &str| Some(TokenSource::Value(Secret::new(token)));
         let file = |path: &str| Some(TokenSource::File(PathBuf::from(path)));

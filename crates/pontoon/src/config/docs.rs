@@ -22,8 +22,8 @@ const HEAD: &str = "\
 # Configuration
 
 Pontoon reads the servers to run from `mcp-servers.json`, in the form that Claude and mcpo use: JSON,
-with comments and trailing commas allowed. `pontoon check` reads it, starts nothing, and tells every
-mistake at once with its line and key. Options of the command line win over variables of the
+with comments and trailing commas allowed. `pontoon init` writes one to begin with. `pontoon check` reads it, starts nothing, and
+tells every mistake at once with its line and key; `pontoon check --start` also starts each server once. Options of the command line win over variables of the
 environment, and these over the defaults.
 
 With no file at all, a built-in server named `demo` is run; where other machines can reach it and no API key is

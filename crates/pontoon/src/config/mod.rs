@@ -67,6 +67,7 @@ pub use nearest::nearest;
 pub use network::{certificates, proxy_secrets};
 pub use options::Options;
 pub use program::ProgramError;
+pub(crate) use program::is_program_name;
 pub use reach::is_inner_name;
 pub use remarks::{Position, Remark, RemarkPlace, Remarks, Weight};
 pub use rest_settings::{RestSettings, RootInfo, below_root};

@@ -9,6 +9,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::environment::Environment;
+
 /// Why a server has no program to start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -86,6 +88,11 @@ impl Search {
             },
         })
     }
+}
+
+/// Whether this word at a shell would start a program.
+pub(crate) fn is_program_name(word: &str, environment: &Environment) -> bool {
+    Search::new(word, environment.get("PATH"), Path::new(".")).find().is_ok()
 }
 
 /// Whether this can be started.

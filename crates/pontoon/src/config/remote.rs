@@ -126,6 +126,7 @@ impl Draft {
             connect_wait: self.app.connect_wait.unwrap_or(CONNECT_WAIT),
             silence: Silence { busy_grace, ..usual },
             close_codes: Vec::new(),
+            over_http: false,
         };
         Some(Server {
             fingerprint: Server::fingerprint_of_app(&app),

@@ -74,7 +74,7 @@ impl Patient {
 }
 
 /// Whether a word is the path of something that is there.
-fn names_file(word: &str, here: &Path) -> bool {
+pub(crate) fn names_file(word: &str, here: &Path) -> bool {
     let path = Path::new(word);
     let is_path = word.contains('/') || path.extension().is_some();
     is_path && path.is_relative() && here.join(path).exists()

@@ -25,7 +25,7 @@ use super::mcp::{sse, streamable};
 use super::refusal::Refusal;
 use super::repoll::Repoll;
 use super::response::HttpResponse;
-use super::rest::{self, RestPlace, without_root};
+use super::rest::{self, RestPlace, server_page, without_root};
 use super::site::HttpSite;
 use super::tls::ServerTls;
 use super::websocket;
@@ -243,6 +243,12 @@ async fn handle(
     if !matches!(segments.as_slice(), ["mcp" | "sse" | "ws", ..]) {
         let answered = Box::pin(elsewhere(site, request, &path, &segments, peer)).await;
         return answered.unwrap_or_else(Refusal::into_detail);
+    }
+    if let ["mcp", server] = segments[..]
+        && server_page::is_browser(&request)
+    {
+        let page = server_page::answer(site, &request, server, peer);
+        return page.unwrap_or_else(Refusal::into_detail);
     }
     let server = segments.get(1).copied().unwrap_or_default();
     let refuse = |refusal: Refusal, from| {

@@ -159,7 +159,8 @@ impl Launcher {
             Hearers::Clients => Some(self.server.name.to_string()),
             Hearers::Operator => None,
         };
-        let app = LiveApp::new(app, link, Arc::clone(&self.changed), tokens, name);
+        let endings = self.machine.endings.clone();
+        let app = LiveApp::new(app, link, Arc::clone(&self.changed), (tokens, endings), name);
         if is_shared {
             app.meet(&Arc::new(Client::everyone()));
         }
@@ -543,6 +544,7 @@ mod tests {
             connect_wait: CONNECT_WAIT,
             silence: Silence::USUAL,
             close_codes: Vec::new(),
+            over_http: false,
         };
         let server = Server::of_app("app".parse().unwrap(), app);
         assert_eq!(secrets_of(&server).collect::<Vec<_>>(), [b"sesame"]);

@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use pontoon_wire::Era;
 use tokio::net::UnixStream;
+use tokio_util::task::TaskTracker;
 
 use super::connection::{AppConnection, Terms};
 use super::dial::{DialError, Dialer, START_IT};
 use super::entrance::{EntranceError, OpenEntrance};
+use super::http;
 use super::sharing::{MeetingPoint, Owner};
 use super::targets::{NoTarget, targets};
 use super::token::TokenReader;
@@ -39,7 +41,7 @@ const OWNER: Duration = Duration::from_secs(10);
 const MAX_KNOWN: usize = 256;
 
 /// What to do about one that is something else, perhaps.
-pub(super) const LOOK: &str = "look whether the address is that of the application";
+pub(crate) const LOOK: &str = "look whether the address is that of the application";
 
 /// What to do while bridges hand the connection over.
 pub(super) const WAIT: &str =
@@ -60,6 +62,8 @@ pub(super) enum ConnectError {
     Handshake(#[from] HandshakeError),
     #[error("it speaks no MCP: {first}, and in the other era {second}")]
     NoEra { first: HandshakeError, second: HandshakeError },
+    #[error("{0}")]
+    Refused(HandshakeError),
     #[error("it speaks no MCP: it said {said:?}")]
     Gibberish { said: String },
     #[error("{} as soon as it was spoken to", .0.words)]
@@ -77,6 +81,7 @@ impl ConnectError {
             Self::Dial(DialError::Foreign(_))
             | Self::Handshake(_)
             | Self::NoEra { .. }
+            | Self::Refused(_)
             | Self::Gibberish { .. } => LOOK,
             Self::Dial(DialError::Unreachable(_) | DialError::Silent) | Self::Closed(_) => START_IT,
             Self::Place(why) => why.advice(),
@@ -101,6 +106,7 @@ impl ConnectError {
             | Self::Owner { .. }
             | Self::Handshake(_)
             | Self::NoEra { .. }
+            | Self::Refused(_)
             | Self::Gibberish { .. }
             | Self::Closed(_) => false,
         }
@@ -113,6 +119,22 @@ impl ConnectError {
             _ => None,
         }
     }
+}
+
+/// Whether an application refused both eras with the same words.
+fn says_the_same(first: &HandshakeError, second: &HandshakeError) -> bool {
+    match (first, second) {
+        (HandshakeError::Refused(first), HandshakeError::Refused(second)) => {
+            second.contains(first.as_str())
+        }
+        _ => false,
+    }
+}
+
+/// The status of a refusal over HTTP that is about who asks.
+fn denial(said: &str) -> Option<u16> {
+    let status = said.strip_prefix("HTTP ")?.split(':').next()?.parse().ok()?;
+    matches!(status, 401 | 403).then_some(status)
 }
 
 /// The bridge that has the connection, in words.
@@ -130,6 +152,10 @@ pub(super) struct Connector {
     link: LinkOptions,
     changes: Arc<ListChanges>,
     reach: tokio::sync::Mutex<Reach>,
+    /// What reads its token.
+    tokens: TokenReader,
+    /// Where the ends of sessions over HTTP are waited for.
+    endings: TaskTracker,
     /// How it was found to be at each address.
     known: Lock<HashMap<String, TargetManner>>,
     /// Where the bridges of this user meet, if they share the connection.
@@ -183,14 +209,17 @@ impl Connector {
         options: AppOptions,
         link: LinkOptions,
         changes: Arc<ListChanges>,
-        tokens: TokenReader,
+        (tokens, endings): (TokenReader, TaskTracker),
     ) -> Self {
-        let reach = Reach { dialer: Dialer::new(tokens), entrance: None };
+        let dialer = Dialer::new(tokens.clone());
+        let reach = Reach { dialer, entrance: None };
         Self {
             options,
             link,
             changes,
             reach: tokio::sync::Mutex::new(reach),
+            tokens,
+            endings,
             known: Lock::default(),
             sharing: OnceLock::new(),
             is_unshared: AtomicBool::new(false),
@@ -286,6 +315,10 @@ impl Connector {
             Err(ConnectError::Handshake(refused @ HandshakeError::Refused(_))) => {
                 let other = Terms { era: known.era.other(), ..terms };
                 match self.open(way, &other).await {
+                    // What is told of both eras is about something else.
+                    Err(ConnectError::Handshake(second)) if says_the_same(&refused, &second) => {
+                        Err(ConnectError::Refused(refused))
+                    }
                     Err(ConnectError::Handshake(second)) => {
                         Err(ConnectError::NoEra { first: refused, second })
                     }
@@ -324,6 +357,13 @@ impl Connector {
                 ConnectError::Gibberish { said }
             }
             (HandshakeError::Gone, None, Some(end)) => ConnectError::Closed(end),
+            (HandshakeError::Refused(said), ..)
+                if self.options.over_http && denial(&said).is_some() =>
+            {
+                let status = denial(&said).unwrap_or_default();
+                let had_token = self.options.token.is_some() || !self.options.headers.is_empty();
+                ConnectError::Dial(DialError::Denied { status, had_token })
+            }
             (error, ..) => ConnectError::Handshake(error),
         })
     }
@@ -331,6 +371,13 @@ impl Connector {
     async fn reach(&self, way: &Way) -> Result<Carrier, ConnectError> {
         let max_message = self.link.max_message;
         match way {
+            Way::Dial(target) if self.options.over_http => {
+                // Whether anything answers there at all is known before anything is said.
+                drop(self.reach.lock().await.dialer.reach(target).await?);
+                let (target, dialer) = (AppTarget::clone(target), Dialer::new(self.tokens.clone()));
+                let (manners, heals) = (Arc::default(), Arc::clone(&self.link.heals));
+                Ok(http::open(target, dialer, max_message, manners, heals, &self.endings))
+            }
             Way::Dial(target) => {
                 Ok(self.reach.lock().await.dialer.dial(target, max_message).await?)
             }

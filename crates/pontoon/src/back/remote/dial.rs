@@ -33,7 +33,7 @@ const TLS_PATIENCE: Duration = Duration::from_secs(8);
 const SUBPROTOCOL: HeaderValue = HeaderValue::from_static("mcp");
 
 /// What to do about an application that does not run.
-pub(super) const START_IT: &str = "start the application, or ask the user to,";
+pub(crate) const START_IT: &str = "start the application, or ask the user to,";
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]

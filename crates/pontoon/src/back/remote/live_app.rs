@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use pontoon_wire::Slot;
 use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
 
 use super::backoff::chance;
 use super::connection::AppConnection;
@@ -105,12 +106,12 @@ struct Pace {
 
 impl LiveApp {
     /// The application that these options describe, not yet looked for. Clients hear it called by this name, and not where
-    /// it is, if there is one.
+    /// it is, if there is one. What reads its token, and where the ends of connections are waited for, come together.
     pub(crate) fn new(
         options: AppOptions,
         link: LinkOptions,
         changes: Arc<ListChanges>,
-        tokens: TokenReader,
+        dialling: (TokenReader, TaskTracker),
         name_for_clients: Option<String>,
     ) -> Self {
         let pauses = Pauses::new(options.place.is_local(), options.close_codes.clone());
@@ -122,7 +123,7 @@ impl LiveApp {
             AppPlace::At(_) | AppPlace::Ports { .. } | AppPlace::Named { .. } => None,
         };
         Self {
-            connector: Connector::new(options, link, changes, tokens),
+            connector: Connector::new(options, link, changes, dialling),
             name_for_clients,
             state: watch::Sender::new(AppState::Away(away)),
             stood: Lock::new(Stood { since: now(), connections: 0 }),

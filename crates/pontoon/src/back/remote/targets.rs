@@ -138,6 +138,7 @@ mod tests {
             connect_wait: CONNECT_WAIT,
             silence: Silence::USUAL,
             close_codes: Vec::new(),
+            over_http: false,
         }
     }
 

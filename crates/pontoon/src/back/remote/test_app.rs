@@ -97,6 +97,7 @@ impl TestPlace {
             connect_wait: CONNECT_WAIT,
             silence: Silence::USUAL,
             close_codes: Vec::new(),
+            over_http: false,
         };
         let listener = UnixListener::bind(socket).unwrap();
         let serving = tokio::spawn(async move {

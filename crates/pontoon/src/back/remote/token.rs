@@ -38,7 +38,7 @@ pub(crate) enum NoToken {
 }
 
 /// Reads tokens.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct TokenReader {
     pub(crate) starter: Starter,
     pub(crate) environment: Environment,

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use hyper::header::{ACCEPT, ALLOW, HeaderValue};
+use hyper::header::{ALLOW, HeaderValue};
 use hyper::{Method, Request};
 use pontoon_wire::Revision;
 
@@ -16,6 +16,7 @@ use super::super::who::auth::{Area, Denied};
 use super::asking::PATIENCE;
 use super::kept::Known;
 use super::place::Named;
+use super::server_page::takes;
 use super::{document, pages};
 use crate::config::below_root;
 
@@ -80,10 +81,7 @@ pub async fn answer<B>(
         Named::Server | Named::Tool(_) => {
             let is_trusted = site.entrance.identities.is_trusted(peer);
             let origin = site.entrance.origins.of(headers, is_trusted);
-            let wants_page = headers
-                .get_all(ACCEPT)
-                .iter()
-                .any(|accept| accept.to_str().is_ok_and(|accept| accept.contains("text/html")));
+            let wants_page = takes(headers, "text/html");
             let wants_key = site.entrance.auth.is_on();
             let root_path = site.rest.root_path.as_str();
             let address = below_root(origin.address(), root_path);

@@ -15,6 +15,7 @@ mod pages;
 mod place;
 mod result;
 mod rpc;
+pub mod server_page;
 mod structure;
 mod titles;
 mod tool;

@@ -37,7 +37,8 @@ pub enum Named {
 }
 
 /// The parts of the page, and where they are.
-const ASSETS: [&str; 3] = ["docs/swagger-ui.css", "docs/swagger-ui-bundle.js", "docs/page.js"];
+const ASSETS: [&str; 4] =
+    ["docs/swagger-ui.css", "docs/swagger-ui-bundle.js", "docs/page.js", "docs/server.js"];
 
 impl Named {
     /// What this path below a server names.

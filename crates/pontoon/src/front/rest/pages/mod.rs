@@ -1,6 +1,8 @@
 //! The pages of REST: one that shows a server's document, where its tools can be tried out. All of it is in the binary,
 //! and nothing is asked of any other host.
 
+pub(super) mod server;
+
 use bytes::Bytes;
 use hyper::header::{
     CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue,
@@ -17,6 +19,7 @@ const BUNDLE: &[u8] = include_bytes!("../swagger-ui/swagger-ui-bundle.js.gz");
 const STYLE: &[u8] = include_bytes!("../swagger-ui/swagger-ui.css.gz");
 const DOCS: &str = include_str!("docs.html");
 const SCRIPT: &str = include_str!("docs.js");
+const OF_SERVER: &str = include_str!("server.js");
 const WELCOME: &str = include_str!("welcome.html");
 
 /// What a page may load, and from where: of ours alone. Swagger UI writes styles into its elements.
@@ -29,6 +32,7 @@ pub(super) fn docs(title: &str, named: &Named, has_slash: bool) -> HttpResponse 
         Named::Asset("docs/swagger-ui-bundle.js") => packed("text/javascript", BUNDLE),
         Named::Asset("docs/swagger-ui.css") => packed("text/css", STYLE),
         Named::Asset("docs/page.js") => text("text/javascript; charset=utf-8", SCRIPT.into()),
+        Named::Asset("docs/server.js") => text("text/javascript; charset=utf-8", OF_SERVER.into()),
         Named::Docs(_) => {
             // What the page names is beside it.
             let base = if has_slash { "../" } else { "./" };
@@ -48,14 +52,17 @@ pub(super) fn welcome(
     let address = escaped(address);
     let servers = names.iter().map(|name| {
         format!(
-            "<tr><th scope=\"row\">{name}</th><td><a href=\"{home}mcpo/{name}/docs\">tools</a></td>\
+            "<tr><th scope=\"row\"><a href=\"{home}mcp/{name}\">{name}</a></th><td><a href=\"{home}mcpo/{name}/docs\">tools</a></td>\
              <td><code>{address}/mcp/{name}</code></td><td><code>{address}/mcpo/{name}</code></td></tr>\n"
         )
     });
     let servers: String = servers.collect();
     let first = names.first().map_or("NAME", |name| name);
     let (header, key) = match wants_key {
-        true => (" --header \"Authorization: Bearer KEY\"", " and the key"),
+        true => (
+            " --header \"Authorization: Bearer <mark>KEY</mark>\"",
+            " Your key, which whoever runs this bridge has for you, goes where <mark>KEY</mark> stands.",
+        ),
         false => ("", ""),
     };
     let page = WELCOME.replace("{servers}", &servers).replace("{address}", &address);
