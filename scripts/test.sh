@@ -152,6 +152,11 @@ run_install() {
         PATH="$PATH:/usr/sbin" command -v "$program" >/dev/null || install_package "$program" || echo "skipped: $program cannot be installed here"
     done
     check_for aarch64-unknown-linux-gnu -p pontoon -p pontoon-host
+    if [ "$dist_targets" != "$(uname -m)" ]; then
+        for program in gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static; do
+            install_package "$program"
+        done
+    fi
     ./scripts/dist.sh --profile swift --targets "$dist_targets" "$out"
     python3 tests/install/packages.py --dist "$out"
     # Where this fails because other words are typed or said now, that is a change of the page: `--write` renews it.
