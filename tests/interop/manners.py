@@ -251,8 +251,12 @@ def what_waits_for_a_bridge_or_a_file_ends_at_once(case: Case) -> None:
     for how, code in ENDINGS:
         run = Run(case, ["health", "--url", f"http://127.0.0.1:{deaf.getsockname()[1]}"], 80, case.env)
         caller, _ = deaf.accept()
+        end = time.monotonic() + PATIENCE_SECONDS
+        while "waiting for the bridge at" not in run.raw and time.monotonic() < end:
+            run.hear()
         run.is_told(how)
         caller.close()
+        assert "s of 5 s)" in run.raw, run.raw
         assert run.code == code and run.took < SOON_SECONDS, f"health: {run.code} {run.raw}"
         for typed in (["check"], ["gc"], ["jobs"], ["tools", "demo"]):
             run = Run(case, [*typed, "--config", str(pipe)], 80, case.env)

@@ -170,9 +170,15 @@ fn close_code(word: &str) -> Result<(u16, Duration), String> {
     Ok((code, self::time(time)?))
 }
 
+/// A length of time, as it is typed.
+pub(super) fn past_time(word: &str) -> Result<Duration, String> {
+    let form = |_| "write a time such as 30s, 5m, 2h or 1day".to_owned();
+    humantime::parse_duration(word).map_err(form)
+}
+
 /// A time that a call may take.
 pub(super) fn time(word: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(word).map_err(|error| error.to_string())?;
+    let time = past_time(word)?;
     match (Duration::from_millis(1)..=LONGEST).contains(&time) {
         true => Ok(time),
         false => Err("it must be from 1ms to 30days".to_owned()),

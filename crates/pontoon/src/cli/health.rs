@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::terminal::{fail, say};
+use super::waiting::WaitingLine;
 use crate::back::remote::tls::{Tls, TlsError};
 use crate::config::{BridgeSettings, Environment, TlsFiles, parse_listen};
 use crate::plain_file::{FileKind, read_text};
@@ -225,7 +226,11 @@ fn exchange(
         talk(opened.map_err(io::Error::other)?, request.as_bytes()).await
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let answer = runtime.block_on(async { tokio::time::timeout(patience, exchange).await });
+    let answer = runtime.block_on(async {
+        let line = WaitingLine::begin("", false);
+        line.is_for(format!("waiting for the bridge at {}", target.authority), Some(patience));
+        tokio::time::timeout(patience, exchange).await
+    });
     // Asking for a name may take longer than anyone waits, and cannot be stopped.
     runtime.shutdown_background();
     answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))

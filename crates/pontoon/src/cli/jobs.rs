@@ -91,7 +91,7 @@ struct WantedCalls {
     #[arg(long, value_name = "ID")]
     trace: Option<String>,
     /// Only calls of this last time, such as 30m, 2h or 1day.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = super::connect::past_time)]
     since: Option<Duration>,
 }
 

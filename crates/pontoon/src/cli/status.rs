@@ -45,6 +45,7 @@ const REFRESH: Duration = Duration::from_secs(1);
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     /// Only the bridge with this process.
+    #[arg(value_parser = process_id)]
     pid: Option<u32>,
     /// Show the last messages between each bridge and its application, too (`connect`). How they begin is there for a
     /// bridge that was started with --record-messages.
@@ -56,6 +57,11 @@ pub struct StatusArgs {
     /// Print everything as JSON: a list with one object for each bridge.
     #[arg(long)]
     json: bool,
+}
+
+fn process_id(word: &str) -> Result<u32, &'static str> {
+    word.parse()
+        .map_err(|_| "it is no number of a process; `pontoon status` shows those of bridges")
 }
 
 /// Looks at the bridges that run. Exit code 0 if each of them answers, 1 if one does not or the one that was named is not

@@ -34,7 +34,7 @@ pub(super) fn read(
         reader.about_name(Weight::Warning, member, message);
     }
     let Some(list) = members.iter().find(|member| member.name == "mcpServers") else {
-        reader.about(Weight::Mistake, &root, "there is no `mcpServers` with the servers to run");
+        reader.about(Weight::Mistake, &root, "there is no `mcpServers` with the servers to run: write {\"mcpServers\": {\"NAME\": {\"command\": \"...\"}}}");
         return Vec::new();
     };
     let Some(members) = reader.members(&list.node) else { return Vec::new() };
@@ -509,7 +509,7 @@ mod tests {
     #[test]
     fn a_file_without_a_server_to_run_is_a_mistake() {
         let heading = "mcp-servers.json: 1 mistake\n  line 1, column";
-        let told = "1: there is no `mcpServers` with the servers to run";
+        let told = "1: there is no `mcpServers` with the servers to run: write {\"mcpServers\": {\"NAME\": {\"command\": \"...\"}}}";
         check("{}", &format!("{heading} {told}"));
         let told = "22: mcpServers.a: expected an object in braces, found a number";
         check("{\"mcpServers\": {\"a\": 5}}", &format!("{heading} {told}"));

@@ -17,7 +17,7 @@ pub struct Options {
     #[arg(long, short, value_name = "ADDRESS:PORT")]
     pub listen: Option<String>,
     /// The port to listen on, for this machine alone: short for --listen 127.0.0.1:PORT.
-    #[arg(long, short, conflicts_with = "listen")]
+    #[arg(long, short, conflicts_with = "listen", value_parser = port)]
     pub port: Option<u16>,
     /// How much to log: trace, debug, info, warning, error or critical (the same as error).
     #[arg(long, value_name = "LEVEL")]
@@ -68,4 +68,8 @@ pub struct Options {
     /// The bridge runs already, and reads its configuration again.
     #[arg(skip)]
     pub is_running: bool,
+}
+
+fn port(word: &str) -> Result<u16, &'static str> {
+    word.parse().map_err(|_| "a port is a number from 0 to 65535; 0 chooses a free one")
 }

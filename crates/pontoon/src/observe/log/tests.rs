@@ -68,6 +68,18 @@ fn fields_keep_their_kinds() {
 }
 
 #[test]
+fn a_list_of_texts_is_a_list() {
+    let (added, none) = (vec!["bad".to_owned(), "say \"x\"".to_owned()], Vec::<String>::new());
+    check(
+        || tracing::info!(?added, removed = ?none, codes = ?[1, 2], "taken over"),
+        &[json!({
+            "level": "INFO", "message": "taken over", "added": ["bad", "say \"x\""], "removed": [],
+            "codes": "[1, 2]",
+        })],
+    );
+}
+
+#[test]
 fn lines_of_a_request_have_its_trace_id() {
     let trace = Traces::default().of([]);
     let id = trace.id().to_string();
