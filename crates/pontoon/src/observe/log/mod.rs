@@ -11,6 +11,7 @@ mod line;
 mod old;
 mod place;
 mod queue;
+mod read;
 mod screen;
 mod secrets;
 mod troubles;
@@ -28,6 +29,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 pub use self::calls::{CallLine, tell_calls};
 pub use self::place::LogPlace;
+pub use self::read::{FoundLine, SoughtLines, find_lines};
 pub use self::secrets::Secrets;
 pub use self::troubles::Troubles;
 
