@@ -136,6 +136,11 @@ class Nginx:
         log = self.directory / "run" / "error.log"
         return log.read_text(errors="replace") if log.exists() else ""
 
+    def accesses(self) -> list[list[str]]:
+        """The lines of the access log, each in its words. nginx writes one when it has sent the answer."""
+        log = self.directory / "run" / "access.log"
+        return [line.split() for line in log.read_text(errors="replace").splitlines()] if log.exists() else []
+
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"

@@ -41,6 +41,7 @@ class Scene:
 
     def __init__(self, options: argparse.Namespace, program: str, main: str, directory: pathlib.Path) -> None:
         self.names = None
+        self.directory = directory
         self.openwebui = OpenWebUi()
         port = free_port()
         if main == "nginx.conf":
@@ -332,6 +333,51 @@ def any_replica_serves_a_file(scene: Scene) -> None:
         assert response.status == 403, f"DELETE of a file: HTTP {response.status}"
 
 
+def one_id_joins_the_logs_the_journal_and_the_job(scene: Scene) -> None:
+    theirs = uuid.uuid4().hex
+    for sent, expected in [
+        ({}, None),
+        ({"traceparent": f"00-{theirs}-00f067aa0ba902b7-01"}, theirs),
+        # What is wrong is replaced, and not passed on.
+        ({"traceparent": f"00-{'0' * 32}-00f067aa0ba902b7-01"}, None),
+    ]:
+        headers, text = chat() | sent, str(uuid.uuid4())
+        body, modern = modern_call("write_file", {"name": "a.txt", "text": text})
+        with scene.client() as client, client.send("POST", "/mcp/stateless", body, headers | modern) as response:
+            trace, job = response.headers["traceparent"].split("-")[1], response.headers["X-MCPO-Job-Id"]
+            assert response.status == 200 and b'"error"' not in response.read()
+        assert re.fullmatch("[0-9a-f]{32}", trace) and expected in (None, trace), (sent, trace)
+        told = wait_for(f"nginx's line of {trace}", lambda: [it for it in scene.nginx.accesses() if it[-1] == trace])
+        assert len(told) == 1 and told[0][2:5] == ["POST", "/mcp/stateless", "200"], told
+        lines = wait_for(f"the bridge's line of {trace}", lambda: calls_logged(scene, trace))
+        assert len(lines) == 1, lines
+        line = lines[0]
+        assert (line["server"], line["tool"], line["status"], line["files"]) == ("stateless", "write_file", "completed", 1), line
+        assert (line["user"], line["job_id"]) == ("ada", job) and text not in json.dumps(line), line
+        jobs = scene.directory / "jobs"
+        record = json.loads(wait_for("the record of the job", (jobs / job / "metadata.json").read_text))
+        assert (record["trace_id"], record["tool"], record["user"]) == (trace, "write_file", "ada"), record
+        journal = [json.loads(line) for it in (jobs / ".journal").iterdir() for line in it.read_text().splitlines()]
+        assert [it["job_id"] for it in journal if it.get("trace_id") == trace] == [job], journal[-3:]
+
+
+def calls_logged(scene: Scene, trace: str) -> list[dict]:
+    lines = [line for replica in scene.replicas for line in list(replica.log) if trace in line]
+    return [line for line in map(json.loads, lines) if line["message"] == "call"]
+
+
+def wait_for(what: str, look):
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            if found := look():
+                return found
+        except FileNotFoundError:
+            pass
+        assert time.monotonic() < deadline, f"{what} does not come"
+        time.sleep(0.02)
+
+
 def link_in(result: dict) -> str:
     """The path of the one download that a result names."""
     links = set(re.findall(r"/files/[0-9a-f-]{36}/[^\s\"\\)>#]+", json.dumps(result, ensure_ascii=False)))
@@ -440,6 +486,7 @@ CHECKS = [
     tls_answers,
     port_80_can_be_sent_to_tls,
     answers_of_the_bridge_pass_unchanged,
+    one_id_joins_the_logs_the_journal_and_the_job,
     replicas_may_come_and_go,
     # The last ones: a replica is gone after each.
     a_killed_replica_takes_only_what_it_had,

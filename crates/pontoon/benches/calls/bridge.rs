@@ -1,5 +1,6 @@
 //! A bridge that runs: the real binary, on a port of its own, with one server.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,6 +17,15 @@ use crate::server::Server;
 
 /// The name of the only server.
 const SERVER: &str = "bench";
+
+/// What is logged.
+#[derive(Debug, Clone, Copy)]
+enum LogKept {
+    /// What is told as it comes.
+    Warnings,
+    /// Every call, into a file.
+    Calls,
+}
 
 /// A bridge that runs, and is stopped when this is dropped.
 #[derive(Debug)]
@@ -45,6 +55,17 @@ impl Bridge {
         server: &Server,
         change: impl FnOnce(&mut Value),
     ) -> Self {
+        let entry = Self::entry(mode, server, change);
+        Self::begin(pontoon, mode, &entry, LogKept::Warnings)
+    }
+
+    /// The same that logs a line for each call, into a file.
+    pub(crate) fn with_call_lines(pontoon: &Path, mode: &str, server: &Server) -> Self {
+        let entry = Self::entry(mode, server, |_| ());
+        Self::begin(pontoon, mode, &entry, LogKept::Calls)
+    }
+
+    fn entry(mode: &str, server: &Server, change: impl FnOnce(&mut Value)) -> Value {
         let mut entry = json!({ "command": server.program, "args": server.args, "mode": mode });
         if mode == "stateful" {
             // All clients come from one address, which may have 32 conversations unless this is said.
@@ -55,7 +76,11 @@ impl Bridge {
             entry["max_in_flight"] = 256.into();
         }
         change(&mut entry);
-        let bridge = Self::serve(pontoon, &entry);
+        entry
+    }
+
+    fn begin(pontoon: &Path, mode: &str, entry: &Value, log: LogKept) -> Self {
+        let bridge = Self::serve(pontoon, entry, log);
         // The one that all share is started with the bridge, and stays.
         if mode != "shared" {
             bridge.wait_for_no_child();
@@ -66,7 +91,7 @@ impl Bridge {
     /// The same with a process for each request, and this many of them ready.
     pub(crate) fn warm(pontoon: &Path, spares: usize, server: &Server) -> Self {
         let entry = json!({ "command": server.program, "args": server.args, "warm": spares });
-        let bridge = Self::serve(pontoon, &entry);
+        let bridge = Self::serve(pontoon, &entry, LogKept::Warnings);
         bridge.wait_for_spares(spares);
         bridge
     }
@@ -81,20 +106,26 @@ impl Bridge {
         self.wait_for("its spares", |health| health["spares"] == spares);
     }
 
-    fn serve(pontoon: &Path, server: &Value) -> Self {
+    fn serve(pontoon: &Path, server: &Value, log: LogKept) -> Self {
         let directory = process::directory();
         let config = directory.path().join("mcp-servers.json");
         let text = json!({ "mcpServers": { SERVER: server } }).to_string();
         std::fs::write(&config, text).expect("a file in our own directory");
         let mut command = process::command(pontoon, &["serve", "--listen", "127.0.0.1:0"]);
-        command.arg("--log-level=warn").arg("--config").arg(&config);
+        command.arg("--config").arg(&config);
+        match log {
+            LogKept::Warnings => command.arg("--log-level=warn"),
+            LogKept::Calls => {
+                let file = File::create(directory.path().join("log")).expect("a file of ours");
+                command.arg("--log-level=info").stdout(file)
+            }
+        };
         command.env("MCPO_STATE_DIR", directory.path()).env("MCPO_MAX_CONCURRENT", "32");
         command.env("MCPO_JOBS_DIR", directory.path().join("jobs"));
         let mut running = Running::start(command.stdin(Stdio::null()).stderr(Stdio::piped()));
         let stderr = running.0.stderr.take().expect("piped just above");
         let address = address_in(BufReader::new(stderr));
-        let stdout = running.0.stdout.take().expect("every command of ours is piped");
-        tell_all(BufReader::new(stdout));
+        running.0.stdout.take().map(|stdout| tell_all(BufReader::new(stdout)));
         let bridge = Self { running, address, _directory: directory };
         bridge.wait_for("its server", |health| health["servers"][SERVER]["state"] == "ready");
         bridge

@@ -10,7 +10,6 @@ mod big;
 mod bridge;
 mod client;
 mod connect;
-mod healing;
 mod load;
 mod memory;
 mod native;
@@ -24,6 +23,7 @@ mod spares;
 mod stateless;
 mod table;
 mod websocket;
+mod without;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,7 +41,7 @@ struct Options {
     #[arg(long)]
     quick: bool,
     /// Only this: pooled or pooled-1, -16, -64, shared or shared-16, -64, websocket or websocket-16, -shared, connect, stateless or stateless-1, -8, spares,
-    /// memory, big, healing, peers or peers-http, -websocket.
+    /// memory, big, healing, lines, peers or peers-http, -websocket.
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
     /// Only in front of this server: cheap or demo.
@@ -95,7 +95,7 @@ impl Plan {
 
 type Section = (&'static str, fn(&Plan, &mut Table));
 
-const SECTIONS: [Section; 16] = [
+const SECTIONS: [Section; 17] = [
     ("pooled-1", |plan, table| pooled::measure(plan, &pooled::KEPT, 1, table)),
     ("pooled-16", |plan, table| pooled::measure(plan, &pooled::KEPT, 16, table)),
     ("pooled-64", |plan, table| pooled::measure(plan, &pooled::KEPT, 64, table)),
@@ -109,7 +109,8 @@ const SECTIONS: [Section; 16] = [
     ("spares", spares::measure),
     ("memory", memory::measure),
     ("big", big::measure),
-    ("healing", healing::measure),
+    ("healing", |plan, table| without::measure(plan, &without::HEALING, table)),
+    ("lines", |plan, table| without::measure(plan, &without::CALL_LINES, table)),
     ("peers-http", peers::measure),
     ("peers-websocket", peers::measure_websocket),
 ];

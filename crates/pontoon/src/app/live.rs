@@ -147,6 +147,7 @@ impl LiveBridge {
         if let Some(app) = self.entry.back.app() {
             app.close().await;
         }
+        drop(tokio::time::timeout(QUIET, self.entry.back.until_told()).await);
     }
 }
 

@@ -210,6 +210,11 @@ impl Back {
         self.keep.head_starts.settle_of(person);
     }
 
+    /// Waits until the calls that are over were told.
+    pub async fn until_told(&self) {
+        self.around.machine.writer.flush().await;
+    }
+
     /// Waits until the clients that waited for the server have used what was started for them and no call is
     /// under way, for some seconds at most.
     pub async fn until_quiet(&self) {

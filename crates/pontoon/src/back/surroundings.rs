@@ -16,6 +16,7 @@ use super::child::told::Hearers;
 use super::keep::KeepLimits;
 use super::keep::spares::WarmMemory;
 use super::keep::table::KeptTable;
+use crate::call::CallBook;
 use crate::config::{Config, ConfigSource, SMALLEST_BUDGET};
 use crate::held_bytes::{Budget, HeldBytes};
 use crate::ids::Ids;
@@ -50,13 +51,15 @@ impl Surroundings {
         metrics: Arc<Metrics>,
     ) -> io::Result<Self> {
         let secret = config.settings.link_secret.as_ref().map(|secret| secret.expose());
+        let writer = Writer::start()?;
         let machine = Machine {
             starter,
             private: private_places(config, store.path(), store.scratch_place()),
+            calls: CallBook::new(store.clone(), writer.clone()),
             store,
             metrics,
             endings: TaskTracker::new(),
-            writer: Writer::start()?,
+            writer,
             // Each call leaves a child that takes its time to end, and on a busy machine longer.
             max_stopping: (2 * config.settings.max_concurrent).max(64),
             max_message: config.settings.max_message,

@@ -1,6 +1,7 @@
 //! What travels: a [`Call`] to the right, and in it the [`Reply`] that jumps home once.
 
 mod error;
+mod note;
 mod outcome;
 mod passing_on;
 mod questions;
@@ -18,6 +19,7 @@ use crate::client::Client;
 use crate::clock::Clock;
 
 pub use error::CallError;
+pub use note::{CallBook, CallNote, NotedEnd};
 pub use outcome::{MAX_EVENT, Outcome, Receipt};
 pub use passing_on::PassingOn;
 pub use questions::{Answerer, Feed, Questions};

@@ -13,6 +13,7 @@ use pontoon_wire::{Message, Rewrite, Slot, Text, envelope};
 use uuid::Uuid;
 
 use super::error::CallError;
+use super::note::{CallNote, NotedEnd};
 use super::outcome::{Outcome, Receipt, TOOL_ERROR, is_tool_error, tell_outcome};
 use super::passing_on::PassingOn;
 use super::questions::{Answerer, Feed, Questions};
@@ -36,6 +37,8 @@ pub struct Reply {
     tally: Option<Tally>,
     /// Its spans, if it is traced.
     pub(super) trace: Option<Box<CallTrace>>,
+    /// What tells of a call of a tool, unless its record does.
+    note: Option<CallNote>,
     /// Where the answer is counted for its client, who has not taken it yet.
     held: Option<Arc<HeldBytes>>,
     questions: Option<Arc<Questions>>,
@@ -73,6 +76,7 @@ impl Reply {
             permits: None,
             tally: None,
             trace: None,
+            note: None,
             held: None,
             questions,
             asked: Mutex::default(),
@@ -138,6 +142,18 @@ impl Reply {
     /// Counts the call for this tool, too.
     pub fn count_tool(&mut self, tool: Arc<ToolMetrics>) {
         self.tally.iter_mut().for_each(|tally| tally.tool = Some(Arc::clone(&tool)));
+    }
+
+    /// Lets this note tell how the call ends, in place of the one it had.
+    pub fn note_end_with(&mut self, note: Option<CallNote>) {
+        if let Some(other) = std::mem::replace(&mut self.note, note) {
+            other.forget();
+        }
+    }
+
+    /// Takes the note, for what tells of the call in place of this.
+    pub fn take_note(&mut self) -> Option<CallNote> {
+        self.note.take()
     }
 
     /// Counts the answer until the client has taken it.
@@ -227,6 +243,10 @@ impl Reply {
         if let Some(trace) = self.trace.as_mut().filter(|_| is_tool_error(answer.message())) {
             trace.span().error = Some(TOOL_ERROR.into());
         }
+        if let Some(note) = self.note.take() {
+            let job = receipt.as_ref().map(|receipt| receipt.job);
+            note.tell(NotedEnd { job, ..NotedEnd::answered(answer.message()) });
+        }
         let answer = match answer.message().has(Slot::Id) {
             true => answer.replace(Slot::Id, self.id.clone()),
             false => {
@@ -243,6 +263,10 @@ impl Reply {
 
     /// Answers with a result, a JSON text.
     pub fn result(mut self, result: &str) {
+        if let Some(note) = self.note.take() {
+            let bytes_out = result.len();
+            note.tell(NotedEnd { bytes_out, ..NotedEnd::completed() });
+        }
         let id = String::from_utf8_lossy(&self.id);
         let text = envelope::result_answer(&id, result);
         self.finish(Some(Outcome::Answer(Bytes::from(text).into(), None, None)));
@@ -250,6 +274,9 @@ impl Reply {
 
     /// Answers with an error.
     pub fn error(mut self, error: &ErrorObject) {
+        if let Some(note) = self.note.take() {
+            note.tell(NotedEnd::refused(&error.message));
+        }
         let text = error.answer(&String::from_utf8_lossy(&self.id));
         self.finish(Some(Outcome::Answer(Bytes::from(text).into(), Some(error.code), None)));
     }
@@ -261,6 +288,9 @@ impl Reply {
 
     /// The same, and tells where the failure is recorded.
     pub fn fail_with(mut self, error: CallError, receipt: Option<Receipt>) {
+        if let Some(note) = self.note.take() {
+            note.tell(NotedEnd::failed(&error));
+        }
         self.finish(Some(Outcome::Failed(error, receipt.map(Box::new))));
     }
 
@@ -268,6 +298,9 @@ impl Reply {
     pub fn fail_with_result(mut self, error: &CallError, result: &str) {
         if self.wants_status {
             return self.fail(error.clone());
+        }
+        if let Some(note) = self.note.take() {
+            note.tell(NotedEnd::failed(error));
         }
         if let Some(tally) = self.tally.take() {
             tally.count(CallEnding::of_status(error.status()));
@@ -285,6 +318,8 @@ impl Reply {
 
     fn finish(&mut self, outcome: Option<Outcome>) {
         self.is_done = true;
+        // Where none of the above told it, the call was given up.
+        self.note = None;
         self.permit = None;
         if let Some(tally) = self.tally.take() {
             tally.end(outcome.as_ref());
@@ -345,6 +380,9 @@ fn ending(outcome: Option<&Outcome>) -> CallEnding {
 impl Drop for Reply {
     fn drop(&mut self) {
         if !self.is_done {
+            if let (Some(_), Some(note)) = (&self.tally, self.note.take()) {
+                note.tell(NotedEnd::failed(&CallError::Internal));
+            }
             self.finish(Some(Outcome::Failed(CallError::Internal, None)));
         }
     }

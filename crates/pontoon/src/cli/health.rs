@@ -57,9 +57,40 @@ pub fn run(url: Option<&str>, authorities: Option<&Path>, as_json: bool) -> Exit
     if is_up { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// What a bridge says of itself.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// Its health.
+    pub(super) health: Value,
+    /// Its numbers, as Prometheus reads them; empty where it gave none.
+    pub(super) metrics: String,
+}
+
+/// Asks the bridge at `url` how it is, and for its numbers. Where no key is given, that of the environment is shown.
+pub(super) fn look(url: &str, key: Option<&str>) -> Result<Seen, HealthError> {
+    let environment = Environment::of_process();
+    let variable = |name: &str| environment.get(name).filter(|value| !value.is_empty());
+    let own = api_key(variable).map_err(HealthError::Key)?;
+    let key = key.or(own.as_deref());
+    let mut target = target(Some(url), None, false)?;
+    let (_, health) = ask(&target, key, None, PATIENCE)?;
+    if key.is_some() && health["servers"].is_null() {
+        return Err(HealthError::Refused(target.authority));
+    }
+    target.path =
+        target.path.strip_suffix("health").map(|it| format!("{it}metrics")).unwrap_or_default();
+    let tls = (target.by != AskedBy::Http).then(|| Tls::load(&TlsFiles::default()).ok()).flatten();
+    let can_be_asked = !target.path.is_empty() && (tls.is_some() || target.by == AskedBy::Http);
+    let metrics = match can_be_asked.then(|| exchange(&target, key, tls, PATIENCE)) {
+        Some(Ok(answer)) => String::from_utf8_lossy(&answer).into_owned(),
+        _ => String::new(),
+    };
+    Ok(Seen { health, metrics })
+}
+
 /// Why nobody said how the bridge is.
 #[derive(Debug, thiserror::Error)]
-enum HealthError {
+pub(super) enum HealthError {
     #[error("{0:?} cannot be asked: write an address such as http://127.0.0.1:8080")]
     Url(String),
     #[error("MCPO_LISTEN names no address that can be asked: say --url http://ADDRESS:PORT")]

@@ -4,6 +4,7 @@
 
 mod listing;
 
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -23,6 +24,8 @@ Examples:
   pontoon jobs                                    the last calls of tools
   pontoon jobs --server slides --user ada         of one server and one person
   pontoon jobs --status failed --since 2h         what failed in the last two hours
+  pontoon jobs --since 1day --until 20h           from a day ago until twenty hours ago
+  pontoon jobs --slower-than 30s --address 10.0.0.7
   pontoon jobs --trace 0af7651916cd43dd8448eb211c80319c
   pontoon jobs --json | jq -r .tool | sort | uniq -c
   pontoon jobs show 3f6c0b1e-8f0a-4c59-9a34-0d2f6f2f7a11
@@ -93,14 +96,48 @@ struct WantedCalls {
     /// Only calls of this last time, such as 30m, 2h or 1day.
     #[arg(long, value_name = "TIME", value_parser = super::connect::past_time)]
     since: Option<Duration>,
+    /// Only calls that began this long ago or earlier.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    until: Option<Duration>,
+    /// Only calls that came from this address.
+    #[arg(long, value_name = "IP")]
+    address: Option<IpAddr>,
+    /// Only calls that took longer than this, such as 500ms or 30s.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    slower_than: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Ended {
     /// The server gave a result.
     Completed,
-    /// The server answered with an error, or not at all, or its result says that the tool failed.
+    /// The server answered with an error, or not at all or not in time, or its result says that the tool failed.
     Failed,
+    /// Of those, the ones that took too long.
+    #[value(name = "timed_out", alias = "timed-out")]
+    TimedOut,
+    /// Of those, the ones that an application may have carried out: the connection to it was lost.
+    Unknown,
+    /// The client no longer wanted the answer, or went away.
+    Cancelled,
+    /// It was not made: a limit was reached, its arguments do not fit, or there is no room.
+    Refused,
+}
+
+impl Ended {
+    fn takes(self, call: &JournalLine<'_>) -> bool {
+        let has_worked = call.status == CallStatus::Completed && !call.is_error;
+        match self {
+            Self::Completed => has_worked,
+            Self::Failed => {
+                !has_worked && !matches!(call.status, CallStatus::Cancelled | CallStatus::Refused)
+            }
+            Self::TimedOut => call.status == CallStatus::TimedOut,
+            Self::Unknown => call.status == CallStatus::Unknown,
+            Self::Cancelled => call.status == CallStatus::Cancelled,
+            Self::Refused => call.status == CallStatus::Refused,
+        }
+    }
 }
 
 impl WantedCalls {
@@ -108,19 +145,24 @@ impl WantedCalls {
         let is = |wanted: &Option<String>, found: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
         };
-        let has_failed = call.is_error || call.status == CallStatus::Failed;
         // A clock that was set back makes no call older than it is.
-        let is_late = |since: Duration| {
-            let began = humantime::parse_rfc3339(&call.began_at);
-            began.is_ok_and(|began| now.duration_since(began).unwrap_or_default() <= since)
-        };
+        let age = humantime::parse_rfc3339(&call.began_at)
+            .map(|began| now.duration_since(began).unwrap_or_default());
+        let is_late = |since: Duration| age.as_ref().is_ok_and(|age| *age <= since);
+        let is_early = |until: Duration| age.as_ref().is_ok_and(|age| *age >= until);
+        let took = Duration::from_millis(call.took_ms);
         is(&self.server, Some(&call.server_name))
             && is(&self.tool, Some(&call.tool))
             && is(&self.user, call.user.as_deref())
             && is(&self.key, call.key.as_deref())
             && is(&self.trace, call.trace_id.as_deref())
-            && self.status.is_none_or(|status| has_failed == (status == Ended::Failed))
+            && self.status.is_none_or(|status| status.takes(call))
+            && self
+                .address
+                .is_none_or(|address| address.to_canonical() == call.address.to_canonical())
+            && self.slower_than.is_none_or(|time| took > time)
             && self.since.is_none_or(is_late)
+            && self.until.is_none_or(is_early)
     }
 }
 
@@ -232,6 +274,9 @@ mod tests {
             address: Ipv4Addr::LOCALHOST.into(),
             status: CallStatus::Completed,
             is_error: false,
+            bytes_in: 17,
+            bytes_out: 90,
+            files: 2,
             error: None,
             job_id: Some("3f6c".into()),
             trace_id: Some("0af7".into()),
@@ -262,6 +307,14 @@ mod tests {
             ("--since 60s", true),
             ("--since 59s", false),
             ("--since 1h", true),
+            ("--until 60s", true),
+            ("--until 61s", false),
+            ("--since 2m --until 30s", true),
+            ("--address 127.0.0.1", true),
+            ("--address ::ffff:127.0.0.1", true),
+            ("--address 127.0.0.2", false),
+            ("--slower-than 11ms", true),
+            ("--slower-than 12ms", false),
         ] {
             check(words, &call(), is_wanted);
         }
@@ -275,6 +328,22 @@ mod tests {
         let gone = JournalLine { status: CallStatus::Failed, ..call() };
         for call in [said, gone] {
             check("--status failed", &call, true);
+            check("--status completed", &call, false);
+        }
+    }
+
+    #[test]
+    fn a_call_that_was_not_made_or_not_wanted_has_not_failed_and_a_late_one_has() {
+        for (status, words, has_failed) in [
+            (CallStatus::Refused, "refused", false),
+            (CallStatus::Cancelled, "cancelled", false),
+            (CallStatus::TimedOut, "timed_out", true),
+            (CallStatus::Unknown, "unknown", true),
+        ] {
+            let call = JournalLine { status, ..call() };
+            assert_eq!(status.word(), words);
+            check(&format!("--status {words}"), &call, true);
+            check("--status failed", &call, has_failed);
             check("--status completed", &call, false);
         }
     }

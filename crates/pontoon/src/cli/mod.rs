@@ -21,6 +21,7 @@ pub mod health;
 mod hints;
 pub mod init;
 pub mod jobs;
+pub mod logs;
 pub mod manual;
 pub mod mcpo;
 mod near_misses;
@@ -70,6 +71,7 @@ Examples:
   pontoon doctor -- uvx mcp-server-time      find what is wrong with a server, and how to mend it
   pontoon connect ws://localhost:7400        join a client to an application that runs by itself
   pontoon jobs --status failed               see which calls failed, whose they were, and why
+  pontoon logs 0af7651916cd43dd8448eb211c80319c    see what the log tells of one request
   pontoon status                             see the bridges that run, and how they are
 
 Colours and what is waited for are shown at a terminal alone. NO_COLOR=1 turns colours off, CLICOLOR_FORCE=1 on; -q has
@@ -119,6 +121,9 @@ Exit codes: 0 all is well, 1 there is a mistake, or a server does not start.")]
     /// List the calls of tools that were made: who called what, when, and how it ended.
     #[command(after_help = jobs::EXAMPLES)]
     Jobs(Box<jobs::JobsArgs>),
+    /// Print what the log tells of one request, from the log files of all bridges.
+    #[command(after_help = logs::EXAMPLES)]
+    Logs(logs::LogsArgs),
     /// Ask a running bridge how it is: exit code 0 if it works, 1 if it is down or not there.
     Health(HealthArgs),
     /// Show the bridges of this user that run, and how each of them is.
@@ -128,12 +133,14 @@ Examples:
   pontoon status --watch            look again every second
   pontoon status 4242 --messages    one bridge, and what it and its application said last
   pontoon status --json             for programs
+  pontoon status --url http://a:8080 --url http://b:8080     replicas, in one table with a sum
 
 Every `connect` and `serve` of this user is found that has the same HOME or XDG_RUNTIME_DIR. For a
-`serve` of another user, or in a container: `pontoon health --url http://ADDRESS:PORT`.
+`serve` of another user, or in a container: --url http://ADDRESS:PORT, with the key that is in the variable
+of --token-env, else in MCPO_API_KEY.
 
-Exit codes: 0 all that run answer (also if none runs), 1 one does not answer, the one that was named
-is not there, or it cannot be looked for, 2 typed wrongly.")]
+Exit codes: 0 all that run answer (also if none runs), 1 one does not answer or is down, the one that
+was named is not there, or it cannot be looked for, 2 typed wrongly.")]
     Status(status::StatusArgs),
     /// Join this program's standard input and output to an application that serves MCP by itself, and comes and goes.
     #[command(after_help = "\
@@ -341,6 +348,7 @@ pub fn main() -> ExitCode {
             gc::run(&source.options(), dry_run, report)
         }
         Command::Jobs(jobs) => jobs::run(&jobs),
+        Command::Logs(logs) => logs::run(&logs),
         Command::Status(status) => status::run(&status),
         Command::Connect(connect) => connect::run(*connect),
         Command::Ws(ws) => ws::run(&ws),

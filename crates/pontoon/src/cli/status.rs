@@ -3,6 +3,7 @@
 //! This file finds and asks them; what is printed is put together in `report` and `messages`.
 
 mod messages;
+mod replicas;
 mod report;
 
 use std::collections::HashSet;
@@ -18,7 +19,7 @@ use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
-use super::terminal::{has_colour, say, tell};
+use super::terminal::{fail, has_colour, say, tell};
 use super::user_folders::UserFolders;
 use crate::config::Environment;
 use crate::front::status::StatusLook;
@@ -45,11 +46,17 @@ const REFRESH: Duration = Duration::from_secs(1);
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     /// Only the bridge with this process.
-    #[arg(value_parser = process_id)]
+    #[arg(value_parser = process_id, conflicts_with = "url")]
     pid: Option<u32>,
+    /// Look at the `serve` at this address in place of those of this user; may be given several times, for replicas.
+    #[arg(long, value_name = "URL")]
+    url: Vec<String>,
+    /// The variable with the key to show at these addresses [default: MCPO_API_KEY or MCPO_API_KEY_FILE].
+    #[arg(long, value_name = "NAME", requires = "url")]
+    token_env: Option<String>,
     /// Show the last messages between each bridge and its application, too (`connect`). How they begin is there for a
     /// bridge that was started with --record-messages.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "url")]
     messages: bool,
     /// Go on showing it, every second, until Ctrl-C.
     #[arg(long, conflicts_with = "json")]
@@ -68,6 +75,9 @@ fn process_id(word: &str) -> Result<u32, &'static str> {
 /// there.
 pub fn run(arguments: &StatusArgs) -> ExitCode {
     let environment = Environment::of_process();
+    if !arguments.url.is_empty() {
+        return run_remote(arguments, &environment);
+    }
     let folders = UserFolders::of(&environment, None).status();
     if folders.is_empty() {
         tell(
@@ -80,7 +90,7 @@ pub fn run(arguments: &StatusArgs) -> ExitCode {
     let look = if arguments.messages { StatusLook::Messages } else { StatusLook::Status };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return super::terminal::fail(&format!("cannot start: {error}")),
+        Err(error) => return fail(&format!("cannot start: {error}")),
     };
     runtime.block_on(async {
         // From now on, so that none is missed between two looks.
@@ -125,6 +135,33 @@ fn left(is_terminal: bool) -> ExitCode {
         say("");
     }
     ExitCode::from(INTERRUPTED)
+}
+
+/// Looks at the replicas that were named. Exit code 0 if each of them works.
+fn run_remote(arguments: &StatusArgs, environment: &Environment) -> ExitCode {
+    let key = match &arguments.token_env {
+        None => None,
+        Some(name) => match environment.get(name).and_then(|value| value.to_str()) {
+            Some(key) if !key.trim().is_empty() => Some(key.trim()),
+            _ => return fail(&format!("the variable {name} of --token-env is not set, or empty")),
+        },
+    };
+    loop {
+        let replicas = replicas::ask(&arguments.url, key);
+        let text = match arguments.json {
+            true => serde_json::to_string_pretty(&replicas).unwrap_or_default(),
+            false => replicas::table(&replicas, has_colour(&io::stdout())),
+        };
+        match arguments.watch && io::stdout().is_terminal() {
+            true => drop(repaint(&text)),
+            false => say(text.trim_end()),
+        }
+        if !arguments.watch {
+            return ExitCode::from(u8::from(!replicas::are_well(&replicas)));
+        }
+        // Ctrl-C ends the process: nothing is held.
+        std::thread::sleep(REFRESH);
+    }
 }
 
 /// Waits for Ctrl-C, where it is heard.

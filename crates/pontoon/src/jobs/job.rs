@@ -20,7 +20,7 @@ use super::deliver::{Copied, Delivery, MAX_COPIED, give};
 use super::disk::{JobError, is_full};
 use super::log;
 use super::names::closest;
-use super::record::{CallStatus, JobRecord, Payloads, REQUEST, RESPONSE};
+use super::record::{CallFacts, CallStatus, JobRecord, Payloads, REQUEST, RESPONSE};
 use super::root::FILES;
 use super::shared::SharedStore;
 use super::snapshot::{Made, Snapshot};
@@ -49,6 +49,8 @@ pub struct Finished<'a> {
     pub trace: Option<String>,
     /// The files it made.
     pub files: &'a [Made],
+    /// Who called what.
+    pub facts: CallFacts,
 }
 
 impl<'a> Finished<'a> {
@@ -64,6 +66,7 @@ impl<'a> Finished<'a> {
             is_error: false,
             trace: None,
             files: &[],
+            facts: CallFacts::default(),
         }
     }
 }
@@ -178,6 +181,7 @@ impl Job {
             trace_id: call.trace.clone(),
             exit: None,
             files: call.files.to_vec(),
+            facts: call.facts.clone(),
         };
         std::mem::take(parting).add_to(&mut record);
         let written = self.folder().and_then(|folder| self.write(&record, call, &folder));

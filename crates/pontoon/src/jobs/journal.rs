@@ -47,8 +47,16 @@ pub struct EndedCall<'a> {
     pub took: Duration,
     /// Why it failed; `None` where it did not.
     pub error: Option<&'a str>,
+    /// How it ended.
+    pub status: CallStatus,
     /// Whether the result says that the tool failed.
     pub is_error: bool,
+    /// The length of its parameters.
+    pub bytes_in: usize,
+    /// The length of its answer; 0 where the server gave none.
+    pub bytes_out: usize,
+    /// How many files it made.
+    pub files: usize,
     /// Its job, if it has one.
     pub job: Option<Uuid>,
     /// By which the log tells its lines.
@@ -79,6 +87,15 @@ pub struct JournalLine<'a> {
     /// Whether the result says that the tool failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
+    /// The length of its parameters. Bridges of older versions did not say.
+    #[serde(default)]
+    pub bytes_in: usize,
+    /// The length of its answer; 0 where the server gave none.
+    #[serde(default)]
+    pub bytes_out: usize,
+    /// How many files it made.
+    #[serde(default)]
+    pub files: usize,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Cow<'a, str>>,
@@ -102,7 +119,11 @@ impl<'a> EndedCall<'a> {
             began,
             took: Duration::ZERO,
             error: None,
+            status: CallStatus::Completed,
             is_error: false,
+            bytes_in: 0,
+            bytes_out: 0,
+            files: 0,
             job: None,
             trace: None,
         }
@@ -117,11 +138,11 @@ impl<'a> EndedCall<'a> {
             user: self.user.map(shortened),
             key: self.key.map(shortened),
             address: self.address,
-            status: match self.error {
-                Some(_) => CallStatus::Failed,
-                None => CallStatus::Completed,
-            },
+            status: self.status,
             is_error: self.is_error,
+            bytes_in: self.bytes_in,
+            bytes_out: self.bytes_out,
+            files: self.files,
             error: self.error.map(shortened),
             job_id: self.job.map(|job| job.to_string().into()),
             trace_id: self.trace.as_deref().map(Cow::Borrowed),
@@ -282,7 +303,8 @@ mod tests {
 
     fn call(error: Option<&str>) -> EndedCall<'_> {
         let call = EndedCall::new("slides", "ツール", Ipv4Addr::LOCALHOST.into(), UNIX_EPOCH);
-        EndedCall { took: Duration::from_millis(7), error, ..call }
+        let status = if error.is_some() { CallStatus::Failed } else { CallStatus::Completed };
+        EndedCall { took: Duration::from_millis(7), error, status, ..call }
     }
 
     fn place() -> (Root, tempfile::TempDir) {
@@ -311,7 +333,7 @@ mod tests {
     fn a_call_is_a_line() {
         let line = "{\"began_at\":\"1970-01-01T00:00:00.000Z\",\"took_ms\":7,\
                     \"server_name\":\"slides\",\"tool\":\"ツール\",\"address\":\"127.0.0.1\",\
-                    \"status\":\"completed\"}\n";
+                    \"status\":\"completed\",\"bytes_in\":0,\"bytes_out\":0,\"files\":0}\n";
         assert_eq!(check(2, None, 1), [line.repeat(2)]);
     }
 
@@ -325,7 +347,11 @@ mod tests {
             key: Some("front"),
             began: UNIX_EPOCH + Duration::from_millis(1500),
             error: Some("no\nroom"),
+            status: CallStatus::TimedOut,
             is_error: true,
+            bytes_in: 17,
+            bytes_out: 90,
+            files: 2,
             job: Some(job),
             trace: Some("0af7".to_owned()),
             ..call(None)
@@ -349,8 +375,11 @@ mod tests {
                 user: Some("ada".into()),
                 key: Some("front".into()),
                 address: Ipv4Addr::LOCALHOST.into(),
-                status: CallStatus::Failed,
+                status: CallStatus::TimedOut,
                 is_error: true,
+                bytes_in: 17,
+                bytes_out: 90,
+                files: 2,
                 error: Some("no\nroom".into()),
                 job_id: Some(job.to_string().into()),
                 trace_id: Some("0af7".into()),

@@ -56,7 +56,7 @@ pub use job::{Adopted, Finished, Job};
 pub use journal::{EndedCall, JournalLine};
 pub use links::Links;
 pub use names::{is_served, media_type};
-pub use record::CallStatus;
+pub use record::{CallFacts, CallStatus};
 pub use root::StoreError;
 pub use scratch::Scratch;
 pub use shared::{StoreOptions, Unusable};

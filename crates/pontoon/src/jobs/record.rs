@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -30,7 +31,7 @@ const HEAD_BYTES: u64 = 1 << 20;
 
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum CallStatus {
     /// It is under way: so bridges of older versions began a record.
     Processing,
@@ -38,6 +39,55 @@ pub enum CallStatus {
     Completed,
     /// The server answered with an error, or not at all.
     Failed,
+    /// The server did not answer in time. The record of a job says `failed`.
+    TimedOut,
+    /// It may have been made: the connection to an application was lost with the call under way.
+    Unknown,
+    /// The client no longer wanted the answer, or went away. The record of a job says `failed`.
+    Cancelled,
+    /// It was not made: a limit was reached, its arguments do not fit, or there is no room.
+    Refused,
+}
+
+impl CallStatus {
+    /// The word for it, in the journal and in the log.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Processing => "processing",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::TimedOut => "timed_out",
+            Self::Unknown => "unknown",
+            Self::Cancelled => "cancelled",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// Who called what, and how much that was: the same in the journal, in the log and in the record of a job.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallFacts {
+    /// The tool that was called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// The user who called, as a front end names them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The name of the API key that was shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Where the call came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
+    /// How long it took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    /// The length of its parameters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_in: Option<usize>,
+    /// The length of its answer; 0 where the server gave none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_out: Option<usize>,
 }
 
 /// What is written to `metadata.json`, besides the payloads.
@@ -62,6 +112,8 @@ pub(super) struct JobRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) exit: Option<String>,
     pub(super) files: Vec<Made>,
+    #[serde(flatten)]
+    pub(super) facts: CallFacts,
 }
 
 /// The payloads of a job that are in memory, the response in the pieces it is in.
@@ -101,6 +153,7 @@ impl JobRecord {
             trace_id: None,
             exit: None,
             files: Vec::new(),
+            facts: CallFacts::default(),
         }
     }
 

@@ -4,6 +4,7 @@
 //! terminal, turn the reading direction around or fill the disk; and a secret stays out, also where a
 //! client or a server repeats it.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
@@ -98,6 +99,18 @@ impl Redactor {
             text.push_str(" [cut]");
         }
         text
+    }
+
+    /// A text of others as it may be logged. It is not cut.
+    pub(super) fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let may_hide = |text: &str| {
+            self.secrets.iter().any(|secret| text.contains(secret.as_str()))
+                || text.contains([' ', ':', '='])
+        };
+        match text.bytes().all(|byte| matches!(byte, b' '..=b'~')) && !may_hide(text) {
+            true => Cow::Borrowed(text),
+            false => Cow::Owned(self.hide(plain_text(text.to_owned()))),
+        }
     }
 
     /// The beginning of a text as it may be shown; `is_cut` if there is more of it.

@@ -101,6 +101,7 @@ impl Sessions {
         mut call: Call,
     ) -> Option<(Arrived<'h>, Call, Instant)> {
         let began = now();
+        call.reply.note_end_with(entry.back.note_of(&call.request, &call.client));
         let session = match &arrival {
             Arrival::InSession(session) => Some(&*session.id),
             _ => None,

@@ -108,7 +108,7 @@ impl Exchange<'_> {
         }
         let record = self.record.take();
         let receipt = record.as_ref().and_then(|record| record.receipt());
-        finish(record, &CallEnd::Failed(&error.to_string()));
+        finish(record, &CallEnd::Failed(&error));
         match error.for_model(&self.request, self.client.era()) {
             Some(result) => reply.fail_with_result(&error, &result),
             None => reply.fail_with(error, receipt),
@@ -184,11 +184,11 @@ impl Exchange<'_> {
                 drop(own);
             }
             Err(error) => {
-                let (why, is_full) = (error.to_string(), matches!(error, CallError::DiskFull(_)));
+                let is_full = matches!(error, CallError::DiskFull(_));
                 let receipt = record.receipt().filter(|_| !is_full);
                 record.finish(&match is_full {
-                    true => CallEnd::Abandoned(&why),
-                    false => CallEnd::Failed(&why),
+                    true => CallEnd::Abandoned(&error),
+                    false => CallEnd::Failed(&error),
                 });
                 reply.fail_with(error, receipt);
             }

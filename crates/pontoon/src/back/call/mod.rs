@@ -51,10 +51,10 @@ impl Back {
             return Box::pin(self.take_subscription(call)).await;
         }
         let Some((call, suspended)) = self.find_suspended(call, child_era) else { return };
-        let Call { request, client, cancel, clock, may_repeat, promise, reply } = call;
+        let Call { request, client, cancel, clock, may_repeat, promise, mut reply } = call;
         let mut record = None;
         if request.method() == method::CALL_TOOL && self.has_records() {
-            match self.open_record(&request, &client, reply.id()) {
+            match self.open_record(&request, &client, &mut reply) {
                 Ok(opened) => record = Some(opened),
                 Err(error) => return reply.fail(error),
             }
@@ -154,7 +154,7 @@ impl Back {
                 ))
             }
             Err(error) => {
-                finish(record, &CallEnd::Failed(&error.to_string()));
+                finish(record, &CallEnd::Failed(&error));
                 reply.fail(error);
                 None
             }
@@ -280,7 +280,7 @@ fn refuse(
     client: &Client,
 ) {
     let error = after_earlier_try(&reply, error);
-    finish(record, &CallEnd::Failed(&error.to_string()));
+    finish(record, &CallEnd::Failed(&error));
     match error.for_model(request, client.era()) {
         Some(result) => reply.fail_with_result(&error, &result),
         None => reply.fail(error),

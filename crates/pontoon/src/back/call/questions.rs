@@ -14,6 +14,7 @@ use pontoon_wire::{Era, Message, Rewrite, Slot, Text, era, json};
 use tokio_util::sync::CancellationToken;
 
 use super::exchange::{Exchange, NextStep};
+use super::record::{CallEnd, finish};
 use super::waiting::{WaitingCall, unanswered};
 use crate::back::conversation::abilities::can_answer;
 use crate::back::conversation::link::{PendingRequest, Purpose};
@@ -186,6 +187,8 @@ impl Exchange<'_> {
                 reply.fail(CallError::Busy { what, retry_after_seconds: 30 });
                 return None;
             };
+            // What tells of the call does so at its end.
+            let note = reply.take_note();
             let asking = questions.iter().map(|(key, question)| (key.as_str(), question));
             reply.result(&era::input_required(asking, &state));
             // While it waits for a person, the exchange is nobody's running call.
@@ -210,6 +213,7 @@ impl Exchange<'_> {
                 next.error(&ErrorObject::new(code::INVALID_PARAMS, text));
                 return None;
             }
+            next.note_end_with(note);
             questions.retain(|(key, question)| !self.respond(&request, key, question));
             if questions.is_empty() {
                 self.clock.follow(&clock);
@@ -281,7 +285,9 @@ impl Exchange<'_> {
         let mut answer = answer;
         for _ in 0..MAX_ROUNDS {
             let Some(waits) = WaitingCall::begin(self.back) else {
-                return reply.error(&ErrorObject::new(code::BUSY, TOO_MANY));
+                let error = ErrorObject::new(code::BUSY, TOO_MANY);
+                finish(self.record.take(), &CallEnd::Failed(&CallError::Told(error.clone(), 429)));
+                return reply.error(&error);
             };
             reply.release_permit();
             let responses = tokio::select! {
@@ -291,7 +297,11 @@ impl Exchange<'_> {
             };
             let responses = match responses {
                 Ok(responses) => responses,
-                Err(error) => return reply.error(&error),
+                Err(error) => {
+                    let why = CallError::Told(error.clone(), 502);
+                    finish(self.record.take(), &CallEnd::Failed(&why));
+                    return reply.error(&error);
+                }
             };
             drop(waits);
             if !responses.is_empty() {

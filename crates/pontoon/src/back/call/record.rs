@@ -20,11 +20,12 @@ use super::mentions::with_mentions;
 use crate::back::Back;
 use crate::back::child::workspace::{OwnJob, Workspace, blocking};
 use crate::back::keep::lease::Lease;
-use crate::call::{CallError, Receipt, Reply};
-use crate::client::{Client, Principal};
+use crate::call::{CallError, CallNote, NotedEnd, Receipt, Reply};
+use crate::client::Client;
 use crate::config::{FileLinks, Mode};
 use crate::jobs::{
-    Adopted, Bounds, EndedCall, Finished, Job, JobError, Made, NewFiles, Snapshot, WorkspaceCall,
+    Adopted, Bounds, CallFacts, CallStatus, Finished, Job, JobError, Made, NewFiles, Snapshot,
+    WorkspaceCall,
 };
 use crate::observe::metrics::Limit;
 use crate::observe::trace::note_job;
@@ -49,6 +50,8 @@ pub(crate) struct CallRecord<'b> {
     /// The client's own id of the request.
     id: Bytes,
     began: SystemTime,
+    /// Tells how the call ends. Gone with the end.
+    note: Option<CallNote>,
     /// Held until the record is written, so that records cannot pile up. Gone with the end.
     slot: Option<OwnedSemaphorePermit>,
     /// `None` until a child has the call.
@@ -66,18 +69,25 @@ pub(crate) enum CallEnd<'a> {
     /// The server gave this answer, a result or an error.
     Answered(&'a Message),
     /// There is no answer of the server, for this reason.
-    Failed(&'a str),
+    Failed(&'a CallError),
     /// The same, and what the call left is taken away: there is no room for half of it.
-    Abandoned(&'a str),
+    Abandoned(&'a CallError),
+    /// Its client wanted no answer any more, or the bridge stopped.
+    GivenUp,
 }
 
 impl Back {
+    /// A note of this request, if it calls a tool.
+    pub fn note_of(&self, request: &Message, client: &Client) -> Option<CallNote> {
+        CallNote::of(&self.around.machine.calls, &self.server, &client.person, request)
+    }
+
     /// Opens the record of a tool call.
     pub(crate) fn open_record(
         &self,
         request: &Message,
         client: &Arc<Client>,
-        id: &Bytes,
+        reply: &mut Reply,
     ) -> Result<CallRecord<'_>, CallError> {
         let slot = self.around.machine.writer.slot().ok_or_else(|| {
             self.around.machine.metrics.refused(Limit::Records);
@@ -88,8 +98,9 @@ impl Back {
             back: self,
             request: request.clone(),
             client: Arc::clone(client),
-            id: id.clone(),
+            id: reply.id().clone(),
             began: SystemTime::now(),
+            note: reply.take_note().or_else(|| self.note_of(request, client)),
             slot: Some(slot),
             files: None,
             job: None,
@@ -347,14 +358,24 @@ impl CallRecord<'_> {
         if let CallEnd::Abandoned(_) = end {
             self.discard_job();
         }
-        let (answer, why) = match end {
-            CallEnd::Answered(answer) => (Some(*answer), error_in(answer)),
-            CallEnd::Failed(why) | CallEnd::Abandoned(why) => (None, Some((*why).to_owned())),
+        let (answer, mut told) = match end {
+            CallEnd::Answered(answer) => (Some(*answer), NotedEnd::answered(answer)),
+            CallEnd::Failed(why) => (None, NotedEnd::failed(why)),
+            // The call itself was made.
+            CallEnd::Abandoned(why) => {
+                (None, NotedEnd { status: CallStatus::Failed, ..NotedEnd::failed(why) })
+            }
+            CallEnd::GivenUp => (None, NotedEnd::given_up(self.back.closing.is_cancelled())),
         };
-        let is_error = answer.is_some_and(says_error);
-        self.write_journal(why.as_deref(), is_error);
+        (told.job, told.files) = (self.job_id(), self.made.len());
+        let note = self.note.take();
+        let facts = note.as_ref().map(|note| note.facts(&told)).unwrap_or_default();
+        let (error, is_error) = (told.error.clone(), told.is_error);
+        if let Some(note) = note {
+            note.tell(told);
+        }
         if let Some(job) = self.job.take() {
-            self.write_job(job, slot, answer, why, is_error);
+            self.write_job(job, slot, answer, error, is_error, facts);
         }
     }
 
@@ -374,35 +395,6 @@ impl CallRecord<'_> {
         self.client.person.trace.as_ref().map(|trace| trace.id().to_string())
     }
 
-    fn write_journal(&self, error: Option<&str>, is_error: bool) {
-        let tool = self.request.string(Slot::Name).unwrap_or_default();
-        let person = &self.client.person;
-        let call = EndedCall {
-            server: self.back.server.name.as_str(),
-            tool: &tool,
-            user: match &person.principal {
-                Principal::User(user) => Some(&user.id),
-                Principal::Credential(_) | Principal::Address(_) => None,
-            },
-            key: person.principal.credential(),
-            address: person.address,
-            began: self.began,
-            took: self.began.elapsed().unwrap_or_default(),
-            error,
-            is_error,
-            job: self.job_id(),
-            trace: self.trace(),
-        };
-        let around = &self.back.around;
-        if around.machine.store.journal(&call) {
-            let store = around.machine.store.clone();
-            around.machine.writer.write(0, move || {
-                store.write_journal();
-                Ok(())
-            });
-        }
-    }
-
     fn write_job(
         &mut self,
         job: Arc<Job>,
@@ -410,6 +402,7 @@ impl CallRecord<'_> {
         answer: Option<&Message>,
         error: Option<String>,
         is_error: bool,
+        facts: CallFacts,
     ) {
         let (server, began, ended) = (Arc::clone(&self.back.server), self.began, SystemTime::now());
         let (request, files, trace) =
@@ -437,6 +430,7 @@ impl CallRecord<'_> {
                 is_error,
                 trace,
                 files: &files,
+                facts,
             })
         });
     }
@@ -444,8 +438,7 @@ impl CallRecord<'_> {
 
 impl Drop for CallRecord<'_> {
     fn drop(&mut self) {
-        let why = "the call was cancelled, or the bridge stopped, before the server answered";
-        self.write(&CallEnd::Failed(why));
+        self.write(&CallEnd::GivenUp);
     }
 }
 
@@ -454,18 +447,6 @@ pub(crate) fn finish(record: Option<CallRecord<'_>>, end: &CallEnd<'_>) {
     if let Some(record) = record {
         record.finish(end);
     }
-}
-
-/// Why a call failed that was answered with an error.
-fn error_in(answer: &Message) -> Option<String> {
-    let code = answer.raw(Slot::ErrorCode)?;
-    let message = answer.string(Slot::ErrorMessage).unwrap_or_default();
-    Some(format!("{message} (error {})", String::from_utf8_lossy(code)))
-}
-
-/// Whether a result says that the tool failed.
-fn says_error(answer: &Message) -> bool {
-    answer.raw(Slot::IsError) == Some(b"true")
 }
 
 /// A path that a server or client named, as one inside `root`; `None` if it leads elsewhere.

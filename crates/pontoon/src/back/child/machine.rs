@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 use super::process::Starter;
 use super::told::Hearers;
 use super::workspace::blocking;
-use crate::call::CallError;
+use crate::call::{CallBook, CallError};
 use crate::config::Environment;
 use crate::errors::chain;
 use crate::held_bytes::HeldBytes;
@@ -32,6 +32,8 @@ pub struct Machine {
     pub endings: TaskTracker,
     /// Writes the records of jobs.
     pub writer: Writer,
+    /// Tells of calls that are over.
+    pub calls: Arc<CallBook>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// No child of a server is started while this many of its children will not end.

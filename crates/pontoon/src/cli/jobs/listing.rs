@@ -1,12 +1,13 @@
 //! Calls and jobs in words, for people.
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 
 use pontoon_supervise::plain_text;
 use serde::Deserialize;
 use unicode_width::UnicodeWidthStr;
 
-use crate::jobs::{CallStatus, JournalLine};
+use crate::jobs::{CallFacts, CallStatus, JournalLine};
 
 /// A name longer than this would push all others away.
 const LONGEST_NAME: usize = 32;
@@ -28,6 +29,8 @@ pub(super) struct RecordedJob {
     exit: Option<String>,
     #[serde(default)]
     files: Vec<RecordedFile>,
+    #[serde(flatten)]
+    facts: CallFacts,
 }
 
 #[derive(Debug, Deserialize)]
@@ -59,10 +62,13 @@ pub(super) fn listed(calls: &[JournalLine<'_>]) -> String {
 }
 
 fn row(call: &JournalLine<'_>) -> [String; 6] {
-    let ended = match &call.job_id {
-        Some(job) => format!("{}, job {job}", how(call.status, call.is_error)),
-        None => how(call.status, call.is_error).to_owned(),
+    let files = match call.files {
+        0 => String::new(),
+        1 => ", 1 file".to_owned(),
+        more => format!(", {more} files"),
     };
+    let job = call.job_id.as_ref().map(|job| format!(", job {job}")).unwrap_or_default();
+    let ended = format!("{}{files}{job}", how(call.status, call.is_error));
     let ended = match &call.error {
         Some(error) => format!("{ended}: {}", short(error, LONGEST_ERROR)),
         None => ended,
@@ -73,13 +79,20 @@ fn row(call: &JournalLine<'_>) -> [String; 6] {
         took(call.took_ms),
         short(&call.server_name, LONGEST_NAME),
         short(&call.tool, LONGEST_NAME),
-        who(call),
+        who(call.user.as_deref(), call.key.as_deref(), Some(call.address)),
         ended,
     ]
 }
 
 /// All that is known of a job, but what was said in it.
+///
+/// A record of a bridge of an older version says less of its call than the journal does.
 pub(super) fn shown(id: &str, job: &RecordedJob, call: Option<&JournalLine<'_>>) -> String {
+    let facts = match (&job.facts, call) {
+        (facts, Some(call)) if facts.tool.is_none() => &facts_of(call),
+        (facts, _) => facts,
+    };
+
     let mut text = format!("job {id}\n");
     let mut add = |name: &str, value: Option<String>| {
         if let Some(value) = value {
@@ -87,15 +100,18 @@ pub(super) fn shown(id: &str, job: &RecordedJob, call: Option<&JournalLine<'_>>)
         }
     };
     add("server", job.server_name.as_deref().map(|name| short(name, LONGEST_NAME)));
-    add("tool", call.map(|call| short(&call.tool, LONGEST_NAME)));
-    let from = |call: &JournalLine<'_>| match (&call.user, &call.key) {
-        (None, None) => call.address.to_string(),
-        _ => format!("{} from {}", who(call), call.address),
+    add("tool", facts.tool.as_deref().map(|tool| short(tool, LONGEST_NAME)));
+    let name = who(facts.user.as_deref(), facts.key.as_deref(), facts.address);
+    let from = |address: IpAddr| match (&facts.user, &facts.key) {
+        (None, None) => name.clone(),
+        _ => format!("{name} from {address}"),
     };
-    add("who", call.map(from));
+    add("who", facts.address.map(from));
     add("began", Some(plain_text(job.created_at.clone())));
     add("ended", Some(plain_text(job.finished_at.clone())));
-    add("took", call.map(|call| took(call.took_ms)));
+    add("took", facts.duration_ms.map(took));
+    let bytes = facts.bytes_in.zip(facts.bytes_out);
+    add("bytes", bytes.map(|(to, from)| format!("{to} in, {from} out")));
     add("status", Some(how(job.status, job.is_error).to_owned()));
     add("error", job.error.as_deref().map(|why| short(why, LONGEST_ERROR)));
     add("process", job.exit.as_deref().map(|how| short(how, LONGEST_ERROR)));
@@ -111,18 +127,35 @@ fn how(status: CallStatus, is_error: bool) -> &'static str {
     match (status, is_error) {
         (CallStatus::Processing, _) => "under way",
         (CallStatus::Failed, _) => "failed",
+        (CallStatus::TimedOut, _) => "timed out",
+        (CallStatus::Unknown, _) => "outcome unknown",
+        (CallStatus::Cancelled, _) => "cancelled",
+        (CallStatus::Refused, _) => "refused",
         (CallStatus::Completed, true) => "the tool failed",
         (CallStatus::Completed, false) => "completed",
     }
 }
 
 /// The user and the name of the key; the address where neither is known.
-fn who(call: &JournalLine<'_>) -> String {
+fn who(user: Option<&str>, key: Option<&str>, address: Option<IpAddr>) -> String {
     let name = |name: &str| short(name, LONGEST_NAME);
-    match (call.user.as_deref(), call.key.as_deref()) {
+    match (user, key) {
         (Some(user), Some(key)) => format!("{} ({})", name(user), name(key)),
         (Some(one), None) | (None, Some(one)) => name(one),
-        (None, None) => call.address.to_string(),
+        (None, None) => address.map(|address| address.to_string()).unwrap_or_default(),
+    }
+}
+
+/// What the journal says of a call.
+fn facts_of(call: &JournalLine<'_>) -> CallFacts {
+    CallFacts {
+        tool: Some(call.tool.to_string()),
+        user: call.user.as_deref().map(str::to_owned),
+        key: call.key.as_deref().map(str::to_owned),
+        address: Some(call.address),
+        duration_ms: Some(call.took_ms),
+        bytes_in: Some(call.bytes_in),
+        bytes_out: Some(call.bytes_out),
     }
 }
 
@@ -157,14 +190,15 @@ mod tests {
             status: CallStatus::Failed,
             error: Some("it ended\nearly".into()),
             job_id: None,
+            files: 0,
             ..call()
         };
-        let said = JournalLine { is_error: true, user: None, job_id: None, ..call() };
+        let said = JournalLine { is_error: true, user: None, job_id: None, files: 1, ..call() };
         let expected = "\
 BEGAN                  TOOK  SERVER  TOOL         WHO          ENDED
-2026-11-19 20:31:05Z  12 ms  slides  make_report  ada (front)  completed, job 3f6c
+2026-11-19 20:31:05Z  12 ms  slides  make_report  ada (front)  completed, 2 files, job 3f6c
 2026-11-19 20:31:05Z   61 s  slides  ツール       127.0.0.1    failed: it ended early
-2026-11-19 20:31:05Z  12 ms  slides  make_report  front        the tool failed
+2026-11-19 20:31:05Z  12 ms  slides  make_report  front        the tool failed, 1 file
 ";
         assert_eq!(listed(&[call(), failed, said]), expected);
     }
@@ -184,6 +218,7 @@ job 3f6c
   began    2026-11-19T20:31:05.123Z
   ended    2026-11-19T20:31:05.135Z
   took     12 ms
+  bytes    17 in, 90 out
   status   completed
   process  exited with code 0
   trace    0af7
@@ -191,11 +226,18 @@ job 3f6c
            b/c.txt (0 bytes)
 ";
         assert_eq!(shown("3f6c", &job, Some(&call())), expected);
+        let whole = expected;
         let nobody = JournalLine { user: None, key: None, ..call() };
         assert!(shown("3f6c", &job, Some(&nobody)).contains("\n  who      127.0.0.1\n"));
-        let of_call = ["  tool ", "  who ", "  took "];
+        let of_call = ["  tool ", "  who ", "  took ", "  bytes "];
         let is_kept = |line: &&str| !of_call.iter().any(|it| line.starts_with(it));
         let expected: Vec<_> = expected.lines().filter(is_kept).collect();
         assert_eq!(shown("3f6c", &job, None).lines().collect::<Vec<_>>(), expected);
+        // The record says by itself who called, so that it is known when the journal is gone.
+        let facts = ",\"tool\":\"make_report\",\"user\":\"ada\",\"key\":\"front\",\"address\":\"127.0.0.1\",\
+                     \"duration_ms\":12,\"bytes_in\":17,\"bytes_out\":90}";
+        let record = record.strip_suffix('}').unwrap().to_owned() + facts;
+        let job = serde_json::from_str(&record).unwrap();
+        assert_eq!(shown("3f6c", &job, None), whole);
     }
 }

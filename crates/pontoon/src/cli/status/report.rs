@@ -26,11 +26,11 @@ impl Paint {
         self.with("1", text)
     }
 
-    fn warning(self, text: &str) -> String {
+    pub(super) fn warning(self, text: &str) -> String {
         self.with("33", text)
     }
 
-    fn state(self, state: &str, text: &str) -> String {
+    pub(super) fn state(self, state: &str, text: &str) -> String {
         match state {
             "connected" | "ready" | "ok" => self.with("32", text),
             "away" | "degraded" | "waiting" | "looking" | "learning" | "idle" => {
@@ -253,7 +253,7 @@ fn short(text: &str, most: usize) -> String {
 }
 
 /// How many columns a text takes: some letters take two.
-fn width(text: &str) -> usize {
+pub(super) fn width(text: &str) -> usize {
     UnicodeWidthStr::width(text)
 }
 

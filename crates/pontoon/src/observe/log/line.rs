@@ -16,15 +16,17 @@ const OWN: [&str; 4] = ["timestamp", "level", "message", "target"];
 pub(super) enum Style {
     /// All of it as one JSON object.
     Json,
-    /// For a person at a terminal.
+    /// For people, with all of it.
     Text { has_colour: bool },
+    /// For a person at a terminal: the same, and calls that are over in short.
+    Screen { has_colour: bool },
 }
 
 impl Style {
     pub(super) fn render(self, line: &LogLine) -> String {
         match self {
             Self::Json => line.to_json(),
-            Self::Text { has_colour } => line.to_text(has_colour),
+            Self::Text { has_colour } | Self::Screen { has_colour } => line.to_text(has_colour),
         }
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! Every text is cleaned before it is logged; a call that logs never waits for a disk or a reader.
 
+mod calls;
 mod console;
 mod file;
 mod layer;
@@ -10,6 +11,8 @@ mod line;
 mod old;
 mod place;
 mod queue;
+mod read;
+mod screen;
 mod secrets;
 mod troubles;
 
@@ -24,7 +27,9 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+pub use self::calls::{CallLine, tell_calls};
 pub use self::place::LogPlace;
+pub use self::read::{FoundLine, SoughtLines, find_lines};
 pub use self::secrets::Secrets;
 pub use self::troubles::Troubles;
 
@@ -91,7 +96,7 @@ impl Drop for Log {
 pub fn start(settings: LogSettings<'_>, metrics: &Arc<Metrics>) -> io::Result<Log> {
     // Collectors read standard output. A person at a terminal reads what is told on standard error.
     let (mut console, style) = match settings.is_output_taken || io::stdout().is_terminal() {
-        true => (Console::new(io::stderr().as_fd())?, Style::Text { has_colour: has_colour() }),
+        true => (Console::new(io::stderr().as_fd())?, style_for_people()),
         false => (Console::new(io::stdout().as_fd())?, Style::Json),
     };
     let told = move |count| style.render(&lost(count));
@@ -117,6 +122,14 @@ pub fn start(settings: LogSettings<'_>, metrics: &Arc<Metrics>) -> io::Result<Lo
         tracing::error!(location, panic = message, "a fault of the bridge itself: it panicked");
     }));
     Ok(log)
+}
+
+/// How lines on standard error look.
+fn style_for_people() -> Style {
+    match io::stderr().is_terminal() {
+        true => Style::Screen { has_colour: has_colour() },
+        false => Style::Text { has_colour: false },
+    }
 }
 
 fn has_colour() -> bool {

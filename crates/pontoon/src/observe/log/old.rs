@@ -54,7 +54,7 @@ fn instances(folder: &Path) -> BTreeMap<String, Vec<OldLog>> {
 }
 
 /// The newest file of the instance that this file is of: `pontoon-a-1.log` for `pontoon-a-1.log.3`.
-fn instance(name: &str) -> Option<&str> {
+pub(super) fn instance(name: &str) -> Option<&str> {
     let end = name.strip_prefix("pontoon-")?.rfind(".log")? + "pontoon-".len() + ".log".len();
     let (instance, generation) = name.split_at(end);
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());

@@ -53,15 +53,26 @@ impl LineQueue {
 
     /// Adds a line, without its newline, if there is room.
     pub(super) fn push(&self, line: String) {
+        self.push_all([line]);
+    }
+
+    /// Adds lines, each without its newline, as far as there is room.
+    pub(super) fn push_all(&self, lines: impl IntoIterator<Item = String>) {
         let mut queued = self.queued.lock();
-        if queued.is_closed || queued.bytes + line.len() > MAX_WAITING {
-            queued.lost += 1;
-            drop(queued);
-            return self.metrics.log_lines_dropped.bump();
+        let lost = queued.lost;
+        for line in lines {
+            if queued.is_closed || queued.bytes + line.len() > MAX_WAITING {
+                queued.lost += 1;
+                continue;
+            }
+            queued.bytes += line.len();
+            queued.lines.push_back(line);
         }
-        queued.bytes += line.len();
-        queued.lines.push_back(line);
+        let lost = queued.lost - lost;
         drop(queued);
+        if lost > 0 {
+            self.metrics.log_lines_dropped.add(lost);
+        }
         self.changed.notify_all();
     }
 

@@ -1,4 +1,7 @@
-//! What healing costs a call that needs none of it, beside the same bridge with `"heal": "off"` and `"profile": "none"`.
+//! What something costs a call, beside the same bridge without it: healing that finds nothing to heal, and the line in
+//! the log that tells of each call.
+
+use std::path::Path;
 
 use crate::Plan;
 use crate::bridge::Bridge;
@@ -8,19 +11,36 @@ use crate::pooled::KEPT;
 use crate::server::Server;
 use crate::table::{Goal, Table, a_second, micros};
 
+/// Something that a bridge can do without.
+pub(crate) struct Extra {
+    name: &'static str,
+    with: StartBridge,
+    without: StartBridge,
+}
+
+type StartBridge = fn(&Path, &str, &Server) -> Bridge;
+
+/// Beside `"heal": "off"` and `"profile": "none"`.
+pub(crate) const HEALING: Extra =
+    Extra { name: "healing", with: Bridge::start, without: Bridge::without_healing };
+
+/// Beside `--log-level=warn`, at which a call that works has no line. The log is a file.
+pub(crate) const CALL_LINES: Extra =
+    Extra { name: "call lines", with: Bridge::with_call_lines, without: Bridge::start };
+
 /// Measures one client and many, in front of the server that costs nothing.
-pub(crate) fn measure(plan: &Plan, table: &mut Table) {
+pub(crate) fn measure(plan: &Plan, extra: &Extra, table: &mut Table) {
     for server in plan.servers.iter().filter(|server| server.name == "cheap") {
         for clients in [1, 16] {
-            measure_with(plan, server, clients, table);
+            measure_with(plan, extra, server, clients, table);
         }
     }
 }
 
-fn measure_with(plan: &Plan, server: &Server, clients: usize, table: &mut Table) {
-    let without = Bridge::without_healing(&plan.builds[0], KEPT.mode, server);
-    let healing = plan.builds.iter().map(|build| Bridge::start(build, KEPT.mode, server));
-    let bridges: Vec<_> = healing.chain([without]).collect();
+fn measure_with(plan: &Plan, extra: &Extra, server: &Server, clients: usize, table: &mut Table) {
+    let without = (extra.without)(&plan.builds[0], KEPT.mode, server);
+    let with = plan.builds.iter().map(|build| (extra.with)(build, KEPT.mode, server));
+    let bridges: Vec<_> = with.chain([without]).collect();
     let all_of = |bridge: &Bridge| (0..clients).map(|_| bridge.client(&server.call)).collect();
     let mut callers: Vec<Vec<_>> = bridges.iter().map(all_of).collect();
     let answers: Vec<_> = callers.iter_mut().flatten().map(HttpCaller::answer).collect();
@@ -36,7 +56,7 @@ fn measure_with(plan: &Plan, server: &Server, clients: usize, table: &mut Table)
     sides.iter_mut().zip(&pids).for_each(|(side, pids)| side.read(pids));
     let without = sides.pop().expect("it is the last one of them");
 
-    let name = server.row("healing", clients);
+    let name = server.row(extra.name, clients);
     let ours: Vec<_> = sides.iter().map(|side| side.quantiles(0.5)).collect();
     table.compare(&format!("{name}: p50"), &ours, &without.quantiles(0.5), micros, Goal::None);
     let ours: Vec<_> = sides.iter().map(Side::rates).collect();

@@ -1,0 +1,287 @@
+//! The note of one call of a tool: told once, when the call is over, as a line of the journal and one of the log.
+//!
+//! It begins when it is known who asks what, and rides with the call: in its [`Reply`](super::Reply), or in its record
+//! once a server has it. One that is dropped says that the call was given up. Both lines are written behind the answer,
+//! by the thread that writes records.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use pontoon_wire::{Message, Slot, method};
+use uuid::Uuid;
+
+use super::error::CallError;
+use crate::client::{Person, Principal};
+use crate::clock::{now, since};
+use crate::config::Server;
+use crate::jobs::{CallFacts, CallStatus, EndedCall, Store, Writer};
+use crate::lock::Lock;
+use crate::observe::log::{CallLine, tell_calls};
+
+/// So many calls may wait to be told. Their records are bounded to fewer; what is refused has none.
+const MAX_WAITING: usize = 16_384;
+
+/// So much of an error is kept meanwhile.
+const MAX_ERROR: usize = 1024;
+
+/// Where calls are told that are over.
+#[derive(Debug)]
+pub struct CallBook {
+    store: Store,
+    writer: Writer,
+    waiting: Lock<UntoldCalls>,
+}
+
+#[derive(Debug, Default)]
+struct UntoldCalls {
+    calls: Vec<NotedCall>,
+    lost: usize,
+}
+
+/// A call, as far as it is known. What is not known yet is empty.
+#[derive(Debug)]
+struct NotedCall {
+    server: Arc<Server>,
+    tool: String,
+    person: Arc<Person>,
+    began: SystemTime,
+    took: Duration,
+    bytes_in: usize,
+    end: NotedEnd,
+}
+
+/// How a call ended, and what it left.
+#[derive(Debug, Clone)]
+pub struct NotedEnd {
+    /// In one word.
+    pub status: CallStatus,
+    /// Whether the result says that the tool failed.
+    pub is_error: bool,
+    /// Why it failed, as the journal has it.
+    pub error: Option<String>,
+    /// The same for the log, where it must not be told so.
+    pub in_log: Option<String>,
+    /// The length of its answer.
+    pub bytes_out: usize,
+    /// How many files it made.
+    pub files: usize,
+    /// Its job, if it has one.
+    pub job: Option<Uuid>,
+}
+
+impl NotedEnd {
+    fn new(status: CallStatus, error: Option<String>) -> Self {
+        let (is_error, bytes_out, files) = (false, 0, 0);
+        Self { status, is_error, error, in_log: None, bytes_out, files, job: None }
+    }
+
+    /// It has a result.
+    pub fn completed() -> Self {
+        Self::new(CallStatus::Completed, None)
+    }
+
+    /// The server gave this answer, a result or an error.
+    pub fn answered(answer: &Message) -> Self {
+        let end = match answer.raw(Slot::ErrorCode) {
+            None => Self::completed(),
+            Some(code) => {
+                let code = String::from_utf8_lossy(code);
+                let message = answer.string(Slot::ErrorMessage).unwrap_or_default();
+                // A server may repeat arguments in its words.
+                let in_log = Some(format!("the server answered with error {code}"));
+                let error = Some(format!("{message} (error {code})"));
+                Self { in_log, ..Self::new(CallStatus::Failed, error) }
+            }
+        };
+        let is_error = answer.raw(Slot::IsError) == Some(b"true");
+        Self { is_error, bytes_out: answer.text().len(), ..end }
+    }
+
+    /// There is no answer of the server, for this reason.
+    pub fn failed(why: &CallError) -> Self {
+        let status = match why {
+            CallError::TimedOut { .. } => CallStatus::TimedOut,
+            CallError::OutcomeUnknown(_) => CallStatus::Unknown,
+            why if why.is_refusal() => CallStatus::Refused,
+            _ => CallStatus::Failed,
+        };
+        let in_log = match why {
+            CallError::BadArguments(_) | CallError::Misfits(_) => {
+                Some("its arguments are not what the tool takes".to_owned())
+            }
+            _ => None,
+        };
+        Self { in_log, ..Self::new(status, Some(why.to_string())) }
+    }
+
+    /// It was not made, for this reason.
+    pub fn refused(why: &str) -> Self {
+        Self::new(CallStatus::Refused, Some(why.to_owned()))
+    }
+
+    /// Its client went away or wanted no answer any more, or the bridge stopped.
+    pub fn given_up(is_stopping: bool) -> Self {
+        let why = "the call was cancelled, or the bridge stopped, before the server answered";
+        let status = if is_stopping { CallStatus::Failed } else { CallStatus::Cancelled };
+        Self::new(status, Some(why.to_owned()))
+    }
+}
+
+/// The note of one call.
+#[derive(Debug)]
+pub struct CallNote {
+    book: Arc<CallBook>,
+    since: Instant,
+    /// Gone once it was told.
+    call: Option<NotedCall>,
+}
+
+impl CallNote {
+    /// A note of this request, if it calls a tool.
+    pub fn of(
+        book: &Arc<CallBook>,
+        server: &Arc<Server>,
+        person: &Arc<Person>,
+        request: &Message,
+    ) -> Option<Self> {
+        (request.method() == method::CALL_TOOL).then(|| Self {
+            book: Arc::clone(book),
+            since: now(),
+            call: Some(NotedCall {
+                server: Arc::clone(server),
+                tool: request.string(Slot::Name).unwrap_or_default().into_owned(),
+                person: Arc::clone(person),
+                began: SystemTime::now(),
+                took: Duration::ZERO,
+                bytes_in: request.raw(Slot::Params).map_or(0, <[u8]>::len),
+                end: NotedEnd::given_up(false),
+            }),
+        })
+    }
+
+    /// Tells how the call ended.
+    pub fn tell(mut self, end: NotedEnd) {
+        self.end(end);
+    }
+
+    /// Says nothing: another note tells of the call.
+    pub fn forget(mut self) {
+        self.call = None;
+    }
+
+    /// What the record of its job says of it besides, once it has ended so.
+    pub fn facts(&self, end: &NotedEnd) -> CallFacts {
+        let Some(call) = &self.call else { return CallFacts::default() };
+        CallFacts {
+            tool: Some(call.tool.clone()),
+            user: user_of(&call.person).map(str::to_owned),
+            key: call.person.principal.credential().map(str::to_owned),
+            address: Some(call.person.address),
+            duration_ms: Some(u64::try_from(since(self.since).as_millis()).unwrap_or(u64::MAX)),
+            bytes_in: Some(call.bytes_in),
+            bytes_out: Some(end.bytes_out),
+        }
+    }
+
+    fn end(&mut self, mut end: NotedEnd) {
+        let Some(mut call) = self.call.take() else { return };
+        if let Some(error) = &mut end.error {
+            error.truncate(error.floor_char_boundary(MAX_ERROR));
+        }
+        call.took = since(self.since);
+        call.end = end;
+        self.book.add(call);
+    }
+}
+
+impl Drop for CallNote {
+    fn drop(&mut self) {
+        self.end(NotedEnd::given_up(false));
+    }
+}
+
+impl CallBook {
+    /// A book whose calls are in the journal of this store, and in the log.
+    pub fn new(store: Store, writer: Writer) -> Arc<Self> {
+        Arc::new(Self { store, writer, waiting: Lock::default() })
+    }
+
+    fn add(self: &Arc<Self>, call: NotedCall) {
+        let is_first = {
+            let mut waiting = self.waiting.lock();
+            match waiting.calls.len() < MAX_WAITING {
+                true => waiting.calls.push(call),
+                false => waiting.lost += 1,
+            }
+            waiting.calls.len() == 1 && waiting.lost == 0
+        };
+        if is_first {
+            let book = Arc::clone(self);
+            self.writer.write(0, move || {
+                book.write();
+                Ok(())
+            });
+        }
+    }
+
+    fn write(&self) {
+        let UntoldCalls { calls, lost } = std::mem::take(&mut *self.waiting.lock());
+        if lost > 0 {
+            tracing::warn!(lost, "calls ended faster than they can be told, and lines are lost");
+        }
+        for call in &calls {
+            self.store.journal(&call.for_journal());
+        }
+        self.store.write_journal();
+        tell_calls(calls.iter().map(NotedCall::for_log));
+    }
+}
+
+impl NotedCall {
+    fn for_journal(&self) -> EndedCall<'_> {
+        EndedCall {
+            server: self.server.name.as_str(),
+            tool: &self.tool,
+            user: user_of(&self.person),
+            key: self.person.principal.credential(),
+            address: self.person.address,
+            began: self.began,
+            took: self.took,
+            error: self.end.error.as_deref(),
+            status: self.end.status,
+            is_error: self.end.is_error,
+            bytes_in: self.bytes_in,
+            bytes_out: self.end.bytes_out,
+            files: self.end.files,
+            job: self.end.job,
+            trace: self.person.trace.as_ref().map(|trace| trace.id().to_string()),
+        }
+    }
+
+    fn for_log(&self) -> CallLine<'_> {
+        CallLine {
+            ended: self.began + self.took,
+            server: self.server.name.as_str(),
+            tool: &self.tool,
+            user: user_of(&self.person),
+            key: self.person.principal.credential(),
+            address: self.person.address,
+            status: self.end.status.word(),
+            is_error: self.end.is_error,
+            took: self.took,
+            bytes_in: self.bytes_in,
+            bytes_out: self.end.bytes_out,
+            files: self.end.files,
+            error: self.end.in_log.as_deref().or(self.end.error.as_deref()),
+            job: self.end.job,
+            trace: self.person.trace.as_ref().map(|trace| trace.id()),
+        }
+    }
+}
+
+fn user_of(person: &Person) -> Option<&str> {
+    match &person.principal {
+        Principal::User(user) => Some(&user.id),
+        Principal::Credential(_) | Principal::Address(_) => None,
+    }
+}
