@@ -325,10 +325,11 @@ def refuses(port: int) -> bool:
 def a_wait_is_told_at_a_terminal_and_nowhere_else(case: Case) -> None:
     silent = {"command": "sleep", "args": ["600"], "timeout": 3}
     case.serve(silent=silent)
-    run = case.at_terminal("tools", "silent")
+    run = case.at_terminal("tools", "silent", columns=300)
     run.check(1)
     assert 'waiting for "silent" to answer `initialize` (1 s of 3 s)' in run.raw, run.raw
-    assert run.screen.text().startswith("error: the server `silent` does not start: it did not answer `initialize` within 3 s")
+    said = run.screen.text()
+    assert said.startswith("error: the server `silent` does not start: it did not answer `initialize` within 3 s"), said
     code, out, err = case.piped("tools", "silent")
     assert (code, out) == (1, "") and err.startswith("error:") and "\r" not in err, err
     for quiet in (["tools", "-q", "silent"],):

@@ -156,7 +156,7 @@ def files() -> None:
     row("all disabled", "check", 1, "not disabled", file=servers(a={"command": "x", "disabled": True}))
     row("a server that is a text", "check", 1, "mcpServers.a", "expected an object", file=servers(a="uvx"))
     row("two servers of one name", "check", 1, "written twice", beside={FILE: b'{"mcpServers": {"a": {"command": "/bin/true"}, "a": {}}}'})
-    row("a name with a blank", "check", 1, "mcpServers.my server", file={"mcpServers": {"my server": {"command": "/bin/true"}}})
+    row("a name with a blank", "check", 1, 'mcpServers."my server"', "1 to 64 letters", file={"mcpServers": {"my server": {"command": "/bin/true"}}})
     row("a name of ours", "check", 1, "`mcp` is a path of the bridge", file=servers(mcp={"command": "/bin/true"}))
     row("no command", "check", 1, "mcpServers.a", "no `command` to start", file=servers(a={}))
     key("comand", "did you mean `command`?", name="comand", command=None)
