@@ -18,7 +18,7 @@ use crate::{binaries, fixture, fixture_of, on_a_small_disk, plan, rig, rude, she
 const SOON: Duration = Duration::from_secs(20);
 
 /// Every family there is. One that is new needs a test here.
-const FAMILIES: [&str; 58] = [
+const FAMILIES: [&str; 59] = [
     "pontoon_build_info",
     "pontoon_child_cpu_seconds_total",
     "pontoon_child_exits_total",
@@ -56,6 +56,7 @@ const FAMILIES: [&str; 58] = [
     "pontoon_running_calls",
     "pontoon_server_state",
     "pontoon_sessions",
+    "pontoon_spans_dropped_total",
     "pontoon_spare_hits_total",
     "pontoon_spare_misses_total",
     "pontoon_spares",
