@@ -47,7 +47,6 @@ pub(super) const KNOWN: &[KnownServer] = &[
         args: &["excel-mcp-server==2.2.2", "stdio"],
         env: &[("EXCEL_FILES_PATH", "${MCPO_WORKDIR}")],
         keys: &[("workspace", "\"session\"")],
-        ..PLAIN
     },
     KnownServer {
         name: "fetch",
@@ -75,7 +74,6 @@ pub(super) const KNOWN: &[KnownServer] = &[
         args: &["-y", "@modelcontextprotocol/server-memory@2026.8.31"],
         env: &[("MEMORY_FILE_PATH", "${MCPO_WORKDIR}/memory.json")],
         keys: &[("workspace", "\"session\"")],
-        ..PLAIN
     },
     KnownServer {
         name: "powerpoint",

@@ -89,7 +89,7 @@ fn tools_list(tools: ToolsShown<'_>) -> String {
     if tools.is_empty() {
         return "<p>It offers no tools.</p>".to_owned();
     }
-    let one = |tool: &Box<RawValue>| {
+    let one = |tool: &RawValue| {
         let name = text_of(tool, "name").unwrap_or_default();
         let description = text_of(tool, "description").unwrap_or_default();
         format!(
@@ -98,7 +98,7 @@ fn tools_list(tools: ToolsShown<'_>) -> String {
             escaped(&description)
         )
     };
-    format!("<dl>\n{}</dl>", tools.iter().map(one).collect::<String>())
+    format!("<dl>\n{}</dl>", tools.iter().map(|tool| one(tool)).collect::<String>())
 }
 
 /// The form that has the demo server make a file, where it is the demo.
