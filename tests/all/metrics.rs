@@ -1,6 +1,7 @@
 //! Every number of `/metrics`, each driven and read; and that looking changes nothing and tells nothing
 //! of anybody.
 
+mod families;
 mod usage;
 
 use std::collections::BTreeMap;
@@ -13,72 +14,10 @@ use pontoon_tests::rig::{Rig, Server, processes, send_signal, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use self::families::FAMILIES;
 use crate::{binaries, fixture, fixture_of, on_a_small_disk, plan, rig, rude, shell};
 
 const SOON: Duration = Duration::from_secs(20);
-
-/// Every family there is. One that is new needs a test here.
-const FAMILIES: [&str; 59] = [
-    "pontoon_build_info",
-    "pontoon_child_cpu_seconds_total",
-    "pontoon_child_exits_total",
-    "pontoon_child_memory_bytes",
-    "pontoon_child_processes",
-    "pontoon_child_start_duration_seconds",
-    "pontoon_child_start_failures_total",
-    "pontoon_child_starts_total",
-    "pontoon_children",
-    "pontoon_client_requests_total",
-    "pontoon_config_reloads_total",
-    "pontoon_disk_free_bytes",
-    "pontoon_disk_min_free_bytes",
-    "pontoon_disk_size_bytes",
-    "pontoon_download_bytes_total",
-    "pontoon_downloads_total",
-    "pontoon_errors_total",
-    "pontoon_heals_total",
-    "pontoon_held_bytes",
-    "pontoon_held_bytes_limit",
-    "pontoon_idle_timeouts_total",
-    "pontoon_isolation_info",
-    "pontoon_jobs_bytes",
-    "pontoon_jobs_on_disk",
-    "pontoon_jobs_total",
-    "pontoon_living_children",
-    "pontoon_log_lines_dropped_total",
-    "pontoon_permits_in_use",
-    "pontoon_permits_limit",
-    "pontoon_queue_wait_seconds",
-    "pontoon_ready",
-    "pontoon_refused_total",
-    "pontoon_request_duration_seconds",
-    "pontoon_requests_total",
-    "pontoon_running_calls",
-    "pontoon_server_state",
-    "pontoon_sessions",
-    "pontoon_spans_dropped_total",
-    "pontoon_spare_hits_total",
-    "pontoon_spare_misses_total",
-    "pontoon_spares",
-    "pontoon_stateful_child_idle_longest_seconds",
-    "pontoon_stateful_child_oldest_seconds",
-    "pontoon_stateful_children",
-    "pontoon_sweep_errors_total",
-    "pontoon_sweeps_total",
-    "pontoon_swept_jobs_total",
-    "pontoon_tool_call_duration_seconds",
-    "pontoon_tool_calls_total",
-    "pontoon_uptime_seconds",
-    "pontoon_waiting_calls",
-    "pontoon_websockets",
-    "process_cpu_seconds_total",
-    "process_max_fds",
-    "process_open_fds",
-    "process_resident_memory_bytes",
-    "process_start_time_seconds",
-    "process_threads",
-    "process_virtual_memory_bytes",
-];
 
 const FIXTURE: &[(&str, &str)] = &[("server", "fixture")];
 
