@@ -125,7 +125,9 @@ impl Bridge {
         let mut running = Running::start(command.stdin(Stdio::null()).stderr(Stdio::piped()));
         let stderr = running.0.stderr.take().expect("piped just above");
         let address = address_in(BufReader::new(stderr));
-        running.0.stdout.take().map(|stdout| tell_all(BufReader::new(stdout)));
+        if let Some(stdout) = running.0.stdout.take() {
+            tell_all(BufReader::new(stdout));
+        }
         let bridge = Self { running, address, _directory: directory };
         bridge.wait_for("its server", |health| health["servers"][SERVER]["state"] == "ready");
         bridge

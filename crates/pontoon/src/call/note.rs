@@ -186,7 +186,8 @@ impl CallNote {
     fn end(&mut self, mut end: NotedEnd) {
         let Some(mut call) = self.call.take() else { return };
         if let Some(error) = &mut end.error {
-            error.truncate(error.floor_char_boundary(MAX_ERROR));
+            let end = (0..=MAX_ERROR.min(error.len())).rev().find(|&at| error.is_char_boundary(at));
+            error.truncate(end.unwrap_or_default());
         }
         call.took = since(self.since);
         call.end = end;

@@ -141,7 +141,9 @@ impl Reply {
 
     /// Counts the call for this tool, too.
     pub fn count_tool(&mut self, tool: Arc<ToolMetrics>) {
-        self.tally.iter_mut().for_each(|tally| tally.tool = Some(Arc::clone(&tool)));
+        if let Some(tally) = &mut self.tally {
+            tally.tool = Some(tool);
+        }
     }
 
     /// Lets this note tell how the call ends, in place of the one it had.

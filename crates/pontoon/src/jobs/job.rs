@@ -98,7 +98,7 @@ enum JobStage {
     /// No call is recorded, and none may ever be: a spare child may wait in it.
     Unrecorded(Parting),
     /// The call is over, and its record was written, or waits for room.
-    Recorded(JobRecord),
+    Recorded(Box<JobRecord>),
     /// Thrown away.
     Gone,
 }
@@ -185,7 +185,7 @@ impl Job {
         };
         std::mem::take(parting).add_to(&mut record);
         let written = self.folder().and_then(|folder| self.write(&record, call, &folder));
-        *stage = JobStage::Recorded(record);
+        *stage = JobStage::Recorded(Box::new(record));
         written
     }
 

@@ -185,7 +185,7 @@ http://a:8080  ok     1h 01m     42       1     1        3          4        2
             "http://a:80",
             &Seen { health: json!({"status": "ok", "uptime": 1}), metrics: String::new() },
         );
-        assert!(!are_well(&[down.clone()]) && are_well(&[hidden.clone()]));
+        assert!(!are_well(std::slice::from_ref(&down)) && are_well(std::slice::from_ref(&hidden)));
         assert!(table(&[down], true).contains("\u{1b}[31mdown\u{1b}[0m"));
         assert!(table(&[hidden], false).contains("--token-env"));
     }
