@@ -6,6 +6,7 @@
 
 mod access;
 mod bare;
+mod call_lines;
 mod children;
 mod claude;
 mod cli;

@@ -24,6 +24,9 @@ const MAX_WAITING: usize = 16_384;
 /// So much of an error is kept meanwhile.
 const MAX_ERROR: usize = 1024;
 
+/// What comes before the words of a server in a reason: they may repeat arguments.
+const WORDS_OF_SERVERS: [&str; 2] = ["; its last words: ", "; it had said: "];
+
 /// Where calls are told that are over.
 #[derive(Debug)]
 pub struct CallBook {
@@ -105,13 +108,17 @@ impl NotedEnd {
             why if why.is_refusal() => CallStatus::Refused,
             _ => CallStatus::Failed,
         };
+        let error = why.to_string();
         let in_log = match why {
             CallError::BadArguments(_) | CallError::Misfits(_) => {
                 Some("its arguments are not what the tool takes".to_owned())
             }
-            _ => None,
+            _ => {
+                let said = WORDS_OF_SERVERS.iter().filter_map(|words| error.find(words)).min();
+                said.map(|at| error[..at].to_owned())
+            }
         };
-        Self { in_log, ..Self::new(status, Some(why.to_string())) }
+        Self { in_log, ..Self::new(status, Some(error)) }
     }
 
     /// It was not made, for this reason.
@@ -157,6 +164,15 @@ impl CallNote {
                 end: NotedEnd::given_up(false),
             }),
         })
+    }
+
+    /// The same of this request, which is the call as its server has it: a tool may have another name there.
+    pub fn as_made(mut self, request: &Message) -> Self {
+        let tool = request.string(Slot::Name).unwrap_or_default();
+        if let Some(call) = self.call.as_mut().filter(|call| call.tool != tool) {
+            call.tool = tool.into_owned();
+        }
+        self
     }
 
     /// Tells how the call ended.
@@ -284,5 +300,52 @@ fn user_of(person: &Person) -> Option<&str> {
     match &person.principal {
         Principal::User(user) => Some(&user.id),
         Principal::Credential(_) | Principal::Address(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pontoon_wire::error::{ErrorObject, code};
+
+    use super::*;
+
+    #[test]
+    fn each_way_to_end_has_a_word() {
+        let busy = CallError::Busy { what: "busy".to_owned(), retry_after_seconds: 5 };
+        let (server, note) = ("slides".to_owned(), String::new());
+        let text = || "why".to_owned();
+        let told = |status| CallError::Told(ErrorObject::new(code::INTERNAL, text()), status);
+        for (error, status) in [
+            (busy, CallStatus::Refused),
+            (told(403), CallStatus::Refused),
+            (told(502), CallStatus::Failed),
+            (CallError::TimedOut { server, seconds: 2, note }, CallStatus::TimedOut),
+            (CallError::OutcomeUnknown(text()), CallStatus::Unknown),
+            (CallError::ServerFailed(text()), CallStatus::Failed),
+            (CallError::AppAway(text()), CallStatus::Refused),
+            (CallError::Internal, CallStatus::Failed),
+        ] {
+            assert_eq!(NotedEnd::failed(&error).status, status, "{error}");
+        }
+        assert_eq!(NotedEnd::given_up(true).status, CallStatus::Failed);
+        assert_eq!(NotedEnd::given_up(false).status, CallStatus::Cancelled);
+    }
+
+    #[test]
+    fn what_may_repeat_arguments_is_in_the_journal_alone() {
+        let private = "5 is no text";
+        let answer = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{{\"code\":-32602,\"message\":\"{private}\"}}}}"
+        );
+        let answer = Message::parse(answer.as_bytes()).unwrap();
+        let refused = NotedEnd::failed(&CallError::BadArguments(private.to_owned()));
+        let [crashed, late] = WORDS_OF_SERVERS.map(|words| format!("it ended{words}{private}"));
+        let crashed = NotedEnd::failed(&CallError::ServerFailed(crashed));
+        let late = NotedEnd::failed(&CallError::OutcomeUnknown(late));
+        assert_eq!(crashed.in_log.as_deref(), Some("it ended"));
+        for end in [NotedEnd::answered(&answer), refused, crashed, late] {
+            assert!(end.error.unwrap().contains(private));
+            assert!(!end.in_log.unwrap().contains(private));
+        }
     }
 }

@@ -94,13 +94,14 @@ impl Back {
             let what = "busy: the disk does not keep up with the records of calls".to_owned();
             CallError::Busy { what, retry_after_seconds: 5 }
         })?;
+        let note = reply.take_note().or_else(|| self.note_of(request, client));
         Ok(CallRecord {
             back: self,
             request: request.clone(),
             client: Arc::clone(client),
             id: reply.id().clone(),
             began: SystemTime::now(),
-            note: reply.take_note().or_else(|| self.note_of(request, client)),
+            note: note.map(|note| note.as_made(request)),
             slot: Some(slot),
             files: None,
             job: None,

@@ -112,7 +112,9 @@ pub(super) fn shown(id: &str, job: &RecordedJob, call: Option<&JournalLine<'_>>)
     add("took", facts.duration_ms.map(took));
     let bytes = facts.bytes_in.zip(facts.bytes_out);
     add("bytes", bytes.map(|(to, from)| format!("{to} in, {from} out")));
-    add("status", Some(how(job.status, job.is_error).to_owned()));
+    // The journal has more words for it.
+    let status = call.map_or(job.status, |call| call.status);
+    add("status", Some(how(status, job.is_error).to_owned()));
     add("error", job.error.as_deref().map(|why| short(why, LONGEST_ERROR)));
     add("process", job.exit.as_deref().map(|how| short(how, LONGEST_ERROR)));
     add("trace", job.trace_id.as_deref().map(|trace| short(trace, LONGEST_NAME)));

@@ -3,6 +3,7 @@
 //!
 //! Every text is cleaned before it is logged; a call that logs never waits for a disk or a reader.
 
+mod call_line;
 mod calls;
 mod console;
 mod file;
@@ -27,7 +28,8 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-pub use self::calls::{CallLine, tell_calls};
+pub use self::call_line::CallLine;
+pub use self::calls::tell_calls;
 pub use self::place::LogPlace;
 pub use self::read::{FoundLine, SoughtLines, find_lines};
 pub use self::secrets::Secrets;

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::calls::CallFields;
+use super::call_line::CallFields;
 use crate::date::to_seconds;
 
 /// A terminal with fewer columns shows no times; one that does not say how many it has is taken for this wide.
@@ -37,22 +37,20 @@ pub(super) fn line(
     let time = if columns < NARROW { "" } else { &*time };
     let took = format!("{:>7}{GAP}", took(call.duration_ms));
     let room = columns.saturating_sub(time.width() + took.width());
-    let end = end(call);
+    let (end, who) = (end(call), who(call));
     let what = format!("{} {}", call.server, call.tool);
-    // A name has a third of the room at least, and more where the end needs less; the end gets what is left.
-    let what = cut(&what, (room / 3).max(room.saturating_sub(end.width() + GAP.len())));
-    let mut room = room.saturating_sub(what.width());
-    let shown_end = match end.is_empty() {
-        true => String::new(),
-        false => cut(&end, room.saturating_sub(GAP.len())),
-    };
-    if !shown_end.is_empty() {
-        room = room.saturating_sub(GAP.len() + shown_end.width());
-    }
-    let who = match room.saturating_sub(GAP.len()) {
+    // Who called keeps a part of it, where there is room for more than that a call failed.
+    let kept = if columns < NARROW { 0 } else { (GAP.len() + who.width()).min(room / 4) };
+    let of_end = if end.is_empty() { 0 } else { GAP.len() + end.width() };
+    // A name has a third of the room at least, and more where the rest needs less.
+    let what = cut(&what, (room / 3).max(room.saturating_sub(of_end + kept)));
+    let room = room.saturating_sub(what.width());
+    let end = cut(&end, room.saturating_sub(GAP.len() + kept));
+    let of_end = if end.is_empty() { 0 } else { GAP.len() + end.width() };
+    let who = match room.saturating_sub(GAP.len() + of_end) {
         // Less says nothing of a name.
         0..6 => String::new(),
-        room => cut(&who(call), room),
+        room => cut(&who, room),
     };
     let (dim, paint, plain) = match has_colour {
         true => ("\u{1b}[2m", colour(call), "\u{1b}[0m"),
@@ -62,7 +60,7 @@ pub(super) fn line(
         "{dim}{time}{took}{plain}{paint}{what}{}",
         if paint.is_empty() { "" } else { plain }
     );
-    for (part, paint) in [(who, dim), (shown_end, paint)] {
+    for (part, paint) in [(who, dim), (end, paint)] {
         if !part.is_empty() {
             let plain = if paint.is_empty() { "" } else { plain };
             text.extend([GAP, paint, &part, plain]);
@@ -130,8 +128,8 @@ fn cut(text: &str, columns: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::calls::CallLine;
-    use super::super::calls::tests::call;
+    use super::super::call_line::CallLine;
+    use super::super::call_line::tests::call;
     use super::*;
     use crate::observe::redact::Redactor;
 
