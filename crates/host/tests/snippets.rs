@@ -61,7 +61,7 @@ fn an_application(mut app: App) -> Result<(), Box<dyn Error>> {
     let pump = Pump::<App>::new();
     let add = pump.tool("add_object", |app, NewObject { name, position }, _| app.add(name, position));
     let tools = Toolset::new().with(add.description("Puts an object into the patch."))?;
-    let server = WebSocketServer::start("my-app", &[tools.clone()], WebSocketOptions { port: 7400, ..WebSocketOptions::default() })?;
+    let server = WebSocketServer::start("my-app", &[tools], WebSocketOptions { port: 7400, ..WebSocketOptions::default() })?;
     println!("{} {}", server.url(), server.token().unwrap_or_default());
     while app.is_open() {
         app.draw();
