@@ -186,7 +186,7 @@ fn a_call_over_rest_is_one_line_also_where_its_body_does_not_fit() {
     let rig = rig([fixture("stateless")]);
     let post = |tool: &str, body: &Value| {
         let request = Request::post(&format!("/mcpo/fixture/{tool}"), body.to_string());
-        request.header("Content-Type", "application/json").send(rig.address()).unwrap()
+        request.send(rig.address()).unwrap()
     };
     assert_eq!(post("echo", &json!({"text": PRIVATE})).status(), 200);
     assert_eq!(post("echo", &json!({"text": {"deep": PRIVATE}})).status(), 422);

@@ -50,7 +50,8 @@ struct NotedCall {
     began: SystemTime,
     took: Duration,
     bytes_in: usize,
-    end: NotedEnd,
+    /// `None` as long as it is under way.
+    end: Option<NotedEnd>,
 }
 
 /// How a call ended, and what it left.
@@ -140,7 +141,7 @@ pub struct CallNote {
     book: Arc<CallBook>,
     since: Instant,
     /// Gone once it was told.
-    call: Option<NotedCall>,
+    call: Option<Box<NotedCall>>,
 }
 
 impl CallNote {
@@ -154,15 +155,15 @@ impl CallNote {
         (request.method() == method::CALL_TOOL).then(|| Self {
             book: Arc::clone(book),
             since: now(),
-            call: Some(NotedCall {
+            call: Some(Box::new(NotedCall {
                 server: Arc::clone(server),
                 tool: request.string(Slot::Name).unwrap_or_default().into_owned(),
                 person: Arc::clone(person),
                 began: SystemTime::now(),
                 took: Duration::ZERO,
                 bytes_in: request.raw(Slot::Params).map_or(0, <[u8]>::len),
-                end: NotedEnd::given_up(false),
-            }),
+                end: None,
+            })),
         })
     }
 
@@ -206,7 +207,7 @@ impl CallNote {
             error.truncate(end.unwrap_or_default());
         }
         call.took = since(self.since);
-        call.end = end;
+        call.end = Some(end);
         self.book.add(call);
     }
 }
@@ -223,11 +224,11 @@ impl CallBook {
         Arc::new(Self { store, writer, waiting: Lock::default() })
     }
 
-    fn add(self: &Arc<Self>, call: NotedCall) {
+    fn add(self: &Arc<Self>, call: Box<NotedCall>) {
         let is_first = {
             let mut waiting = self.waiting.lock();
             match waiting.calls.len() < MAX_WAITING {
-                true => waiting.calls.push(call),
+                true => waiting.calls.push(*call),
                 false => waiting.lost += 1,
             }
             waiting.calls.len() == 1 && waiting.lost == 0
@@ -247,16 +248,19 @@ impl CallBook {
             tracing::warn!(lost, "calls ended faster than they can be told, and lines are lost");
         }
         for call in &calls {
-            self.store.journal(&call.for_journal());
+            if let Some(call) = call.for_journal() {
+                self.store.journal(&call);
+            }
         }
         self.store.write_journal();
-        tell_calls(calls.iter().map(NotedCall::for_log));
+        tell_calls(calls.iter().filter_map(NotedCall::for_log));
     }
 }
 
 impl NotedCall {
-    fn for_journal(&self) -> EndedCall<'_> {
-        EndedCall {
+    fn for_journal(&self) -> Option<EndedCall<'_>> {
+        let end = self.end.as_ref()?;
+        Some(EndedCall {
             server: self.server.name.as_str(),
             tool: &self.tool,
             user: user_of(&self.person),
@@ -264,35 +268,36 @@ impl NotedCall {
             address: self.person.address,
             began: self.began,
             took: self.took,
-            error: self.end.error.as_deref(),
-            status: self.end.status,
-            is_error: self.end.is_error,
+            error: end.error.as_deref(),
+            status: end.status,
+            is_error: end.is_error,
             bytes_in: self.bytes_in,
-            bytes_out: self.end.bytes_out,
-            files: self.end.files,
-            job: self.end.job,
+            bytes_out: end.bytes_out,
+            files: end.files,
+            job: end.job,
             trace: self.person.trace.as_ref().map(|trace| trace.id().to_string()),
-        }
+        })
     }
 
-    fn for_log(&self) -> CallLine<'_> {
-        CallLine {
+    fn for_log(&self) -> Option<CallLine<'_>> {
+        let end = self.end.as_ref()?;
+        Some(CallLine {
             ended: self.began + self.took,
             server: self.server.name.as_str(),
             tool: &self.tool,
             user: user_of(&self.person),
             key: self.person.principal.credential(),
             address: self.person.address,
-            status: self.end.status.word(),
-            is_error: self.end.is_error,
+            status: end.status.word(),
+            is_error: end.is_error,
             took: self.took,
             bytes_in: self.bytes_in,
-            bytes_out: self.end.bytes_out,
-            files: self.end.files,
-            error: self.end.in_log.as_deref().or(self.end.error.as_deref()),
-            job: self.end.job,
+            bytes_out: end.bytes_out,
+            files: end.files,
+            error: end.in_log.as_deref().or(end.error.as_deref()),
+            job: end.job,
             trace: self.person.trace.as_ref().map(|trace| trace.id()),
-        }
+        })
     }
 }
 

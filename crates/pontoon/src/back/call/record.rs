@@ -370,13 +370,14 @@ impl CallRecord<'_> {
         };
         (told.job, told.files) = (self.job_id(), self.made.len());
         let note = self.note.take();
-        let facts = note.as_ref().map(|note| note.facts(&told)).unwrap_or_default();
+        let has_job = self.job.is_some();
+        let facts = note.as_ref().filter(|_| has_job).map(|note| note.facts(&told));
         let (error, is_error) = (told.error.clone(), told.is_error);
         if let Some(note) = note {
             note.tell(told);
         }
         if let Some(job) = self.job.take() {
-            self.write_job(job, slot, answer, error, is_error, facts);
+            self.write_job(job, slot, answer, error, is_error, facts.unwrap_or_default());
         }
     }
 
