@@ -208,7 +208,7 @@ impl CallNote {
         }
         call.took = since(self.since);
         call.end = Some(end);
-        self.book.add(call);
+        self.book.add(*call);
     }
 }
 
@@ -224,11 +224,11 @@ impl CallBook {
         Arc::new(Self { store, writer, waiting: Lock::default() })
     }
 
-    fn add(self: &Arc<Self>, call: Box<NotedCall>) {
+    fn add(self: &Arc<Self>, call: NotedCall) {
         let is_first = {
             let mut waiting = self.waiting.lock();
             match waiting.calls.len() < MAX_WAITING {
-                true => waiting.calls.push(*call),
+                true => waiting.calls.push(call),
                 false => waiting.lost += 1,
             }
             waiting.calls.len() == 1 && waiting.lost == 0
