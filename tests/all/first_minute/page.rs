@@ -4,6 +4,7 @@ use pontoon_tests::client::{Request, Response};
 use pontoon_tests::rig::Rig;
 
 use super::{demo, demo_plan};
+use crate::{fixture, plan};
 
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
@@ -37,7 +38,21 @@ fn a_browser_gets_a_page_and_clients_what_they_always_got() {
         assert_eq!(get(&rig, "/mcp/demo", accept).status(), status, "{accept}");
     }
     assert_eq!(get(&rig, "/mcp/other", BROWSER).status(), 404);
-    assert_eq!(rig.children().len(), 0, "looking started something");
+    rig.stop();
+}
+
+#[test]
+fn to_look_at_a_page_starts_nothing() {
+    let rig = plan([fixture("stateless")]).start();
+    rig.wait_for_state("fixture", "ready");
+    // Those that it was learnt with are gone.
+    rig.wait_for_children(0);
+    let starts = || rig.metric("pontoon_child_starts_total{server=\"fixture\"}");
+    let learnt_with = starts();
+    assert!(learnt_with > 0.0);
+    let page = get(&rig, "/mcp/fixture", BROWSER);
+    assert!(page.status() == 200 && page.text().contains("write_file"), "{}", page.text());
+    assert_eq!((rig.children().len(), starts().to_string()), (0, learnt_with.to_string()));
     rig.stop();
 }
 

@@ -19,7 +19,7 @@ use crate::errors::chain;
 const AT_ONCE: usize = 4;
 
 /// What became of a server.
-enum Outcome {
+enum StartOutcome {
     /// It answered after this time, with so many tools.
     Ready { took: Duration, tools: usize },
     /// It runs by itself, and is not there now.
@@ -92,7 +92,7 @@ async fn start_all(
     });
     let outcomes: Vec<_> = iter(starting).buffered(AT_ONCE).collect().await;
     drop(line);
-    let failed = outcomes.iter().filter(|it| matches!(it, Outcome::Failed(_))).count();
+    let failed = outcomes.iter().filter(|it| matches!(it, StartOutcome::Failed(_))).count();
     if as_json {
         let servers = singles
             .iter()
@@ -109,25 +109,25 @@ async fn start_all(
 }
 
 /// Learns what the server offers, as `serve` does at its start.
-async fn start(single: &Single, patience: Duration) -> Outcome {
+async fn start(single: &Single, patience: Duration) -> StartOutcome {
     let entry = &single.entry;
     if entry.back.server.is_personal() {
-        return Outcome::Personal;
+        return StartOutcome::Personal;
     }
     if let Err(why) = entry.back.check_isolation() {
-        return Outcome::Failed(chain(&why));
+        return StartOutcome::Failed(chain(&why));
     }
     let began = Instant::now();
     let learnt = tokio::time::timeout(patience, entry.learnt()).await;
     match (learnt, entry.back.app()) {
         (Ok(Ok(catalog)), _) => {
-            Outcome::Ready { took: began.elapsed(), tools: catalog.count(method::LIST_TOOLS) }
+            StartOutcome::Ready { took: began.elapsed(), tools: catalog.count(method::LIST_TOOLS) }
         }
-        (Ok(Err(why)), Some(_)) => Outcome::Away(why),
-        (Ok(Err(why)), None) => Outcome::Failed(why),
-        (Err(_), Some(app)) => Outcome::Away(app.absence().unwrap_or_default()),
+        (Ok(Err(why)), Some(_)) => StartOutcome::Away(why),
+        (Ok(Err(why)), None) => StartOutcome::Failed(why),
+        (Err(_), Some(app)) => StartOutcome::Away(app.absence().unwrap_or_default()),
         (Err(_), None) => {
-            Outcome::Failed(format!("it was not ready within {} s", patience.as_secs()))
+            StartOutcome::Failed(format!("it was not ready within {} s", patience.as_secs()))
         }
     }
 }
@@ -140,7 +140,7 @@ async fn close(singles: Vec<Single>, spawner: &Spawner, ladder: &Ladder) {
     spawner.stop_all(ladder).await;
 }
 
-impl Outcome {
+impl StartOutcome {
     fn words(&self) -> String {
         match self {
             Self::Ready { took, tools } => {

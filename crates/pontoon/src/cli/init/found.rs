@@ -39,7 +39,7 @@ pub(super) fn all(environment: &Environment, here: &Path) -> (Vec<FoundServer>, 
         };
         for (name, entry) in entries(&value, here) {
             let from = file.display().to_string();
-            match taken_over(name, entry, &from, here) {
+            match taken_over(name, entry, &from, Reading { here, environment }) {
                 Ok(server) if found.iter().any(|it| it.server.name == server.name) => {
                     notes.push(format!(
                         "{name:?} of {from} was left out: there is one of that name already"
@@ -51,6 +51,13 @@ pub(super) fn all(environment: &Environment, here: &Path) -> (Vec<FoundServer>, 
         }
     }
     (found, notes)
+}
+
+/// Where and with which variables the files are read.
+#[derive(Debug, Clone, Copy)]
+struct Reading<'a> {
+    here: &'a Path,
+    environment: &'a Environment,
 }
 
 /// Where clients keep their servers, those of this folder first.
@@ -82,7 +89,12 @@ fn entries<'v>(value: &'v Value, here: &Path) -> impl Iterator<Item = (&'v Strin
 }
 
 /// The server that this entry is.
-fn taken_over(name: &str, entry: &Value, from: &str, here: &Path) -> Result<NewServer, String> {
+fn taken_over(
+    name: &str,
+    entry: &Value,
+    from: &str,
+    reading: Reading<'_>,
+) -> Result<NewServer, String> {
     let Some(command) = entry["command"].as_str() else {
         return Err(match entry["url"].is_string() || entry["serverUrl"].is_string() {
             true => "it is reached over HTTP, which clients do by themselves".to_owned(),
@@ -101,7 +113,8 @@ fn taken_over(name: &str, entry: &Value, from: &str, here: &Path) -> Result<NewS
     }
     let mut variables = Vec::new();
     let words = entry["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let mut args: Vec<String> = words.map(|word| in_our_form(word, here, &mut variables)).collect();
+    let mut args: Vec<String> =
+        words.map(|word| in_our_form(word, reading, &mut variables)).collect();
     hide_secrets(&mut args, fit, &mut variables);
     let none = Map::new();
     let env = entry["env"].as_object().unwrap_or(&none).iter();
@@ -109,16 +122,16 @@ fn taken_over(name: &str, entry: &Value, from: &str, here: &Path) -> Result<NewS
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let value = match is_secret(name, &text) {
             true => reference(name, &mut variables),
-            false => in_our_form(&text, here, &mut variables),
+            false => in_our_form(&text, reading, &mut variables),
         };
         (name.clone(), value)
     });
     let env = env.collect();
     let keys = entry["cwd"].as_str().map(|cwd| {
-        let cwd = in_our_form(cwd, here, &mut variables);
+        let cwd = in_our_form(cwd, reading, &mut variables);
         ("cwd".to_owned(), Value::from(cwd).to_string())
     });
-    let command = in_our_form(command, here, &mut variables);
+    let command = in_our_form(command, reading, &mut variables);
     variables.sort();
     variables.dedup();
     Ok(NewServer {
@@ -197,19 +210,19 @@ fn hide_secrets(args: &mut [String], server: &str, variables: &mut Vec<String>) 
 
 /// A text with the placeholders of other clients in our form: `${NAME}`, `${NAME:-else}`, `${input:ID}` and
 /// `${workspaceFolder}`.
-fn in_our_form(text: &str, here: &Path, variables: &mut Vec<String>) -> String {
+fn in_our_form(text: &str, reading: Reading<'_>, variables: &mut Vec<String>) -> String {
     let mut made = String::new();
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("${") {
         let Some((inner, behind)) = behind.split_once('}') else { break };
         made.push_str(before);
-        made.push_str(&placeholder(inner, here, variables));
+        made.push_str(&placeholder(inner, reading, variables));
         rest = behind;
     }
     made + rest
 }
 
-fn placeholder(inner: &str, here: &Path, variables: &mut Vec<String>) -> String {
+fn placeholder(inner: &str, reading: Reading<'_>, variables: &mut Vec<String>) -> String {
     let is_name = |name: &str| {
         !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
     };
@@ -218,11 +231,11 @@ fn placeholder(inner: &str, here: &Path, variables: &mut Vec<String>) -> String 
         None => (inner, None),
     };
     if matches!(inner, "workspaceFolder" | "workspaceRoot") {
-        return here.display().to_string();
+        return reading.here.display().to_string();
     }
     if let Some(otherwise) = otherwise.filter(|_| is_name(name)) {
         // Without the variable the other client would have this.
-        return match std::env::var_os(name) {
+        return match reading.environment.get(name) {
             Some(_) => reference(name, variables),
             None => otherwise.to_owned(),
         };
@@ -248,7 +261,13 @@ mod tests {
     use super::*;
 
     fn taken(entry: &Value) -> NewServer {
-        taken_over("a", entry, "x.json", Path::new("/here")).unwrap()
+        taken_over(
+            "a",
+            entry,
+            "x.json",
+            Reading { here: Path::new("/here"), environment: &Environment::default() },
+        )
+        .unwrap()
     }
 
     #[test]
@@ -277,9 +296,11 @@ mod tests {
 
     #[test]
     fn placeholders_of_other_clients_become_ours() {
+        let environment = Environment::default();
+        let reading = Reading { here: Path::new("/here"), environment: &environment };
         let mut variables = Vec::new();
         let mut check = |text: &str, expected: &str| {
-            assert_eq!(in_our_form(text, Path::new("/here"), &mut variables), expected);
+            assert_eq!(in_our_form(text, reading, &mut variables), expected);
         };
         check("${HOME}/x", "${env:HOME}/x");
         check("${env:A}", "${env:A}");
@@ -298,13 +319,30 @@ mod tests {
             ("", json!({"command": "x"}), "part of an address"),
             ("\u{e4}", json!({"command": "x"}), "part of an address"),
         ] {
-            let why = taken_over(name, &entry, "x.json", Path::new("/")).unwrap_err();
+            let why = taken_over(
+                name,
+                &entry,
+                "x",
+                Reading { here: Path::new("/"), environment: &Environment::default() },
+            )
+            .unwrap_err();
             assert!(why.contains(says), "{name}: {why}");
         }
-        let named =
-            taken_over("my server!", &json!({"command": "x"}), "x", Path::new("/")).unwrap();
+        let named = taken_over(
+            "my server!",
+            &json!({"command": "x"}),
+            "x",
+            Reading { here: Path::new("/"), environment: &Environment::default() },
+        )
+        .unwrap();
         assert_eq!(named.name, "my-server-");
-        let named = taken_over("docs", &json!({"command": "x"}), "x", Path::new("/")).unwrap();
+        let named = taken_over(
+            "docs",
+            &json!({"command": "x"}),
+            "x",
+            Reading { here: Path::new("/"), environment: &Environment::default() },
+        )
+        .unwrap();
         assert_eq!(named.name, "docs-server");
     }
 
