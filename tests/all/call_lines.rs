@@ -190,11 +190,11 @@ fn a_call_over_rest_is_one_line_also_where_its_body_does_not_fit() {
     };
     assert_eq!(post("echo", &json!({"text": PRIVATE})).status(), 200);
     assert_eq!(post("echo", &json!({"text": {"deep": PRIVATE}})).status(), 422);
+    // The first is told behind its answer, so the second may be told before it.
     let lines = lines(&rig, 2);
-    assert_eq!(
-        (&lines[0]["status"], &lines[1]["status"]),
-        (&json!("completed"), &json!("refused"))
-    );
+    let mut ends: Vec<_> = lines.iter().map(|line| line["status"].as_str().unwrap()).collect();
+    ends.sort_unstable();
+    assert_eq!(ends, ["completed", "refused"]);
     agree(&rig, &lines);
     rig.stop();
 }

@@ -70,7 +70,7 @@ fn a_server_that_never_started_is_told_without_a_folder() {
         ("plain", "`plain.txt` is not an executable file; whoever runs"),
         (
             "lost",
-            "`lost.sh` could not be executed: its first line names the interpreter \"python\", which",
+            "`lost.sh` could not be executed: its first line names the interpreter \\\"python\\\", which",
         ),
         ("dying", "cannot read secret.conf in "),
         ("walled", "`gone`, which `fixture-server` may reach, could not be opened"),

@@ -96,7 +96,7 @@ def typed() -> None:
     row("tools without server", "tools", 2, "<SERVER>", "Usage")
     row("tools of no server", "tools dmo", 1, 'no server "dmo"', "there is demo", 'did you mean "demo"?')
     row("call of no server", "call dmo greet name=x", 1, 'no server "dmo"', 'did you mean "demo"?')
-    row("call without tool", "call demo", 2, "<TOOL>", "Usage")
+    row("call without tool", "call demo", 2, 'which tool of "demo"?', "pontoon tools demo", "pontoon call demo TOOL")
     row("call of no tool", "call demo gret name=x", 1, 'no tool "gret"', "make_report", 'did you mean "greet"?')
     row("call with another argument", "call demo greet nam=x", 1, 'no argument "nam"', 'did you mean "name"?')
     row("call with a word alone", "call demo greet Ada", 1, '"Ada" is no argument', "key=value")

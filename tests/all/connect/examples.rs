@@ -141,11 +141,14 @@ fn every_example_of_status_runs() {
     let mut client = home.client(&app.url(), &[]);
     assert_eq!(text(&client.call(1, "echo", json!({"text": "x"}))), "x");
     let pid = client.pid().to_string();
+    let rig = crate::rig([crate::fixture("stateless")]);
+    let replica = format!("http://{}", rig.address());
     let examples = examples(&home, "status");
     assert!(examples.iter().any(|example| example.contains("--watch")), "{examples:?}");
     for example in examples {
         // What it is for stands beside it.
         let line = example.split("  ").next().unwrap().replace("4242", &pid);
+        let line = line.replace("http://a:8080", &replica).replace("http://b:8080", &replica);
         let mut shell = typed(&home, &line);
         if line.contains("--watch") {
             watch(&mut shell, &pid);
@@ -154,6 +157,10 @@ fn every_example_of_status_runs() {
         let output = shell.output().unwrap();
         let told = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && output.stderr.is_empty(), "{line}: {told}");
+        if line.contains("--url") {
+            assert!(told.contains("2 replicas"), "{line}: {told}");
+            continue;
+        }
         assert!(told.contains(&pid), "{line}: {told}");
         assert_eq!(line.contains("--messages"), told.contains("tools/call"), "{line}: {told}");
         if line.contains("--json") {
@@ -161,6 +168,7 @@ fn every_example_of_status_runs() {
         }
     }
     assert!(client.finish().success());
+    rig.stop();
 }
 
 /// Sees that the table comes again and again, until it is interrupted.

@@ -37,13 +37,20 @@ pub struct CallBook {
 
 #[derive(Debug, Default)]
 struct UntoldCalls {
-    calls: Vec<NotedCall>,
+    #[expect(
+        clippy::vec_box,
+        reason = "each is in a box since it began, and a list of one has room for four"
+    )]
+    calls: Vec<Box<NotedCall>>,
     lost: usize,
 }
 
 /// A call, as far as it is known. What is not known yet is empty.
 #[derive(Debug)]
 struct NotedCall {
+    /// Where it is told; gone when it is there.
+    book: Option<Arc<CallBook>>,
+    since: Instant,
     server: Arc<Server>,
     tool: String,
     person: Arc<Person>,
@@ -138,9 +145,7 @@ impl NotedEnd {
 /// The note of one call.
 #[derive(Debug)]
 pub struct CallNote {
-    book: Arc<CallBook>,
-    since: Instant,
-    /// Gone once it was told.
+    /// Gone once it was told. All of it is in a box: what rides in a `Reply` is in every future that a call goes through.
     call: Option<Box<NotedCall>>,
 }
 
@@ -153,9 +158,9 @@ impl CallNote {
         request: &Message,
     ) -> Option<Self> {
         (request.method() == method::CALL_TOOL).then(|| Self {
-            book: Arc::clone(book),
-            since: now(),
             call: Some(Box::new(NotedCall {
+                book: Some(Arc::clone(book)),
+                since: now(),
                 server: Arc::clone(server),
                 tool: request.string(Slot::Name).unwrap_or_default().into_owned(),
                 person: Arc::clone(person),
@@ -194,7 +199,7 @@ impl CallNote {
             user: user_of(&call.person).map(str::to_owned),
             key: call.person.principal.credential().map(str::to_owned),
             address: Some(call.person.address),
-            duration_ms: Some(u64::try_from(since(self.since).as_millis()).unwrap_or(u64::MAX)),
+            duration_ms: Some(u64::try_from(since(call.since).as_millis()).unwrap_or(u64::MAX)),
             bytes_in: Some(call.bytes_in),
             bytes_out: Some(end.bytes_out),
         }
@@ -202,13 +207,14 @@ impl CallNote {
 
     fn end(&mut self, mut end: NotedEnd) {
         let Some(mut call) = self.call.take() else { return };
+        let Some(book) = call.book.take() else { return };
         if let Some(error) = &mut end.error {
             let end = (0..=MAX_ERROR.min(error.len())).rev().find(|&at| error.is_char_boundary(at));
             error.truncate(end.unwrap_or_default());
         }
-        call.took = since(self.since);
+        call.took = since(call.since);
         call.end = Some(end);
-        self.book.add(*call);
+        book.add(call);
     }
 }
 
@@ -224,7 +230,7 @@ impl CallBook {
         Arc::new(Self { store, writer, waiting: Lock::default() })
     }
 
-    fn add(self: &Arc<Self>, call: NotedCall) {
+    fn add(self: &Arc<Self>, call: Box<NotedCall>) {
         let is_first = {
             let mut waiting = self.waiting.lock();
             match waiting.calls.len() < MAX_WAITING {
@@ -253,7 +259,7 @@ impl CallBook {
             }
         }
         self.store.write_journal();
-        tell_calls(calls.iter().filter_map(NotedCall::for_log));
+        tell_calls(calls.iter().filter_map(|call| call.for_log()));
     }
 }
 

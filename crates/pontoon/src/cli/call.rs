@@ -4,15 +4,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use pontoon_wire::{Era, Message, Slot, envelope, method};
+use pontoon_wire::{Era, Message, envelope, method};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::new_file::new_file;
-use super::question::{self, TypedAnswers};
+use super::question::{self, TypedAnswers, params_of};
 use super::shell_client::shell_client;
 use super::terminal::{fail, say, tell, there_are, with_server};
 use super::tools::{learn, show_start, started, tools};
+use super::typed_words::{fit, pairs};
 use super::waiting::WaitingLine;
 use crate::app::Single;
 use crate::back::child::stage::StartStage;
@@ -88,27 +89,6 @@ pub(super) fn request(
 fn meant_argument<'p>(properties: &'p Value, key: &str) -> Option<&'p str> {
     let known = properties.as_object().filter(|known| !known.contains_key(key))?;
     nearest(key, known.keys().map(String::as_str))
-}
-
-/// Words typed as key=value.
-pub(super) fn pairs(words: &[String]) -> Result<Vec<(&str, &str)>, String> {
-    let none =
-        |word: &str| format!("{word:?} is no argument: write it as key=value, such as name=Ada");
-    words
-        .iter()
-        .map(|word| {
-            word.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(|| none(word))
-        })
-        .collect()
-}
-
-/// A typed word as the value that the tool's schema wants.
-pub(super) fn fit(schema: &Value, word: &str) -> Value {
-    let text = || Value::String(word.to_owned());
-    if schema["type"] == "string" {
-        return text();
-    }
-    serde_json::from_str(word).unwrap_or_else(|_| text())
 }
 
 /// Makes a call, and gives its answer and what it left.
@@ -197,10 +177,6 @@ fn save(single: &Single, receipt: &Receipt, is_quiet: bool) -> std::io::Result<(
         }
     }
     Ok(())
-}
-
-pub(super) fn params_of(message: &Message) -> Value {
-    serde_json::from_slice(message.raw(Slot::Params).unwrap_or_default()).unwrap_or_default()
 }
 
 fn log_line(message: &Message) -> String {

@@ -11,11 +11,12 @@ use pontoon_supervise::plain_text;
 use pontoon_wire::Message;
 use serde_json::Value;
 
-use super::call::{make_call, pairs, print, request};
+use super::call::{make_call, print, request};
 use super::elsewhere::{Elsewhere, ShownArgs, as_web_socket, with_url};
 use super::new_file::new_file;
 use super::question::TypedAnswers;
 use super::terminal::{fail, tell};
+use super::typed_words::pairs;
 use super::waiting::WaitingLine;
 use crate::back::remote::dial::Dialer;
 use crate::back::remote::http::pool::HttpPool;

@@ -34,6 +34,7 @@ mod standard_streams;
 pub mod status;
 pub mod terminal;
 pub mod tools;
+mod typed_words;
 mod user_folders;
 mod waiting;
 pub mod ws;
@@ -380,7 +381,6 @@ fn list_tools(arguments: &ToolsArgs) -> ExitCode {
 
 fn make_call(arguments: &CallArgs) -> ExitCode {
     let CallArgs { words, there, source, save, answer, json } = arguments;
-    let which = "which tool? Write `pontoon call SERVER TOOL`; `pontoon tools SERVER` lists them";
     match (&there.url, words.as_slice()) {
         (Some(url), [tool, arguments @ ..]) => {
             let (saves, as_json, is_quiet) = (*save, *json, source.is_quiet);
@@ -394,12 +394,16 @@ fn make_call(arguments: &CallArgs) -> ExitCode {
             if !there.shown.is_empty() {
                 return wrong(SHOWN_TO_NONE);
             }
-            let [tool, arguments @ ..] = rest else { return wrong(which) };
+            let [tool, arguments @ ..] = rest else {
+                return wrong(&format!(
+                    "which tool of {server:?}? `pontoon tools {server}` lists them; then write pontoon call {server} TOOL"
+                ));
+            };
             call::run(server, tool, arguments, answer, &source.options(), *json)
         }
         (Some(url), []) => {
             wrong(&format!("which tool? `pontoon tools --url {url}` lists those that are there"))
         }
-        (None, []) => wrong(which),
+        (None, []) => wrong("which server, and which tool? Write pontoon call SERVER TOOL key=value"),
     }
 }

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
-use super::call::{fit, params_of};
 use super::terminal::tell;
+use super::typed_words::fit;
 use super::waiting::WaitingLine;
 use crate::config::nearest;
 
@@ -142,6 +142,10 @@ impl Drop for OpenPrompt {
             drop(io::stderr().write_all(b"\n"));
         }
     }
+}
+
+pub(super) fn params_of(message: &Message) -> Value {
+    serde_json::from_slice(message.raw(Slot::Params).unwrap_or_default()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -12,7 +12,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::waiting::WaitingLine;
 use crate::app::Single;
 use crate::colour;
-use crate::config::{Config, ConfigSource, Environment, Options, Remarks, Server, nearest};
+use crate::config::{
+    Config, ConfigSource, Environment, Options, Remarks, Server, nearest, own_variable,
+};
 use crate::errors::chain;
 
 /// Prints a line to standard output.
@@ -31,7 +33,7 @@ pub fn tell(lines: &str) {
 
 /// Whether what is printed there has colours.
 pub fn has_colour(stream: &impl IsTerminal) -> bool {
-    colour::is_wanted(stream.is_terminal(), |name| std::env::var_os(name))
+    colour::is_wanted(stream.is_terminal(), own_variable)
 }
 
 /// The words by which lines begin that are to be seen, with their colours.

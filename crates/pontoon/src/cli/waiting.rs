@@ -11,6 +11,7 @@ use pontoon_supervise::plain_text;
 use tokio::task::JoinHandle;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use crate::config::own_variable;
 use crate::lock::Lock;
 
 /// A wait that is over sooner is not told.
@@ -63,7 +64,7 @@ impl WaitingLine {
         let waited = Waited { what, since: now, limit: None, reached: None };
         let screen = Screen { waited, began: now, turn: 0, drawn: 0, is_hidden: false };
         let screen = Arc::new(Lock::new(screen));
-        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let is_dumb = own_variable("TERM").is_some_and(|term| term == "dumb");
         let is_drawn = io::stderr().is_terminal() && !is_dumb && !is_quiet;
         let drawing = is_drawn.then(|| {
             let screen = Arc::clone(&screen);

@@ -9,6 +9,11 @@ use std::sync::Arc;
 #[derive(Clone, Default)]
 pub struct Environment(Arc<BTreeMap<OsString, OsString>>);
 
+/// One variable of this process, for what is printed and nothing else.
+pub fn own_variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
 impl Environment {
     /// That of this process.
     pub fn of_process() -> Self {

@@ -56,7 +56,7 @@ pub use app_headers::{AppHeader, AppHeaders, BadHeader, BadHeaderFile};
 pub use app_options::{AppOptions, AppTarget, CONNECT_WAIT, Silence, TlsFiles, TokenSource};
 pub use app_place::{AppEntrance, AppPlace, BadPlace};
 pub use endpoint::{BadEndpoint, Endpoint, Host};
-pub use environment::Environment;
+pub use environment::{Environment, own_variable};
 pub use healing::Healing;
 pub use identity::{IdentityHeaders, as_spelt, note_on_people};
 pub use isolation::Isolation;

@@ -212,14 +212,14 @@ fn review_folders(settings: &BridgeSettings, remarks: &mut Remarks) {
     }
 }
 
-/// What is there in the place of a folder keeps the bridge from starting.
+/// What is there in the place of a folder keeps the bridge from starting; without the files of its log it goes on.
 fn review_kinds(settings: &BridgeSettings, remarks: &mut Remarks) {
     let folders = [
-        ("MCPO_JOBS_DIR", Some(settings.jobs_dir.as_path())),
-        ("MCPO_LOG_DIR", settings.log_dir.as_deref()),
-        ("MCPO_STATE_DIR", settings.state_dir.as_deref()),
+        ("MCPO_JOBS_DIR", Some(settings.jobs_dir.as_path()), Weight::Mistake),
+        ("MCPO_LOG_DIR", settings.log_dir.as_deref(), Weight::Warning),
+        ("MCPO_STATE_DIR", settings.state_dir.as_deref(), Weight::Mistake),
     ];
-    for (variable, folder) in folders {
+    for (variable, folder, weight) in folders {
         let Some(folder) = folder.filter(|folder| folder.exists() && !folder.is_dir()) else {
             continue;
         };
@@ -227,7 +227,7 @@ fn review_kinds(settings: &BridgeSettings, remarks: &mut Remarks) {
             "`{}` is a file and no folder: name a folder, or move the file away",
             folder.display()
         );
-        remarks.add(Weight::Mistake, RemarkPlace::Environment, variable, message);
+        remarks.add(weight, RemarkPlace::Environment, variable, message);
     }
 }
 

@@ -13,13 +13,13 @@ use rustix::process::{Resource, getrlimit};
 /// Every process there was at one moment.
 #[derive(Debug, Default)]
 pub struct Processes {
-    seen: HashMap<u32, Seen>,
+    seen: HashMap<u32, SeenProcess>,
     children: HashMap<u32, Vec<u32>>,
 }
 
 /// One process, as a line of `/proc/PID/stat` tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct SeenProcess {
     parent: u32,
     computed: Duration,
     /// How long those had computed that it waited for.
@@ -114,13 +114,13 @@ fn started_machine() -> Option<Duration> {
     Some(Duration::from_secs(seconds.trim().parse().ok()?))
 }
 
-fn read(process: &str) -> Option<Seen> {
+fn read(process: &str) -> Option<SeenProcess> {
     // The name in it is whatever the process likes, so it need not be text.
     let text = fs::read(format!("/proc/{process}/stat")).ok()?;
     parse(&text, clock_ticks_per_second(), page_size() as u64)
 }
 
-fn parse(text: &[u8], ticks_per_second: u64, page_bytes: u64) -> Option<Seen> {
+fn parse(text: &[u8], ticks_per_second: u64, page_bytes: u64) -> Option<SeenProcess> {
     // The second field is the name in parentheses, which may contain spaces and parentheses itself.
     let after_name = text.iter().rposition(|byte| *byte == b')')? + 1;
     let fields: Vec<&str> =
@@ -130,7 +130,7 @@ fn parse(text: &[u8], ticks_per_second: u64, page_bytes: u64) -> Option<Seen> {
     let time = |ticks: u64| {
         Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / ticks_per_second.max(1)))
     };
-    Some(Seen {
+    Some(SeenProcess {
         parent: u32::try_from(field(4)?).ok()?,
         computed: time(field(14)? + field(15)?),
         computed_below: time(field(16)? + field(17)?),
@@ -145,11 +145,11 @@ fn parse(text: &[u8], ticks_per_second: u64, page_bytes: u64) -> Option<Seen> {
 mod tests {
     use super::*;
 
-    fn seen(parent: u32, seconds: u64, bytes: u64) -> Seen {
+    fn seen(parent: u32, seconds: u64, bytes: u64) -> SeenProcess {
         let computed = Duration::from_secs(seconds);
         let (threads, started, virtual_bytes) = (1, Duration::ZERO, 0);
         let computed_below = Duration::ZERO;
-        Seen {
+        SeenProcess {
             parent,
             computed,
             computed_below,
@@ -191,7 +191,7 @@ mod tests {
     fn a_line_of_the_kernel_is_read_behind_any_name() {
         let line = b"4711 (a b) S 9) R 12 1 1 0 -1 4194560 107 0 0 0 250 50 7 3 20 0 6 0 200 8192 \
                      3 18446744073709551615 1 1 0";
-        let expected = Seen {
+        let expected = SeenProcess {
             parent: 12,
             computed: Duration::from_secs(3),
             computed_below: Duration::from_millis(100),

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use pontoon_supervise::Complaints;
 
-use super::ready::ReadyChild;
 use crate::observe::redact::Redactor;
 
 /// What programs say when a file is kept from them.
@@ -43,9 +42,8 @@ impl ChildWords {
     }
 }
 
-/// What to do about a server that says nothing to us.
-pub(crate) fn told_of_silence(child: &ReadyChild) -> String {
-    let said = child.words.last().into_iter().chain(child.link.noise());
+/// What to do about a server that says nothing to us, but these lines.
+pub(crate) fn told_of_silence(said: impl IntoIterator<Item = String>) -> String {
     let address = said.into_iter().find_map(|line| {
         let at = line.find("http://").or_else(|| line.find("https://"))?;
         let end = line[at..].find(|c: char| c.is_whitespace() || "()'\"<>,".contains(c));

@@ -492,7 +492,7 @@ pub(crate) async fn failed_handshake(child: &ReadyChild, error: HandshakeError) 
         _ => String::new(),
     };
     let how = match error {
-        HandshakeError::Silent(_) => how + &last_words::told_of_silence(child),
+        HandshakeError::Silent(_) => how + &child.told_of_silence(),
         _ => how,
     };
     let how = how + &child.link.explanation();

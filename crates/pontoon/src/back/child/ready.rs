@@ -9,7 +9,7 @@ use std::time::Duration;
 use pontoon_supervise::{Exit, Ladder};
 
 use super::ending::{Remains, stop};
-use super::last_words::ChildWords;
+use super::last_words::{ChildWords, told_of_silence};
 use super::population::{Leaving, Living};
 use super::process::Process;
 use super::workspace::{Temporary, Workspace};
@@ -96,6 +96,11 @@ impl ReadyChild {
     /// How the child ended and what it last complained of, waiting a moment for its exit.
     pub async fn obituary(&self) -> String {
         format!("{}{}", self.how_it_ended().await, self.words.told())
+    }
+
+    /// What to do about it if it says nothing to us.
+    pub(crate) fn told_of_silence(&self) -> String {
+        told_of_silence(self.words.last().into_iter().chain(self.link.noise()))
     }
 
     /// How the child ended, waiting a moment for that.

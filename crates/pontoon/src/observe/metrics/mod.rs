@@ -5,6 +5,7 @@
 //! the [`BridgeStatus`](super::status::BridgeStatus) when somebody looks.
 
 mod histogram;
+mod outcome;
 mod render;
 mod server;
 mod text;
@@ -15,7 +16,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, RwLock};
 
 pub use histogram::{Counter, Histogram};
-pub use server::{CallEnding, RequestKind, ServerMetrics};
+pub use outcome::{CallEnding, RequestKind};
+pub use server::ServerMetrics;
 pub use text::CONTENT_TYPE;
 pub use tool::ToolMetrics;
 
@@ -23,7 +25,7 @@ use super::processes::{Processes, own_use};
 use super::refusals::Refusals;
 use super::status::ProcessStatus;
 use crate::lock::{Lock, unpoisoned};
-use server::labels;
+use outcome::labels;
 
 /// More addresses than this are counted together: anyone may come with a new one.
 const MAX_ADDRESSES: usize = 1000;

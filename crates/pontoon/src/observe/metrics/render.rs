@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::server::{CallEnding, RequestKind, ServerMetrics};
+use super::outcome::{CallEnding, RequestKind};
+use super::server::ServerMetrics;
 use super::text::{Page, Type};
 use super::{Counter, Limit, Metrics};
 use crate::lock::unpoisoned;

@@ -6,7 +6,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use super::histogram::{Counter, Histogram};
-use super::server::CallEnding;
+use super::outcome::CallEnding;
 use crate::lock::unpoisoned;
 
 /// Tools of one server that are told one by one; calls of more are counted together.
