@@ -25,6 +25,12 @@ const MAX_JOURNAL: u64 = 16 << 20;
 /// How much may wait to be written; of what comes then, only the number is told.
 const MAX_WAITING: usize = 1 << 20;
 
+/// Most lines are shorter, so that one allocation holds them.
+const USUAL_LINE: usize = 512;
+
+/// What is kept of the memory of lines for the next ones.
+const KEPT: usize = 64 << 10;
+
 /// How much of an error or of a name is kept: clients choose some of them.
 const MAX_TEXT: usize = 1024;
 
@@ -194,9 +200,11 @@ impl Journal {
 
     /// Adds a line to those that wait. True if it is the first, so that somebody has to write them.
     pub(super) fn add(&self, call: &EndedCall<'_>) -> bool {
-        let mut line = serde_json::to_vec(&call.line()).unwrap_or_default();
+        let mut line = Vec::with_capacity(USUAL_LINE);
+        // A line of texts and numbers is always JSON.
+        drop(serde_json::to_writer(&mut line, &call.line()));
         line.push(b'\n');
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting();
         let is_first = waiting.lines.is_empty();
         match waiting.lines.len() + line.len() <= MAX_WAITING {
             true => waiting.lines.extend_from_slice(&line),
@@ -208,8 +216,7 @@ impl Journal {
     /// Writes what waits. A file that was begun this long before `now` is followed by the next.
     pub(super) fn write(&self, root: &Root, longest: Duration, now: SystemTime) {
         let mut file = self.file();
-        let UnwrittenLines { lines, lost } =
-            std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        let UnwrittenLines { mut lines, lost } = std::mem::take(&mut *self.waiting());
         if lost > 0 {
             warn!(lost, "the disk does not keep up with the journal, and lines are lost");
         }
@@ -232,6 +239,15 @@ impl Journal {
             }
             *file = JournalFile::Broken;
         }
+        lines.clear();
+        let mut waiting = self.waiting();
+        if waiting.lines.capacity() == 0 && lines.capacity() <= KEPT {
+            waiting.lines = lines;
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, UnwrittenLines> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn next_file(&self, root: &Root, since: SystemTime) -> io::Result<JournalFile> {
