@@ -21,6 +21,9 @@ use crate::observe::log::{CallLine, tell_calls};
 /// So many calls may wait to be told. Their records are bounded to fewer; what is refused has none.
 const MAX_WAITING: usize = 16_384;
 
+/// For so many the memory of the list is kept.
+const KEPT: usize = 1024;
+
 /// So much of an error is kept meanwhile.
 const MAX_ERROR: usize = 1024;
 
@@ -249,7 +252,7 @@ impl CallBook {
     }
 
     fn write(&self) {
-        let UntoldCalls { calls, lost } = std::mem::take(&mut *self.waiting.lock());
+        let UntoldCalls { mut calls, lost } = std::mem::take(&mut *self.waiting.lock());
         if lost > 0 {
             tracing::warn!(lost, "calls ended faster than they can be told, and lines are lost");
         }
@@ -260,6 +263,11 @@ impl CallBook {
         }
         self.store.write_journal();
         tell_calls(calls.iter().filter_map(|call| call.for_log()));
+        calls.clear();
+        let mut waiting = self.waiting.lock();
+        if waiting.calls.capacity() == 0 && calls.capacity() <= KEPT {
+            waiting.calls = calls;
+        }
     }
 }
 
