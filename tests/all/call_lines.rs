@@ -31,55 +31,31 @@ fn lines(rig: &Rig, count: usize) -> Vec<Value> {
     lines
 }
 
+/// What the journal and the log both say, under the same names but for the server's.
+const SAME: [&str; 10] = [
+    "tool",
+    "status",
+    "is_error",
+    "bytes_in",
+    "bytes_out",
+    "files",
+    "job_id",
+    "user",
+    "key",
+    "trace_id",
+];
+
 /// What the journal says is what the log says.
 fn agree(rig: &Rig, lines: &[Value]) {
-    let mut told: Vec<Value> = calls(rig, lines.len())
-        .iter()
-        .map(|call| {
-            let call = serde_json::to_value(call).unwrap();
-            let names = [
-                "tool",
-                "status",
-                "is_error",
-                "bytes_in",
-                "bytes_out",
-                "files",
-                "job_id",
-                "user",
-                "key",
-                "trace_id",
-            ];
-            names
-                .map(|name| call[name].clone())
-                .into_iter()
-                .chain([call["server_name"].clone()])
-                .collect()
-        })
-        .collect();
-    let mut logged: Vec<Value> = lines
-        .iter()
-        .map(|line| {
-            let names = [
-                "tool",
-                "status",
-                "is_error",
-                "bytes_in",
-                "bytes_out",
-                "files",
-                "job_id",
-                "user",
-                "key",
-                "trace_id",
-            ];
-            names
-                .map(|name| line[name].clone())
-                .into_iter()
-                .chain([line["server"].clone()])
-                .collect()
-        })
-        .collect();
-    told.sort_by_key(Value::to_string);
-    logged.sort_by_key(Value::to_string);
+    let facts = |told: &Value, server: &str| -> Vec<Value> {
+        SAME.iter().chain([&server]).map(|&name| told[name].clone()).collect()
+    };
+    let in_journal = calls(rig, lines.len()).into_iter();
+    let in_journal = in_journal.map(|call| serde_json::to_value(call).unwrap());
+    let mut told: Vec<_> = in_journal.map(|call| facts(&call, "server_name")).collect();
+    let mut logged: Vec<_> = lines.iter().map(|line| facts(line, "server")).collect();
+    told.sort_by_key(|facts| format!("{facts:?}"));
+    logged.sort_by_key(|facts| format!("{facts:?}"));
     assert_eq!(logged, told);
 }
 

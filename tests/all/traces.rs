@@ -177,6 +177,10 @@ fn what_the_request_itself_says_of_its_trace_wins_and_the_server_hears_of_it() {
     let meta = json!({"a": [1.0], "traceparent": theirs, "tracestate": "b=2", "z": null});
     let params = json!({"name": "echo", "_meta": meta, "arguments": {}});
     let got = arrived(&rig, &[("traceparent", &ours)], &params);
+    let is_told = |line: &str| line.contains("\"message\":\"call\"") && line.contains(TRACE);
+    wait_until("the line of the call has the trace", SOON, || rig.log().lines().any(is_told));
+    assert_eq!(crate::journal::calls(&rig, 1)[0].trace_id.as_deref(), Some(TRACE));
+    job_of(&rig, TRACE);
     let log = rig.log();
     rig.stop();
     let spans = collector.spans();
@@ -300,6 +304,17 @@ fn a_client_that_records_nothing_is_not_recorded_and_the_server_hears_that() {
     assert_eq!((&passed[..36], &passed[52..]), (&parent[..36], "-00"), "{passed}");
     assert_ne!(passed, parent);
     assert!(collector.spans().iter().all(|it| hex(&it.trace_id) != TRACE));
+}
+
+#[test]
+fn a_state_without_its_trace_goes_nowhere() {
+    let collector = takes();
+    let rig = traced(&collector, [shell(ECHO, "stateless")]).start();
+    let got = arrived(&rig, &[("tracestate", "a=1")], &json!({"name": "echo"}));
+    rig.stop();
+    let meta = got["_meta"].as_object().unwrap();
+    assert!(meta.contains_key("traceparent") && !meta.contains_key("tracestate"), "{got}");
+    assert!(collector.spans().iter().all(|it| it.trace_state.is_empty()));
 }
 
 #[test]

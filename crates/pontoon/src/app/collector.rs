@@ -133,7 +133,7 @@ impl Sender {
         let mut pauses = PAUSES_SECONDS.into_iter().map(Duration::from_secs);
         loop {
             let why = match self.post(&body).await {
-                Ok(unwanted) => return self.note_taken(unwanted),
+                Ok(unwanted) => return self.note_taken(unwanted.min(batch.len() as u64)),
                 Err(why) => why,
             };
             let pause = pauses.next().filter(|_| !self.stop.is_cancelled());

@@ -24,8 +24,8 @@ const MAX_WAITING: usize = 16_384;
 /// For so many the memory of the list is kept.
 const KEPT: usize = 1024;
 
-/// So much of an error is kept meanwhile.
-const MAX_ERROR: usize = 1024;
+/// So much of an error or of a tool's name is kept meanwhile: clients choose both.
+const MAX_TEXT: usize = 1024;
 
 /// What comes before the words of a server in a reason: they may repeat arguments.
 const WORDS_OF_SERVERS: [&str; 2] = ["; its last words: ", "; it had said: "];
@@ -145,6 +145,12 @@ impl NotedEnd {
     }
 }
 
+/// As much of a text as is kept.
+fn shortened(text: &str) -> &str {
+    let end = (0..=text.len().min(MAX_TEXT)).rev().find(|&at| text.is_char_boundary(at));
+    &text[..end.unwrap_or_default()]
+}
+
 /// The note of one call.
 #[derive(Debug)]
 pub struct CallNote {
@@ -165,7 +171,7 @@ impl CallNote {
                 book: Some(Arc::clone(book)),
                 since: now(),
                 server: Arc::clone(server),
-                tool: request.string(Slot::Name).unwrap_or_default().into_owned(),
+                tool: shortened(&request.string(Slot::Name).unwrap_or_default()).to_owned(),
                 person: Arc::clone(person),
                 began: SystemTime::now(),
                 took: Duration::ZERO,
@@ -178,8 +184,9 @@ impl CallNote {
     /// The same of this request, which is the call as its server has it: a tool may have another name there.
     pub fn as_made(mut self, request: &Message) -> Self {
         let tool = request.string(Slot::Name).unwrap_or_default();
+        let tool = shortened(&tool);
         if let Some(call) = self.call.as_mut().filter(|call| call.tool != tool) {
-            call.tool = tool.into_owned();
+            call.tool = tool.to_owned();
         }
         self
     }
@@ -212,8 +219,7 @@ impl CallNote {
         let Some(mut call) = self.call.take() else { return };
         let Some(book) = call.book.take() else { return };
         if let Some(error) = &mut end.error {
-            let end = (0..=MAX_ERROR.min(error.len())).rev().find(|&at| error.is_char_boundary(at));
-            error.truncate(end.unwrap_or_default());
+            error.truncate(shortened(error).len());
         }
         call.took = since(call.since);
         call.end = Some(end);

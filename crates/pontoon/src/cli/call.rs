@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use pontoon_supervise::plain_text;
 use pontoon_wire::{Era, Message, envelope, method};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -11,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::new_file::new_file;
 use super::question::{self, TypedAnswers, params_of};
 use super::shell_client::shell_client;
-use super::terminal::{fail, say, tell, there_are, with_server};
+use super::terminal::{fail, say, say_text, tell, there_are, with_server};
 use super::tools::{learn, show_start, started, tools};
 use super::typed_words::{fit, pairs};
 use super::waiting::WaitingLine;
@@ -183,7 +184,7 @@ fn log_line(message: &Message) -> String {
     let params = params_of(message);
     let data = &params["data"];
     let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
-    format!("[{}] {text}", params["level"].as_str().unwrap_or("log"))
+    plain_text(format!("[{}] {text}", params["level"].as_str().unwrap_or("log")))
 }
 
 /// Shows how far a call is.
@@ -204,7 +205,10 @@ pub(super) fn print(answer: &Message, as_json: bool) -> ExitCode {
     if let Some(error) = answer.get("error") {
         return match as_json {
             true => ExitCode::FAILURE,
-            false => fail(error["message"].as_str().unwrap_or("the server answered with an error")),
+            false => {
+                let why = error["message"].as_str().unwrap_or("the server answered with an error");
+                fail(&plain_text(why.to_owned()))
+            }
         };
     }
     let result = &answer["result"];
@@ -228,19 +232,21 @@ fn text_of(block: &Value) -> Option<&str> {
 
 fn print_content(content: &Value) {
     let text = |name: &str| content[name].as_str().unwrap_or_default();
+    let short = |words: String| say(&plain_text(words));
     match text("type") {
-        "text" => say(text("text")),
+        "text" => say_text(text("text")),
         "image" | "audio" => {
             let bytes = text("data").len() / 4 * 3;
-            say(&format!("[{} {}, about {bytes} bytes]", text("type"), text("mimeType")));
+            short(format!("[{} {}, about {bytes} bytes]", text("type"), text("mimeType")));
         }
-        "resource_link" => say(&format!("[link {}]", text("uri"))),
-        "resource" => say(&match content["resource"]["text"].as_str() {
-            Some(text) => text.to_owned(),
+        "resource_link" => short(format!("[link {}]", text("uri"))),
+        "resource" => match content["resource"]["text"].as_str() {
+            Some(text) => say_text(text),
             None => {
-                format!("[resource {}]", content["resource"]["uri"].as_str().unwrap_or_default())
+                let uri = content["resource"]["uri"].as_str().unwrap_or_default();
+                short(format!("[resource {uri}]"));
             }
-        }),
-        other => say(&format!("[{other}]")),
+        },
+        other => short(format!("[{other}]")),
     }
 }

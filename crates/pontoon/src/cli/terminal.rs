@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use pontoon_supervise::{Ladder, Spawner, Starting, give_memory_back, harden_worker};
+use pontoon_supervise::{Ladder, Spawner, Starting, give_memory_back, harden_worker, plain_text};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::waiting::WaitingLine;
@@ -20,6 +20,14 @@ use crate::errors::chain;
 /// Prints a line to standard output.
 pub fn say(line: &str) {
     drop(writeln!(io::stdout().lock(), "{line}"));
+}
+
+/// Prints a text that others chose to standard output: to a terminal without what would steer it, else as it is.
+pub fn say_text(text: &str) {
+    if !io::stdout().is_terminal() {
+        return say(text);
+    }
+    text.split('\n').for_each(|line| say(&plain_text(line.to_owned())));
 }
 
 /// Prints lines to standard error. What they say of errors and warnings has its colour at a terminal.
@@ -257,6 +265,7 @@ pub(super) fn there_are(name: &str, known: &[&str]) -> String {
         [only] => format!("there is {only}"),
         all => format!("there are: {}", all.join(", ")),
     };
+    let all = plain_text(all);
     match nearest(name, known.iter().copied()) {
         Some(meant) => format!("{all}; did you mean {meant:?}?"),
         None => all,

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use pontoon_supervise::plain_text;
 use pontoon_wire::{Era, method};
 use serde_json::Value;
 
@@ -88,12 +89,12 @@ fn print(catalog: &Catalog, as_json: bool) -> ExitCode {
     }
     for tool in &tools {
         let text = |name: &str| tool[name].as_str().unwrap_or_default().to_owned();
-        say(&format!("{}{}", text("name"), usage(tool)));
+        say(&plain_text(format!("{}{}", text("name"), usage(tool))));
         let description = text("description");
         description
             .lines()
             .filter(|line| !line.trim().is_empty())
-            .for_each(|line| say(&format!("    {line}")));
+            .for_each(|line| say(&format!("    {}", plain_text(line.to_owned()))));
     }
     ExitCode::SUCCESS
 }

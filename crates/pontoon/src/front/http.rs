@@ -186,7 +186,9 @@ async fn traced(
     let began = Instant::now();
     let parents = request.headers().get_all(&TRACEPARENT).iter().map(HeaderValue::as_bytes);
     let state = request.headers().get(&TRACESTATE).and_then(|it| it.to_str().ok());
-    let trace = site.traces.of(parents).with_state(state);
+    let trace = site.traces.of(parents);
+    // A state without a right parent belongs to no trace that goes on here.
+    let trace = if trace.parent.is_some() { trace.with_state(state) } else { trace };
     let area = match request.uri().path().split('/').nth(1) {
         Some("mcp") => "mcp",
         Some("sse") => "sse",

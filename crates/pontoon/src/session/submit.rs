@@ -101,12 +101,13 @@ impl Sessions {
         mut call: Call,
     ) -> Option<(Arrived<'h>, Call, Instant)> {
         let began = now();
-        call.reply.note_end_with(entry.back.note_of(&call.request, &call.client));
         let session = match &arrival {
             Arrival::InSession(session) => Some(&*session.id),
             _ => None,
         };
         call.begin_trace(entry.back.tracer(), entry.back.server.name.as_str(), session);
+        // Of the trace that it has from here on.
+        call.reply.note_end_with(entry.back.note_of(&call.request, &call.client));
         let arrived = match arrival {
             Arrival::Alone(headers) => Some(Arrived::Alone(headers)),
             Arrival::Described => Some(Arrived::Described),

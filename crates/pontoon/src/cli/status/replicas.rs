@@ -33,8 +33,7 @@ pub(super) fn ask(urls: &[String], key: Option<&str>) -> Vec<Value> {
 fn told(url: &str, Seen { health, metrics }: &Seen) -> Value {
     let servers = health["servers"].as_object();
     let sum = |part: &str| {
-        let of_server = |server: &Value| server["calls"][part].as_u64().unwrap_or_default();
-        servers.map(|servers| servers.values().map(of_server).sum::<u64>())
+        servers.map(|servers| added(servers.values().map(|server| &server["calls"][part])))
     };
     let waiting = metrics
         .lines()
@@ -120,11 +119,16 @@ fn row(replica: &Value) -> [String; 9] {
     [url, clean(state(replica)), up, calls, failed, open, waiting, processes, clients]
 }
 
+/// Numbers that were told, together. What tells them may tell anything.
+fn added<'v>(numbers: impl Iterator<Item = &'v Value>) -> u64 {
+    numbers.filter_map(Value::as_u64).fold(0, u64::saturating_add)
+}
+
 /// All of them together.
 fn sum(replicas: &[Value]) -> [String; 9] {
     let answering = replicas.iter().filter(|it| it["answers"] == json!(true)).count();
-    let [calls, failed, open, waiting, processes, clients] = COUNTS
-        .map(|count| replicas.iter().filter_map(|it| it[count].as_u64()).sum::<u64>().to_string());
+    let [calls, failed, open, waiting, processes, clients] =
+        COUNTS.map(|count| added(replicas.iter().map(|it| &it[count])).to_string());
     let what = format!("{} replicas", replicas.len());
     let answering = format!("{answering} answer");
     [what, answering, String::new(), calls, failed, open, waiting, processes, clients]
@@ -147,6 +151,12 @@ mod tests {
         // What is expected begins on a line of its own.
         assert_eq!(format!("\n{}", table(replicas, false)), expected);
         assert_eq!(are_well(replicas), is_well);
+    }
+
+    #[test]
+    fn numbers_of_any_size_are_added() {
+        let [a, b] = ["http://a:1", "http://b:1"].map(|url| told(url, &seen("ok", u64::MAX)));
+        assert!(table(&[a, b], false).contains(&u64::MAX.to_string()));
     }
 
     #[test]
