@@ -28,6 +28,8 @@ VARIES = [
     (r'("is_dst": )(true|false)', r"\1BOOL"),
     (r"\(\d+(\.\d+)? [kM]?B\b", "(SIZE"),
     (r"/files/[0-9a-f]{16,}(\.\.\.)?", "/files/KEY"),
+    # The folder of jobs is the scene's own.
+    (r"(?<= )/\S+/UUID/files/", "JOB/files/"),
 ]
 
 
@@ -60,6 +62,7 @@ def prepare(folder: pathlib.Path, program: pathlib.Path) -> None:
     write(shims / "uvx", UVX.replace("CACHE", str(CACHE)).replace("PYTHON", sys.executable))
     # Any server may stand for the reader's own.
     write(shims / "uv", '#!/bin/sh\ntest "$1 $2" = "run my-server" && exec pontoon demo\n')
+    write(shims / "npx", NPX.replace("CACHE", str(CACHE)))
     (folder / "hosts").write_text(HOSTS)
 
 
@@ -68,6 +71,10 @@ def write(path: pathlib.Path, text: str) -> None:
     path.chmod(0o755)
 
 
+NPX = """#!/bin/sh
+test "$1 $2" = "-y @modelcontextprotocol/server-everything" || exit 1
+exec node CACHE/everything/node_modules/@modelcontextprotocol/server-everything/dist/index.js
+"""
 UVX = '''#!PYTHON
 """`uvx`, with what the cache has: the program of a package, if the version that was asked for is the pinned one."""
 import os, re, sys
