@@ -17,7 +17,7 @@ from blocks import REPOSITORY, Block
 HERE = pathlib.Path(__file__).resolve().parent
 CACHE = pathlib.Path(os.environ.get("PONTOON_TEST_CACHE") or pathlib.Path.home() / ".cache" / "pontoon-test")
 SECONDS = 240
-HOSTS = "127.0.0.1 localhost pontoon openwebui chat.example.org tools.example.org host\n::1 localhost\n"
+HOSTS = "127.0.0.1 localhost pontoon openwebui chat.example.org tools.example.org collector host\n::1 localhost\n"
 # What an install of the cache stands for: `uvx PACKAGE` and `npx PACKAGE` run the same program at the version that is pinned there.
 PYTHON_PROGRAMS = {"mcp-server-time": "py-time", "excel-mcp-server": "office-excel", "ppt_mcp_server": "office-powerpoint"}
 VARIES = [

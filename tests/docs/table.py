@@ -165,7 +165,20 @@ SCENES = {
         ],
     },
     "docs/operations.md: traces": {
-        "steps": [block(OPERATIONS, "OTEL_EXPORTER_OTLP_ENDPOINT", after="command pontoon call --url http://127.0.0.1:8080/mcp/demo greet name=Ada", shows="Hello, Ada!")],
+        # What takes the first batch of spans, and ends; a real collector is in tests/deploy/tracing.py.
+        "prelude": """printf 'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\nConnection: close\\r\\n\\r\\n' >taken
+            python3 -c 'if True:
+                import socket
+                with socket.create_server(("127.0.0.1", 4318)) as listening, listening.accept()[0] as one:
+                    one.settimeout(2)
+                    with open("got", "wb") as got:
+                        while b"deployment.environment.name" not in open("got", "rb").read():
+                            got.write(one.recv(65536))
+                            got.flush()
+                    one.sendall(open("taken", "rb").read())' &""",
+        "steps": [block(OPERATIONS, "OTEL_EXPORTER_OTLP_ENDPOINT", after="""command pontoon call --url http://127.0.0.1:8080/mcp/demo greet name=Ada
+                for tries in $(seq 150); do if grep -qas deployment.environment.name got; then break; fi; sleep 0.1; done; grep -ao '^POST [^ ]*' got
+                grep -ao deployment.environment.name got""", shows="Hello, Ada! POST /v1/traces deployment.environment.name")],
     },
     "docs/operations.md: who called what": {
         "prelude": """echo '{"mcpServers":{"slides":{"command":"/usr/bin/python3","args":["'$REPOSITORY'/tests/docs/slides.py"],"timeout":"1s"}}}' >mcp-servers.json
