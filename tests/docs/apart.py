@@ -24,6 +24,13 @@ def named_in(block: Block, note: str, program: pathlib.Path) -> None:
     assert f'"{name}"' in (REPOSITORY / note).read_text(), f"{note} does not know {name}"
 
 
+def told_by(block: Block, note: str, program: pathlib.Path) -> None:
+    """The test that compares it is there, with what is typed first: the command, or a whole line of a program."""
+    test = "\n".join(file.read_text() for file in [REPOSITORY / note, *(REPOSITORY / note).parent.glob("terminal.py")])
+    command = re.match(r"\$ pontoon (\w+)", block.first)
+    assert (command[1] if command else block.first.removeprefix("$ ")) in test, f"{note} types nothing like {block.first}"
+
+
 def scripts(block: Block, note: str, program: pathlib.Path) -> None:
     for line in commands(block.text):
         first, *rest = shlex.split(line)
@@ -168,6 +175,6 @@ def containers(block: Block, note: str, program: pathlib.Path) -> None:
 
 
 WAYS = {
-    "picture": picture, "named in": named_in, "scripts": scripts, "benches": benches, "rust": rust, "printed by": printed_by, "report": report,
+    "picture": picture, "told by": told_by, "named in": named_in, "scripts": scripts, "benches": benches, "rust": rust, "printed by": printed_by, "report": report,
     "configuration": configuration, "entry": entry, "json members": json_members, "workflow": workflow, "pins": pins, "containers": containers,
 }

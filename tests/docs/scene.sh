@@ -49,6 +49,16 @@ cargo() {
     esac
 }
 
+# The packages of a release put the program on the PATH, which is what tests/install/packages.py looks at.
+uvx() { test "$1 $2 $3" = "--from pontoon-mcp pontoon" && shift 2 && "$@"; }
+npx() { test "$1" = pontoon-mcp && shift && pontoon "$@"; }
+
+# A user of the scene, and not of this machine.
+useradd() {
+    mkdir -p "$SCENE/root/etc" && cp /etc/passwd /etc/group /etc/login.defs "$SCENE/root/etc" && touch "$SCENE/root/etc/shadow" "$SCENE/root/etc/gshadow"
+    command useradd --prefix "$SCENE/root" "$@"
+}
+
 # A program that goes on, with an input that stays open, until it listens on port 7400.
 behind() {
     sleep 600 | "$@" >"$SCENE/behind.log" 2>&1 &
@@ -77,7 +87,14 @@ systemctl() {
     local word=$1; shift
     case $word in
         daemon-reload) ;;
-        enable) test "$1" = --now && test -f "$REPOSITORY/deploy/systemd/$2.service" ;;
+        enable)
+            test "$1" = --now && shift
+            local unit
+            for unit; do
+                test -f "$REPOSITORY/deploy/systemd/${unit/@*/@}.service" || return
+                if [ "$unit" != "${unit%@*}" ]; then systemctl restart "$unit"; fi
+            done
+            ;;
         restart)
             # A replica, at the port that its name ends with.
             local port=${1##*[!0-9]}
@@ -85,6 +102,7 @@ systemctl() {
             if [ -f "$SCENE/unit-$port" ]; then kill "$(cat "$SCENE/unit-$port")"; wait "$(cat "$SCENE/unit-$port")"; fi
             command pontoon serve --port "$port" >"$SCENE/unit-$port.log" 2>&1 &
             echo $! >"$SCENE/unit-$port"
+            until command curl -sfko /dev/null "http://127.0.0.1:$port/health" || ! kill -0 $!; do sleep 0.05; done
             ;;
         reload | status) test -f "$REPOSITORY/deploy/systemd/$1.service" ;;
         *) return 1 ;;

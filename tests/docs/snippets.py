@@ -29,7 +29,7 @@ def find(named: table.Named, blocks: list[Block]) -> Block | None:
 
 
 def step_of(named: table.Named, block: Block, number: int) -> scenes.Step:
-    known = {key: value for key, value in named.options.items() if key in ("before", "allowed", "replace", "shows")}
+    known = {key: value for key, value in named.options.items() if key in ("before", "allowed", "replace", "shows", "varies")}
     after = named.options.get("after", "").replace("{n}", str(number))
     step = scenes.Step(block, after=after, **known)
     if named.options.get("is_output"):

@@ -7,6 +7,7 @@ A block is named by its page and by how its first line begins. What a scene does
 import dataclasses
 
 README, OPERATIONS, OPEN_WEBUI, LIVE_APP = "README.md", "docs/operations.md", "docs/open-webui.md", "docs/live-app.md"
+QUICK_START, INSTALL, PACKAGES, SYSTEMD = "docs/quick-start.md", "docs/install.md", "deploy/packages/README.md", "deploy/systemd/README.md"
 DOCTOR, HOST_TOOLS, WEBSOCKET = "docs/doctor.md", "docs/host-tools.md", "docs/websocket.md"
 LISTED = "claude mcp list"
 # What a command that fails on purpose leaves in the list of failures.
@@ -24,13 +25,21 @@ def block(page: str, begins: str, **options) -> Named:
     return Named(page, begins, options)
 
 
+# The hours, places and numbers of a worked example.
+OF_ITS_DAY = (
+    (r"\d{4}-\d\d-\d\d[ T][\d:.]+Z", "TIME"), (r"\b\d+ m?s\b", "TOOK"), (r"duration_ms=[\d.]+", "duration_ms=TOOK"), (r"pid=\d+", "pid=PID"),
+    (r"\b[0-9a-f]{32}\b", "TRACE"), (r"10\.0\.3\.7|127\.0\.0\.1", "ADDRESS"),
+)
 CONFIG = 'cp "$SCENE/{n}.text" mcp-servers.json; pontoon check'
 
 SCENES = {
     "README: two minutes": {
         "steps": [
             block(README, "cargo run --release -- serve"),
-            block(README, "cargo run --release -- tools demo", shows="Hello, Ada!"),
+            block(README, "cargo run --release -- tools --url", shows="Hello, Ada!"),
+            # At a terminal curl shows no progress.
+            block(README, "$ pontoon call --url", before="""made=$(grep -ho 'files/[0-9a-f-]\\{36\\}/S' $SCENE/1.out | head -1)
+                curl() { command curl -sS "${@/files\\/06e84170-ef64-4fde-b091-f8f750d88c2a\\/S/$made}"; }""", after="unset -f curl"),
             block(README, "pontoon serve -- uvx mcp-server-time", after="pontoon health --url http://127.0.0.1:8080", shows="mcp-server-time: ready"),
             block(README, '$ curl -s --json \'{"name": "Ada"}\'', before="pontoon serve"),
             block(README, "import asyncio", after="python $SCENE/{n}.text", shows="Hello, Ada!"),
@@ -60,7 +69,7 @@ SCENES = {
             block(OPERATIONS, "pontoon jobs --server slides", allowed=(NOTHING_THERE,)),
             block(OPERATIONS, "MCPO_ALLOWED_ORIGINS="),
             block(OPERATIONS, "for port in 8081", before="""for port in 8081 8082 8083; do
-                systemctl restart pontoon-$port; until command curl -sf http://127.0.0.1:$port/ready; do sleep 0.1; done; done""", shows="ready"),
+                systemctl restart pontoon@$port; until command curl -sf http://127.0.0.1:$port/ready; do sleep 0.1; done; done""", shows="ready"),
         ],
     },
     "docs/doctor.md and README: what is wrong with a server": {
@@ -116,7 +125,7 @@ SCENES = {
         "steps": [block(OPEN_WEBUI, "$ pontoon mcpo")],
     },
     "deploy": {
-        "prelude": """cp $SCENE/bin/pontoon pontoon; cp $REPOSITORY/deploy/systemd/pontoon.service .
+        "prelude": """cp $SCENE/bin/pontoon pontoon; cp $REPOSITORY/deploy/systemd/*.service .
             echo '{"mcpServers":{"time":{"command":"mcp-server-time"}}}' >mcp-servers.json; export MCPO_API_KEY=a-long-enough-key
             mkdir -p $SCENE/root/usr/local/bin $SCENE/root/etc/systemd/system""",
         "steps": [
@@ -125,6 +134,62 @@ SCENES = {
                   replace=(("/usr/local", "$SCENE/root/usr/local"), ("/etc/", "$SCENE/root/etc/")), shows="ok (pontoon"),
             block(OPERATIONS, "MCPO_TLS_CERT=", before="mkdir live; cp fullchain.pem privkey.pem live/",
                   replace=(("/etc/letsencrypt/live/tools.example.org", "$PWD/live"),)),
+            block(SYSTEMD, "useradd", before="unset MCPO_TLS_CERT MCPO_TLS_KEY", replace=(("/etc/", "$SCENE/root/etc/"),), shows="ok (pontoon"),
+            block(SYSTEMD, "for port in 8081", shows="ready"),
+            block(OPERATIONS, "pontoon status --url", replace=(("10.0.3.11:8080", "127.0.0.1:8081"), ("10.0.3.12:8080", "127.0.0.1:8082")), shows="2 replicas"),
+        ],
+    },
+    "docs/quick-start.md": {
+        "steps": [
+            block(QUICK_START, "pontoon serve"),
+            block(QUICK_START, "pontoon tools --url", shows="Hello, Ada!"),
+            block(QUICK_START, "pontoon call --url", after="""command pontoon call --url http://127.0.0.1:8080/mcp/demo --save make_report title=Plans 'lines=["one"]' format=md
+                cat Plans.md""", shows="# Plans"),
+            block(QUICK_START, "pontoon init time excel", replace=(("pontoon init -- ", "rm mcp-servers.json; pontoon init -- "),
+                  ("pontoon init    ", "rm mcp-servers.json; pontoon init    ")), shows="wrote mcp-servers.json: my-server"),
+            block(QUICK_START, "pontoon check", before="rm mcp-servers.json; pontoon init time excel >$SCENE/init 2>&1", shows="time: ready in"),
+        ],
+    },
+    "docs/install.md": {
+        "steps": [
+            block(INSTALL, "sha256sum", before="echo 1 >pontoon.deb; echo 2 >pontoon.whl; sha256sum pontoon.deb pontoon.whl >SHA256SUMS; rm pontoon.whl", shows="pontoon.deb: OK"),
+            block(INSTALL, "mkdir -p ~/.local", after=". ~/.local/share/bash-completion/completions/pontoon; complete -p pontoon", shows="_pontoon"),
+        ],
+    },
+    # The program as pip and npm bring it is in tests/install/packages.py.
+    "deploy/packages": {
+        "steps": [
+            block(PACKAGES, "uvx --from", after="pontoon health --url http://127.0.0.1:8080", shows="mcp-server-time: ready"),
+            block(PACKAGES, "npx pontoon-mcp", after="pontoon health --url http://127.0.0.1:8080", shows="ready"),
+            block(PACKAGES, "pontoon serve", shows="Hello, Ada!"),
+        ],
+    },
+    "docs/operations.md: traces": {
+        # What takes the first batch of spans, and ends; a real collector is in tests/deploy/tracing.py.
+        "prelude": """printf 'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\nConnection: close\\r\\n\\r\\n' >taken
+            python3 -c 'if True:
+                import socket
+                with socket.create_server(("127.0.0.1", 4318)) as listening, listening.accept()[0] as one:
+                    one.settimeout(2)
+                    with open("got", "wb") as got:
+                        while b"deployment.environment.name" not in open("got", "rb").read():
+                            got.write(one.recv(65536))
+                            got.flush()
+                    one.sendall(open("taken", "rb").read())' &""",
+        "steps": [block(OPERATIONS, "OTEL_EXPORTER_OTLP_ENDPOINT", after="""command pontoon call --url http://127.0.0.1:8080/mcp/demo greet name=Ada
+                for tries in $(seq 150); do if grep -qas deployment.environment.name got; then break; fi; sleep 0.1; done; grep -ao '^POST [^ ]*' got
+                grep -ao deployment.environment.name got""", shows="Hello, Ada! POST /v1/traces deployment.environment.name")],
+    },
+    "docs/operations.md: who called what": {
+        "prelude": """echo '{"mcpServers":{"slides":{"command":"/usr/bin/python3","args":["'$REPOSITORY'/tests/docs/slides.py"],"timeout":"1s"}}}' >mcp-servers.json
+            export MCPO_LOG_DIR=$SCENE/logs MCPO_API_KEYS=webui=a-long-enough-key PONTOON_TOKEN=a-long-enough-key; pontoon serve
+            for tool in open make_report; do
+                command pontoon call --url http://127.0.0.1:8080/mcp/slides --header 'X-OpenWebUI-User-Id: ada' $tool || true
+            done
+            for tries in $(seq 100); do job=$(command pontoon jobs --status timed_out --json | jq -r .job_id); test -z "$job" || break; sleep 0.1; done""",
+        "steps": [
+            block(OPERATIONS, "$ pontoon jobs --user ada", varies=OF_ITS_DAY),
+            block(OPERATIONS, "$ pontoon jobs show", replace=(("3f6c0b1e-8f0a-4c59-9a34-0d2f6f2f7a11", "$job"),), varies=OF_ITS_DAY),
         ],
     },
     "CONTRIBUTING": {"steps": [block(README, "cargo install --locked"), block("CONTRIBUTING.md", "cargo build", shows='"result"')]},
@@ -149,6 +214,7 @@ APART = [
     ("docs/benchmarks.md", "cargo bench -p pontoon --bench calls", "benches", ""),
     ("docs/benchmarks.md", "cargo bench -p pontoon-host --bench bridge", "benches", ""),
     (OPERATIONS, "scripts/setup-tests.sh office-excel", "scripts", ""),
+    (INSTALL, "cargo install --locked", "scripts", ""),
     # Rust: the same lines are compiled.
     (README, "let total = Arc::new", "rust", ""),
     (README, "let model = Model::default();", "rust", ""),
@@ -159,6 +225,12 @@ APART = [
     (LIVE_APP, "# app.py", "named in", "tests/interop/sketches.py"),
     (LIVE_APP, "// app.mjs", "named in", "tests/interop/sketches.py"),
     (LIVE_APP, "// answer.cpp", "named in", "tests/interop/sketches.py"),
+    # A run of tests/install/first_minute.py (part `install`) is compared with this page, which it writes.
+    ("docs/first-minute.md", "$ python3 -m venv", "told by", "tests/install/first_minute.py"),
+    ("docs/first-minute.md", "$ pontoon serve", "told by", "tests/install/first_minute.py"),
+    ("docs/first-minute.md", "$ pontoon call demo", "told by", "tests/install/first_minute.py"),
+    ("docs/first-minute.md", "import asyncio", "told by", "tests/install/first_minute.py"),
+    ("docs/first-minute.md", "$ python3 client.py", "told by", "tests/install/first_minute.py"),
     # What programs print: tests of theirs compare it, or its words are those of the source.
     (LIVE_APP, "PID  BRIDGE", "printed by", "crates/pontoon/src/cli"),
     (DOCTOR, "ws://127.0.0.1:7400: maxmcp 0.2.0", "report", "tests/all/doctor/seed.txt"),

@@ -26,7 +26,8 @@ HIDDEN = {"ipc": {"--spawner"}}
 # Variables of other programs, of tests, and of what deploy/ has besides the bridge.
 OTHER_VARIABLES = {
     "PONTOON_BIN": "crates/host", "PONTOON_TRANSPORT": "crates/host", "MCPO_MEMORY": "deploy/compose", "PONTOON_TEST_CACHE": "scripts",
-    "MCPO_PUBLIC_HOST": "deploy/compose", "MCPO_TIMOUT": "a slip in a test", "MCPO_WORKDIR": "what a server sees", "MCPO_JOB_ID": "what a server sees",
+    "MCPO_PUBLIC_HOST": "deploy/compose", "MCPO_TIMOUT": "a slip in a test", "MCPO_X": "a name in a test", "MCPO_WORKDIR": "what a server sees", "MCPO_JOB_ID": "what a server sees",
+    "PONTOON_TOKEN": "read by commands that reach a server: docs/quick-start.md",
 }
 
 
@@ -79,7 +80,8 @@ def commands_exist(all_pages: list[Page], program: pathlib.Path) -> list[str]:
         lines = [span for span in page.spans() if re.match(r"(\w+=\S+ )*pontoon( |$)", span)]
         for block in page.blocks:
             if block.language in ("sh", "console", ""):
-                lines += [found for line in commands(block.text) for found in re.findall(r"(?:^|\$ |-- |sudo )((?:\w+=\S+ )*pontoon .*)", line)]
+                typed = "\n".join(re.findall(r"(?m)^\$ (?:.*\\\n)*.*", block.text)) if block.language == "console" else block.text
+                lines += [found for line in commands(typed) for found in re.findall(r"(?:^|\$ |-- |sudo )((?:\w+=\S+ )*pontoon .*)", line)]
         for line in lines:
             try:
                 check_command(re.sub(r"^(\w+=\S+ )+", "", line).replace("[", "").replace("]", ""), flags(program))

@@ -64,8 +64,8 @@ The same from an SDK (`pip install mcp`), with `client.py`:
 {sdk}
 ```
 
-Ctrl-C in the first terminal ends it, and nothing is left. With servers of your own, it goes on in
-[README.md](../README.md#your-own-servers); other ways to install are in [install.md](install.md).
+Ctrl-C in the first terminal ends it, and nothing is left. It goes on in [quick-start.md](quick-start.md), with
+the page of a server and with servers of your own; other ways to install are in [install.md](install.md).
 """
 
 
