@@ -17,7 +17,7 @@ Examples:
   pontoon completions fish > ~/.config/fish/completions/pontoon.fish
   pontoon completions powershell >> $PROFILE
 
-For zsh, `fpath+=~/.zfunc` stands in ~/.zshrc before `compinit`. The Debian package brings these
+For zsh, `fpath+=~/.zfunc` stands in ~/.zshrc before `compinit`. The Debian package brings these \
 files along.";
 
 /// For which shell.

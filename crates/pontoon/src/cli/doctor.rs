@@ -39,7 +39,7 @@ Examples:
   pontoon doctor --profile claude-code --strict -- uvx my-server
   pontoon doctor --call 'add={\"a\": 1, \"b\": 2}' -- uvx my-server
 
-Exit codes: 0 healthy, or nothing worse than a warning; 1 faults that cost a client tools or answers (with
+Exit codes: 0 healthy, or nothing worse than a warning; 1 faults that cost a client tools or answers (with \
 --strict: warnings, too); 2 typed wrongly; 3 a server could not be examined; 130 interrupted.";
 
 /// Exit code of a server that could not be examined.

@@ -21,10 +21,10 @@ Examples:
   pontoon gc --dry-run                                    name what would be removed
   MCPO_JOBS_DIR=/var/lib/pontoon/jobs pontoon gc          a line for cron, as the user of the bridge
 
-The directory is MCPO_JOBS_DIR, the time MCPO_FILE_EXPIRY. Mistakes elsewhere in the configuration do
+The directory is MCPO_JOBS_DIR, the time MCPO_FILE_EXPIRY. Mistakes elsewhere in the configuration do \
 not matter; --verbose and --dry-run tell them. `--json` prints the result of any run.
 
-Exit codes: 0 all that expired is gone, also where nothing had, 1 something could not be removed, or it is
+Exit codes: 0 all that expired is gone, also where nothing had, 1 something could not be removed, or it is \
 unclear where or when: the directory that MCPO_JOBS_DIR names is missing, for one.";
 
 /// How much is told.

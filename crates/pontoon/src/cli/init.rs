@@ -30,7 +30,7 @@ Examples:
   pontoon init -- uvx my-server --flag       a server of your own
   pontoon init --list                        the servers that can be named
 
-It writes mcp-servers.json into the current folder, where `pontoon serve` finds it, and overwrites no file without
+It writes mcp-servers.json into the current folder, where `pontoon serve` finds it, and overwrites no file without \
 --force. What looks like a secret in the file of another client is not copied: a variable stands in its place.
 
 Exit codes: 0 written, 1 not written, 2 typed wrongly.";

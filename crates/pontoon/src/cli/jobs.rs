@@ -30,10 +30,10 @@ Examples:
   pontoon jobs --json | jq -r .tool | sort | uniq -c
   pontoon jobs show 3f6c0b1e-8f0a-4c59-9a34-0d2f6f2f7a11
 
-The directory is MCPO_JOBS_DIR, and what is older than MCPO_FILE_EXPIRY is gone. With --json each
+The directory is MCPO_JOBS_DIR, and what is older than MCPO_FILE_EXPIRY is gone. With --json each \
 call is one line. Arguments and results are told by `show --json` alone.
 
-Exit codes: 0 done (also if there was no such call), 1 the directory cannot be read, or there is no
+Exit codes: 0 done (also if there was no such call), 1 the directory cannot be read, or there is no \
 such job, 2 typed wrongly.";
 
 /// What of the calls is wanted.

@@ -19,8 +19,8 @@ Examples:
   pontoon logs 3f6c0b1e-8f0a-4c59-9a34-0d2f6f2f7a11     of the request that this job is of
   pontoon logs 0af7651916cd43dd8448eb211c80319c --json | jq -r .message
 
-The id of a trace is in each line of the log, in nginx's log as shipped, in the `traceparent` of each
-answer, and in `pontoon jobs --json`. The directory is MCPO_LOG_DIR. Where that is not set, the log is
+The id of a trace is in each line of the log, in nginx's log as shipped, in the `traceparent` of each \
+answer, and in `pontoon jobs --json`. The directory is MCPO_LOG_DIR. Where that is not set, the log is \
 what `serve` prints: docker logs, journalctl or kubectl logs have it.
 
 Exit codes: 0 there are such lines, 1 there is none, or the directory cannot be read, 2 typed wrongly.";

@@ -17,9 +17,9 @@ Examples:
   pontoon mcpo --port 8000 -- uvx mcp-server-time --local-timezone=Asia/Tokyo
   pontoon mcpo --port 8000 --api-key top-secret --config config.json --hot-reload
 
-Every option is mcpo's, with mcpo's defaults: it listens on 0.0.0.0 without a key, and all who do
-not say who they are share one process of each server. `pontoon serve` has safer ones.
-The tools of a server are at /NAME/TOOL, of the only server of a command line at /TOOL; documents
+Every option is mcpo's, with mcpo's defaults: it listens on 0.0.0.0 without a key, and all who do \
+not say who they are share one process of each server. `pontoon serve` has safer ones. \
+The tools of a server are at /NAME/TOOL, of the only server of a command line at /TOOL; documents \
 are at openapi.json, pages at docs. MCP itself is at /mcp/NAME.";
 
 /// The command line of mcpo.

@@ -75,7 +75,7 @@ Examples:
   pontoon logs 0af7651916cd43dd8448eb211c80319c    see what the log tells of one request
   pontoon status                             see the bridges that run, and how they are
 
-Colours and what is waited for are shown at a terminal alone. NO_COLOR=1 turns colours off, CLICOLOR_FORCE=1 on; -q has
+Colours and what is waited for are shown at a terminal alone. NO_COLOR=1 turns colours off, CLICOLOR_FORCE=1 on; -q has \
 most commands tell nothing but errors and results."
 )]
 struct Cli {
@@ -136,12 +136,12 @@ Examples:
   pontoon status --json             for programs
   pontoon status --url http://a:8080 --url http://b:8080     replicas, in one table with a sum
 
-Every `connect` and `serve` of this user is found that has the same HOME or XDG_RUNTIME_DIR. For a
-`serve` of another user, or in a container: --url http://ADDRESS:PORT, with the key that is in the variable
+Every `connect` and `serve` of this user is found that has the same HOME or XDG_RUNTIME_DIR. For a \
+`serve` of another user, or in a container: --url http://ADDRESS:PORT, with the key that is in the variable \
 of --token-env, else in MCPO_API_KEY.
 
-Exit codes: 0 all that run answer (also if none runs), 1 one does not answer or is down, the one that
-was named is not there, or it cannot be looked for, 2 typed wrongly.")]
+Exit codes: 0 all that run answer (also if none runs), 1 one does not answer or is down, the one that \
+was named is not there, or it cannot be looked for, 2 typed wrongly, 130 ended by Ctrl-C.")]
     Status(status::StatusArgs),
     /// Join this program's standard input and output to an application that serves MCP by itself, and comes and goes.
     #[command(after_help = "\
@@ -158,8 +158,8 @@ Examples:
   pontoon connect --app max --log-file ~/max.log
   pontoon connect --listen 9009 --allow-origin https://app.example
 
-It never ends by itself but with its standard input: while the application is away its tools are
-those it had last, and calls wait a while for it. Nothing but MCP is written to standard output;
+It never ends by itself but with its standard input: while the application is away its tools are \
+those it had last, and calls wait a while for it. Nothing but MCP is written to standard output; \
 DEBUG=1 tells more on standard error, --log-file keeps it, and `pontoon status` shows how it is.")]
     Connect(Box<connect::ConnectArgs>),
     /// The same in the words of the Node bridge that came before it.
@@ -238,7 +238,7 @@ Examples:
 
 A value is taken as JSON where the tool wants a number, a list and so on, and as text otherwise.
 
-The files that a call made are saved where it was typed. With --url they stay with the bridge, as links
+The files that a call made are saved where it was typed. With --url they stay with the bridge, as links \
 in the answer, and --save fetches them, too. No file is overwritten.";
 
 #[derive(Debug, Args)]

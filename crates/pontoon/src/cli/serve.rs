@@ -26,7 +26,7 @@ Examples:
   pontoon serve --port 9000 --config tools.json   the servers of a file
   MCPO_API_KEYS=me=KEY,bob=KEY2 pontoon serve --listen 0.0.0.0:8080 --hot-reload
 
-Each server is at /mcp/NAME, over WebSocket at /ws/NAME, and as OpenAPI at /mcpo/NAME. Every setting
+Each server is at /mcp/NAME, over WebSocket at /ws/NAME, and as OpenAPI at /mcpo/NAME. Every setting \
 is also a variable, such as MCPO_LISTEN: docs/configuration.md has them.";
 
 /// Serves until SIGTERM or SIGINT; a second one ends it at once.

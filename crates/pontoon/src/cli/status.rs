@@ -106,7 +106,12 @@ pub fn run(arguments: &StatusArgs) -> ExitCode {
             let text = match arguments.json {
                 true => serde_json::to_string_pretty(&bridges).unwrap_or_default(),
                 false => {
-                    let mut text = report::report(&bridges, has_colour, SystemTime::now());
+                    let mut text = match arguments.pid.filter(|_| is_missed) {
+                        Some(pid) => format!(
+                            "no bridge of this user runs as process {pid}; `pontoon status` shows those that do\n"
+                        ),
+                        None => report::report(&bridges, has_colour, SystemTime::now()),
+                    };
                     if arguments.messages {
                         text += &messages::messages(&bridges, has_colour);
                     }
