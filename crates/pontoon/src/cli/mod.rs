@@ -404,6 +404,8 @@ fn make_call(arguments: &CallArgs) -> ExitCode {
         (Some(url), []) => {
             wrong(&format!("which tool? `pontoon tools --url {url}` lists those that are there"))
         }
-        (None, []) => wrong("which server, and which tool? Write pontoon call SERVER TOOL key=value"),
+        (None, []) => {
+            wrong("which server, and which tool? Write pontoon call SERVER TOOL key=value")
+        }
     }
 }
