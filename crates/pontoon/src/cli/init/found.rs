@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use jsonc_parser::ParseOptions;
 use serde_json::{Map, Value};
 
-use super::secrets::{has_value, holds_secret, is_secret_name, is_variable_name, kept_part};
+use super::secrets::{
+    has_value, holds_secret, is_login, is_secret_name, is_value, is_variable_name, kept_part,
+};
 use super::written::{NeededVariable, NewServer};
 use crate::config::{Environment, ServerName, is_reserved};
 use crate::plain_file::{self, FileKind};
@@ -180,16 +182,17 @@ fn taken_words<'w>(
     reading: Reading<'_>,
     needed: &mut Needed<'_>,
 ) -> Result<Vec<String>, String> {
-    let (mut taken, mut follows_name) = (Vec::new(), false);
+    let (mut taken, mut follows_name, mut follows_user) = (Vec::new(), false, false);
     for (number, word) in words.enumerate() {
         let before = needed.variables.len();
         let word = in_our_form(word, reading, needed)?;
         let is_option = word.starts_with('-');
-        let is_named = follows_name && !is_option && has_value(&word);
+        let is_named = follows_name && is_value(&word) || follows_user && is_login(&word);
         let is_hidden = is_named || holds_secret(&word);
         let name = word.strip_suffix(':').or(Some(&word).filter(|_| is_option).map(String::as_str));
         follows_name = name.is_some_and(|name| !name.contains('=') && is_secret_name(name))
             || word.eq_ignore_ascii_case("bearer");
+        follows_user = matches!(word.as_str(), "-u" | "--user");
         if !is_hidden {
             taken.push(word);
             continue;
@@ -319,7 +322,7 @@ mod tests {
                 "--header", "Authorization: Bearer sesame", "--header=X-Api-Key: sesame", "-H", "X-Api-Key:sesame", "-k", "sesame",
                 "run", "-e", "GITHUB_TOKEN=sesame", "--env=SLACK_TOKEN=sesame", "-e", "GITHUB_TOKEN", "image",
                 "sh", "-c", "API_KEY=sesame exec x", "https://x/mcp?api_key=sesame", "https://sesame@sentry.io/1",
-                "Server=h;Password=sesame", "Authorization:", "sesame", "--token", "sesame=sesame", "Bearer ${NOPE:-sesame}"
+                "Server=h;Password=sesame", "Authorization:", "sesame", "--token", "sesame=sesame", "--password", "-sesame1", "-u", "me:sesame", "--user", "1000:1000", "Bearer ${NOPE:-sesame}"
             ],
             "env": {
                 "AUTH": "Basic sesame", "HEADERS": "Authorization=Bearer sesame", "PAT": "sesame", "PGPASS": "sesame",

@@ -6,10 +6,13 @@
 use crate::observe::redact::Redactor;
 
 /// Words in a name, beside those of the log, that say: its value is secret.
-const MORE_WORDS: [&str; 12] = [
+const MORE_WORDS: [&str; 15] = [
     "auth",
     "authentication",
+    "cred",
+    "creds",
     "dsn",
+    "oauth",
     "pass",
     "passcode",
     "pat",
@@ -51,6 +54,9 @@ const BEGINNINGS: [&str; 17] = [
 
 /// Keys of services are no shorter, in bytes.
 const SHORTEST_KEY: usize = 16;
+
+/// A word with one dash before it that is so long is no option, in bytes.
+const SHORTEST_DASHED: usize = 8;
 
 /// A word of letters and digits that is so long was made by a machine, in bytes.
 const LONGEST_WORD: usize = 32;
@@ -132,9 +138,12 @@ fn names_secret(text: &str) -> bool {
         let around = &before[..before.len() - name.len()];
         // The colon of an address, and that of an image: `ghcr.io/some/token:latest`.
         let is_other = sign == ":" && (behind.starts_with("//") || around.ends_with(['/', '@']));
-        // An empty one: `A_TOKEN= B=c`.
-        let value = behind.split([';', '&', ',', '}']).next().unwrap_or_default();
-        let is_gone = sign == "=" && value.starts_with(' ') && !text[..at].ends_with(' ');
+        let first = behind.split([';', '&', ',', '}']).next().unwrap_or_default();
+        // A password may begin with one of those signs.
+        let value = if first.is_empty() && !behind.contains('=') { behind } else { first };
+        // An empty one for a shell: `A_TOKEN= program`.
+        let is_spaced = value.starts_with(' ') && !text[..at].ends_with(' ');
+        let is_gone = sign == "=" && is_spaced && !name.starts_with('-');
         // A version: `some-auth-server==1.0`.
         let is_version =
             behind.starts_with('=') && behind[1..].starts_with(|c: char| c.is_ascii_digit());
@@ -152,6 +161,20 @@ fn shows_credential(text: &str) -> bool {
             is_word && behind.starts_with([' ', '\t']) && has_value(&behind)
         })
     })
+}
+
+/// Whether what follows an option of a secret is its value: a key may begin with a dash, and an option that does is short.
+pub(super) fn is_value(word: &str) -> bool {
+    let is_option = word.starts_with("--") || word.starts_with('-') && word.len() < SHORTEST_DASHED;
+    !is_option && has_value(word)
+}
+
+/// Whether this is `user:password`, as `-u` has it, and not the numbers of a user and a group.
+pub(super) fn is_login(word: &str) -> bool {
+    let literal = without_placeholders(word);
+    let password = literal.split_once(':').map_or("", |(_, password)| password);
+    !password.bytes().all(|b| b.is_ascii_digit())
+        || !password.is_empty() && !literal.bytes().all(|b| b.is_ascii_digit() || b == b':')
 }
 
 /// Whether an address names a user, whose name may be a key by itself. `git` is one that everybody has.
@@ -255,6 +278,8 @@ mod tests {
             "client_secret",
             "Password",
             "AccountKey",
+            "CREDS",
+            "oauth",
             "sig",
         ] {
             assert!(is_secret_name(name), "{name}");
@@ -293,6 +318,9 @@ mod tests {
             "u:sesame@host:3306",
             "Server=h;Password=sesame",
             "Server=h; Password = sesame",
+            "--secret= sesame",
+            "--pass=,sesame",
+            "API_KEY=;sesame",
             "Basic sesame",
             "Authorization=Bearer sesame",
             r#"{"Authorization":"Bearer sesame"}"#,
@@ -334,6 +362,29 @@ mod tests {
             "a plain sentence, with words",
         ] {
             check(text, false);
+        }
+    }
+
+    #[test]
+    fn what_follows_an_option_is_its_value_or_the_next_option() {
+        for (word, is) in [
+            ("sesame", true),
+            ("-sesame1", true),
+            ("-v", false),
+            ("--verbose", false),
+            ("", false),
+            ("true", false),
+        ] {
+            assert_eq!(is_value(word), is, "{word}");
+        }
+        for (word, is) in [
+            ("me:sesame", true),
+            ("me:1234", true),
+            ("1000:1000", false),
+            ("me", false),
+            ("me:${env:A}", false),
+        ] {
+            assert_eq!(is_login(word), is, "{word}");
         }
     }
 
