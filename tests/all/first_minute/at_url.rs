@@ -67,6 +67,29 @@ fn files_stay_with_the_bridge_as_links_and_are_saved_where_that_is_wanted() {
 }
 
 #[test]
+fn a_server_chooses_no_name_that_means_something_in_the_current_folder() {
+    let rig = plan([fixture("stateless")]).start();
+    let names_here = |place: &std::path::Path| {
+        let entries = fs::read_dir(place).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    for url in urls(&rig, "fixture") {
+        let place = tempfile::tempdir().unwrap();
+        for name in ["mcp-servers.json", "-rf.md"] {
+            let name = format!("name={name}");
+            let words = ["call", "--save", "--url", &url, "write_file", &name, "text={}"];
+            let saved = run(place.path(), &words);
+            assert_eq!(saved.code, Some(0), "{saved:?}");
+        }
+        assert_eq!(names_here(place.path()), ["file-rf.md", "mcp-servers-2.json"]);
+    }
+    rig.stop();
+}
+
+#[test]
 fn a_key_is_shown_as_a_token_or_a_header_and_files_need_it_too() {
     let rig = demo_plan()
         .variable("MCPO_API_KEYS", "me=the-key-of-me")

@@ -1,7 +1,7 @@
 //! `pontoon init` and `pontoon check --start`: a configuration that is written, is right, and starts.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -188,6 +188,70 @@ fn what_other_clients_have_is_taken_over_without_their_secrets() {
     assert_eq!(checked.code, Some(0), "{checked:?}");
     let one = run_among(place.path(), tools.path(), &["init", "github", "--force"]);
     assert!(one.code == Some(0) && one.out.contains("wrote mcp-servers.json: github\n"), "{one:?}");
+}
+
+#[test]
+fn secrets_inside_of_words_stay_out_of_the_file_and_of_the_terminal() {
+    let tools = programs(&["npx"]);
+    let place = tempfile::tempdir().unwrap();
+    let args = [
+        "mcp-remote",
+        "https://x/mcp?api_key=sesame",
+        "--header",
+        "Authorization: Bearer sesame",
+        "--env=A_TOKEN=sesame",
+    ];
+    let env = json!({"PAT": "${NOPE:-sesame}", "LEVEL": "debug"});
+    let servers = json!({
+        "a": {"command": "npx", "args": args, "env": env},
+        "b": {"command": "env API_KEY=sesame foo"},
+        "c": {"command": "x\u{1b}]0;owned\u{7}"},
+        "d": {"command": "npx", "args": ["${env:\u{1b}[31mEVIL}"]},
+    });
+    let file = place.path().join(".mcp.json");
+    fs::write(file, json!({"mcpServers": servers}).to_string()).unwrap();
+    let written = run_among(place.path(), tools.path(), &["init"]);
+    assert_eq!(written.code, Some(0), "{written:?}");
+    let text = fs::read_to_string(place.path().join(FILE)).unwrap();
+    assert!(!format!("{text}{written:?}").contains("sesame"), "{text}{written:?}");
+    for kept in ["Authorization: Bearer ${env:A_SECRET_2}", "--env=A_TOKEN=${env:", "debug"] {
+        assert!(text.contains(kept), "{kept}: {text}");
+    }
+    for says in [
+        "  A_SECRET_2               what follows \"Authorization: Bearer \" in argument 4 there, in ",
+        "look through mcp-servers.json before you share it: what looks like a secret was left out",
+        "install the program of c first",
+    ] {
+        assert!(written.out.contains(says), "{says}: {written:?}");
+    }
+    for says in ["\"b\" of ", "seems to hold a secret", "no name of a variable"] {
+        assert!(written.err.contains(says), "{says}: {written:?}");
+    }
+    let both = format!("{}{}", written.out, written.err);
+    assert!(!both.contains(|c: char| c.is_control() && c != '\n'), "{written:?}");
+}
+
+#[test]
+fn the_file_is_its_owners_alone_and_no_link_is_followed() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join(FILE);
+    let mode = || fs::symlink_metadata(&file).unwrap().permissions().mode() & 0o777;
+    assert_eq!(run(place.path(), &["init", "demo"]).code, Some(0));
+    assert_eq!(mode(), 0o600);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(run(place.path(), &["init", "demo", "--force"]).code, Some(0));
+    assert_eq!(mode(), 0o600);
+    // What a link leads to stays as it is.
+    let precious = place.path().join("precious");
+    fs::write(&precious, "mine").unwrap();
+    fs::remove_file(&file).unwrap();
+    symlink(&precious, &file).unwrap();
+    assert_eq!(run(place.path(), &["init", "demo", "--force"]).code, Some(0));
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "mine");
+    assert!(fs::symlink_metadata(&file).unwrap().is_file() && mode() == 0o600);
+    let refused = run(place.path(), &["init", "demo", "--force", "--output", "/dev/null"]);
+    assert!(refused.code == Some(1) && refused.err.contains("not a file"), "{refused:?}");
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2, "nothing unfinished is left");
 }
 
 #[test]

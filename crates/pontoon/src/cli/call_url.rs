@@ -1,11 +1,14 @@
 //! `pontoon call --url`: a tool of a bridge or another server that runs, and the files that it left there.
 
+use std::fs;
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http_body_util::BodyExt;
+use hyper::body::Body;
 use hyper::{HeaderMap, Method};
 use pontoon_supervise::plain_text;
 use pontoon_wire::Message;
@@ -22,6 +25,12 @@ use crate::back::remote::dial::Dialer;
 use crate::back::remote::http::pool::HttpPool;
 use crate::config::{AppPlace, Endpoint};
 use crate::errors::chain;
+
+/// The longest file that is fetched, in bytes.
+const LONGEST: u64 = 1 << 30;
+
+/// How long the fetching of one file may take.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// What is called there, and how.
 pub(super) struct UrlCall<'a> {
@@ -65,7 +74,9 @@ pub(super) fn run(url: &str, shown: &ShownArgs, call: &UrlCall<'_>) -> ExitCode 
 async fn save(there: &Elsewhere<'_>, answer: &Message, is_quiet: bool) -> bool {
     let mut is_whole = true;
     for link in links(answer) {
-        match fetch(there, &link).await {
+        let fetched = tokio::time::timeout(PATIENCE, fetch(there, &link)).await;
+        let late = || Err(format!("it did not come within {} minutes", PATIENCE.as_secs() / 60));
+        match fetched.unwrap_or_else(|_| late()) {
             Ok(_) if is_quiet => {}
             Ok(to) => tell(&format!("saved {}", plain_text(to))),
             Err(why) => {
@@ -103,15 +114,50 @@ async fn fetch(there: &Elsewhere<'_>, link: &FileLink) -> Result<String, String>
     if !response.status().is_success() {
         return Err(format!("it answered HTTP {}", response.status().as_u16()));
     }
-    let (mut file, to) = new_file(&link.name).map_err(|error| error.to_string())?;
-    let mut body = response.into_body();
-    while let Some(frame) = body.frame().await {
-        let part = frame.map_err(|error| format!("{to} is not whole: {error}"))?.into_data();
-        if let Ok(part) = part {
-            file.write_all(&part).map_err(|error| format!("{to} is not whole: {error}"))?;
+    let (file, to) = new_file(&link.name).map_err(|error| error.to_string())?;
+    let unfinished = Unfinished(Some(&to));
+    take_whole(response.into_body(), file, LONGEST).await?;
+    unfinished.keep();
+    Ok(to)
+}
+
+/// A file that is not whole yet, and goes if it never is.
+struct Unfinished<'n>(Option<&'n str>);
+
+impl Unfinished<'_> {
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(name) = self.0 {
+            let _gone = fs::remove_file(name);
         }
     }
-    Ok(to)
+}
+
+/// Writes all of a body, if it has no more bytes than `longest`.
+async fn take_whole<B>(body: B, mut file: impl Write, longest: u64) -> Result<(), String>
+where
+    B: Body<Data: Buf, Error: std::fmt::Display>,
+{
+    let mut body = std::pin::pin!(body);
+    let mut room = longest;
+    let too_long = || format!("it is longer than {longest} bytes");
+    // One that says so is not even begun.
+    if body.size_hint().lower() > room {
+        return Err(too_long());
+    }
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| format!("it did not come whole: {error}"))?;
+        let Ok(part) = frame.into_data() else { continue };
+        room = room.checked_sub(part.remaining() as u64).ok_or_else(too_long)?;
+        std::io::copy(&mut part.reader(), &mut file)
+            .map_err(|error| format!("it cannot be written: {error}"))?;
+    }
+    Ok(())
 }
 
 /// Where a link leads, if that is the host that was called: no other is shown a token.
@@ -130,5 +176,30 @@ fn endpoint_of(there: &Elsewhere<'_>, uri: &str) -> Result<Endpoint, String> {
         _ => {
             Err("it is at another host than the one that was called; fetch it with curl".to_owned())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{Full, StreamBody};
+    use hyper::body::Frame;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_is_fetched_up_to_a_bound() {
+        let whole = |text: &'static [u8]| Full::new(Bytes::from_static(text));
+        let mut file = Vec::new();
+        assert_eq!(take_whole(whole(b"1234"), &mut file, 4).await, Ok(()));
+        assert_eq!(file, b"1234");
+        // One that says how long it is, and one that never ends and does not.
+        let refused = Err("it is longer than 4 bytes".to_owned());
+        let mut file = Vec::new();
+        assert_eq!(take_whole(whole(b"12345"), &mut file, 4).await, refused);
+        let endless = futures_util::stream::repeat_with(|| {
+            Ok::<_, std::convert::Infallible>(Frame::data(Bytes::from_static(b"123")))
+        });
+        assert_eq!(take_whole(StreamBody::new(endless), &mut file, 4).await, refused);
+        assert_eq!(file, b"123");
     }
 }

@@ -1,18 +1,21 @@
 //! `pontoon init`: a configuration file to begin with, which is right from the first line on.
 //!
-//! Here is which servers are meant; `known` has those that can be named, `found` reads the files of other clients, and
-//! `written` makes a text of them.
+//! Here is which servers are meant; `known` has those that can be named, `found` reads the files of other clients,
+//! `secrets` knows what of those is not copied, and `written` makes a text of them.
 
 mod found;
 mod known;
+mod secrets;
 mod written;
 
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions};
+use std::io::{Error, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use pontoon_supervise::plain_text;
 
 use self::found::FoundServer;
 use self::known::KNOWN;
@@ -21,6 +24,7 @@ use super::connect::wrong;
 use super::terminal::{fail, say, tell};
 use crate::config::{Environment, ServerName, is_program_name, nearest};
 use crate::doctor::patient::names_file;
+use crate::plain_file::write_whole;
 
 /// What stands below the help.
 pub(super) const EXAMPLES: &str = "\
@@ -83,7 +87,7 @@ pub fn run(arguments: &InitArgs) -> ExitCode {
     }
     let is_search = servers.is_empty();
     if is_search {
-        notes.iter().for_each(|note| tell(&format!("note: {note}")));
+        notes.iter().for_each(|note| tell(&plain_text(format!("note: {note}"))));
         servers.extend(found.into_iter().map(|it| it.server));
     }
     let is_sample = servers.is_empty();
@@ -122,7 +126,7 @@ fn named(name: &str, found: &[FoundServer]) -> Result<NewServer, String> {
 
 /// The server that a command line starts. Arguments that name files here are made absolute: it works in a folder of
 /// its own.
-fn of_command(command: &str, arguments: &[String], here: &std::path::Path) -> NewServer {
+fn of_command(command: &str, arguments: &[String], here: &Path) -> NewServer {
     let absolute = |word: &String| match names_file(word, here) {
         true => here.join(word).display().to_string(),
         false => word.clone(),
@@ -139,19 +143,26 @@ fn list(found: &[FoundServer]) {
         say(&format!("{:<12} {}", known.name, known.what));
     }
     for FoundServer { server, file } in found {
-        say(&format!("{:<12} as in {}", server.name, file.display()));
+        say(&plain_text(format!("{:<12} as in {}", server.name, file.display())));
     }
 }
 
-/// Writes the file, and over none unless that is wanted.
+/// Writes the file for its owner alone, and over none unless that is wanted. What a link leads to stays as it is.
 fn write(arguments: &InitArgs, text: &str) -> std::io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    match arguments.force {
-        true => options.create(true).truncate(true),
-        false => options.create_new(true),
-    };
-    options.open(&arguments.output)?.write_all(text.as_bytes())
+    let output = &arguments.output;
+    if !arguments.force {
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(output)?;
+        return file.write_all(text.as_bytes());
+    }
+    if output.metadata().is_ok_and(|it| !it.is_file()) {
+        return Err(Error::other("it is there, and is not a file"));
+    }
+    let name = output.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| Error::other("its name is no name of a file"))?;
+    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = File::open(folder.unwrap_or(Path::new(".")))?;
+    write_whole(&folder, name, |file| file.write_all(text.as_bytes()))
 }
 
 /// Says what was written, what is missing still, and what to type next.
@@ -166,28 +177,20 @@ fn tell_next(
     say(&format!("wrote {file}: {}", names.join(", ")));
     for server in servers {
         if let Some(from) = server.from.as_deref().filter(|_| is_found) {
-            say(&format!("  {} is from {from}", server.name));
+            say(&plain_text(format!("  {} is from {from}", server.name)));
         }
     }
-    let unset = |name: &&String| environment.get(name.as_str()).is_none();
-    let mut unset: Vec<_> = servers.iter().flat_map(|it| &it.variables).filter(unset).collect();
-    unset.sort();
-    unset.dedup();
-    if !unset.is_empty() {
-        let words: Vec<_> = unset.iter().map(|name| name.as_str()).collect();
+    tell_variables(servers, environment);
+    if servers.iter().any(|server| server.from.is_some()) {
         say(&format!(
-            "set these variables first; their values were not copied: {}",
-            words.join(", ")
+            "look through {file} before you share it: what looks like a secret was left out"
         ));
     }
-    let is_missing = |program: &&str| !is_program_name(program, environment);
-    let mut missing: Vec<_> =
-        servers.iter().map(|it| it.command.as_str()).filter(is_missing).collect();
+    let is_missing = |server: &&NewServer| !is_program_name(&server.command, environment);
+    let mut missing: Vec<_> = servers.iter().filter(is_missing).map(installed).collect();
     missing.sort_unstable();
     missing.dedup();
-    for program in missing {
-        say(&format!("install {program} first{}", comes_with(program)));
-    }
+    missing.iter().for_each(|line| say(line));
     let config = match arguments.output.as_os_str() == FILE {
         true => String::new(),
         false => format!(" --config {file}"),
@@ -199,6 +202,41 @@ fn tell_next(
     say(&format!(
         "  pontoon serve{config}            serves them, and says how to add them to a client"
     ));
+}
+
+/// Says which variables are to be set, and to what.
+fn tell_variables(servers: &[NewServer], environment: &Environment) {
+    let needed = servers.iter().flat_map(|server| {
+        let from = server.from.as_deref().unwrap_or_default();
+        server.variables.iter().map(move |variable| (variable, from))
+    });
+    let mut needed: Vec<_> =
+        needed.filter(|(variable, _)| environment.get(&variable.name).is_none()).collect();
+    needed.sort_unstable();
+    needed.dedup_by(|(a, _), (b, _)| a.name == b.name);
+    if !needed.is_empty() {
+        say("set these variables first:");
+    }
+    for (variable, from) in needed {
+        let line = match variable.what.as_str() {
+            "" => format!("  {}", variable.name),
+            what => format!("  {:<24} {what}, in {from}", variable.name),
+        };
+        say(&plain_text(line));
+    }
+}
+
+/// What to install for a server whose program is not here. A command that is more than a program is not shown: it is of a
+/// foreign file, and may hold anything.
+fn installed(server: &NewServer) -> String {
+    let program = server.command.as_str();
+    let is_one = !program.contains(|c: char| c.is_whitespace() || c == '=' || c.is_control());
+    match is_one {
+        true => plain_text(format!("install {program} first{}", comes_with(program))),
+        false => {
+            format!("install the program of {} first: `command` is the program alone", server.name)
+        }
+    }
 }
 
 /// Where a program comes from that many servers are started by.

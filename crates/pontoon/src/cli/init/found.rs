@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use jsonc_parser::ParseOptions;
 use serde_json::{Map, Value};
 
-use super::written::NewServer;
+use super::secrets::{
+    has_value, holds_secret, is_login, is_secret_name, is_value, is_variable_name, kept_part,
+};
+use super::written::{NeededVariable, NewServer};
 use crate::config::{Environment, ServerName, is_reserved};
-use crate::observe::redact::Redactor;
 use crate::plain_file::{self, FileKind};
 
 /// More bytes than this are no list of servers; Claude Code keeps much beside it.
@@ -111,29 +113,29 @@ fn taken_over(
     if fit.parse::<ServerName>().is_err() {
         return Err("its name cannot be part of an address".to_owned());
     }
-    let mut variables = Vec::new();
+    let mut needed = Needed { server: fit, variables: Vec::new() };
     let words = entry["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let mut args: Vec<String> =
-        words.map(|word| in_our_form(word, reading, &mut variables)).collect();
-    hide_secrets(&mut args, fit, &mut variables);
+    let args = taken_words(words, reading, &mut needed)?;
     let none = Map::new();
     let env = entry["env"].as_object().unwrap_or(&none).iter();
     let env = env.map(|(name, value)| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let value = match is_secret(name, &text) {
-            true => reference(name, &mut variables),
-            false => in_our_form(&text, reading, &mut variables),
-        };
-        (name.clone(), value)
+        Ok((name.clone(), taken_value(name, &text, reading, &mut needed)?))
     });
-    let env = env.collect();
-    let keys = entry["cwd"].as_str().map(|cwd| {
-        let cwd = in_our_form(cwd, reading, &mut variables);
-        ("cwd".to_owned(), Value::from(cwd).to_string())
-    });
-    let command = in_our_form(command, reading, &mut variables);
+    let env = env.collect::<Result<_, String>>()?;
+    let command = in_our_form(command, reading, &mut needed)?;
+    let cwd =
+        entry["cwd"].as_str().map(|cwd| in_our_form(cwd, reading, &mut needed)).transpose()?;
+    // No variable can stand in their place.
+    if [Some(&command), cwd.as_ref()].into_iter().flatten().any(|text| holds_secret(text)) {
+        return Err("its command or folder seems to hold a secret; write `command` as the program alone, and what follows it \
+                    as `args` and `env`"
+            .to_owned());
+    }
+    let keys = cwd.map(|cwd| ("cwd".to_owned(), Value::from(cwd).to_string()));
+    let mut variables = needed.variables;
     variables.sort();
-    variables.dedup();
+    variables.dedup_by(|a, b| a.name == b.name);
     Ok(NewServer {
         name: fit.to_owned(),
         command,
@@ -146,111 +148,129 @@ fn taken_over(
     })
 }
 
-/// A placeholder for the variable of this name, which then has to be set.
-fn reference(name: &str, variables: &mut Vec<String>) -> String {
-    variables.push(name.to_owned());
-    format!("${{env:{name}}}")
+/// The variables that a server needs, as they are found.
+struct Needed<'n> {
+    server: &'n str,
+    variables: Vec<NeededVariable>,
 }
 
-/// Whether what a variable holds must not be copied.
-fn is_secret(name: &str, value: &str) -> bool {
-    !value.is_empty() && !value.contains("${") && (Redactor::is_secret(name) || looks_secret(value))
-}
-
-/// Whether a word looks like a key that some service gave out.
-fn looks_secret(word: &str) -> bool {
-    const BEGINNINGS: [&str; 12] = [
-        "sk-",
-        "sk_",
-        "ghp_",
-        "gho_",
-        "github_pat_",
-        "glpat-",
-        "xoxb-",
-        "xoxp-",
-        "AKIA",
-        "AIza",
-        "eyJ",
-        "hf_",
-    ];
-    let is_long = word.len() >= 16;
-    // What holds a password before a host is one, too.
-    let has_password = word
-        .split_once("://")
-        .and_then(|(_, rest)| rest.split('/').next()?.split_once('@'))
-        .is_some_and(|(user, _)| user.contains(':'));
-    is_long && BEGINNINGS.iter().any(|begin| word.starts_with(begin)) || has_password
-}
-
-/// Puts variables in place of the arguments that are secrets: what follows an option of such a name, and what looks so.
-fn hide_secrets(args: &mut [String], server: &str, variables: &mut Vec<String>) {
-    let mut follows_secret = false;
-    let stem: String = server
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
-        .collect();
-    for word in args {
-        let (option, value) = match word.split_once('=') {
-            Some((option, value)) if option.starts_with('-') => {
-                (Some(option.to_owned()), value.to_owned())
-            }
-            _ => (None, word.clone()),
-        };
-        let named = option.as_deref().is_some_and(Redactor::is_secret);
-        let is_option = word.starts_with('-');
-        let is_hidden = !value.contains("${")
-            && (named || looks_secret(&value) || follows_secret && !is_option && !value.is_empty());
-        follows_secret = is_option && option.is_none() && Redactor::is_secret(word);
-        if is_hidden {
-            let held = reference(&format!("{stem}_SECRET_{}", variables.len() + 1), variables);
-            *word = option.map_or_else(|| held.clone(), |option| format!("{option}={held}"));
-        }
+impl Needed<'_> {
+    /// A placeholder for the variable of this name, which then has to be set.
+    fn reference(&mut self, name: &str, what: String) -> String {
+        self.variables.push(NeededVariable { name: name.to_owned(), what });
+        format!("${{env:{name}}}")
     }
+
+    /// A placeholder for a secret that has no name of its own.
+    fn secret(&mut self, what: String) -> String {
+        let stem = variable_name(self.server, "SERVER");
+        self.reference(&format!("{stem}_SECRET_{}", self.variables.len() + 1), what)
+    }
+}
+
+/// A name as that of a variable; one that cannot begin so has `before` before it.
+fn variable_name(name: &str, before: &str) -> String {
+    let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    let made: String = name.chars().map(upper).collect();
+    if is_variable_name(&made) { made } else { format!("{before}_{made}") }
+}
+
+/// Arguments in our form, with variables in place of those that are secrets: what follows an option of such a name, and what
+/// looks so.
+fn taken_words<'w>(
+    words: impl Iterator<Item = &'w str>,
+    reading: Reading<'_>,
+    needed: &mut Needed<'_>,
+) -> Result<Vec<String>, String> {
+    let (mut taken, mut follows_name, mut follows_user) = (Vec::new(), false, false);
+    for (number, word) in words.enumerate() {
+        let before = needed.variables.len();
+        let word = in_our_form(word, reading, needed)?;
+        let is_option = word.starts_with('-');
+        let is_named = follows_name && is_value(&word) || follows_user && is_login(&word);
+        let is_hidden = is_named || holds_secret(&word);
+        let name = word.strip_suffix(':').or(Some(&word).filter(|_| is_option).map(String::as_str));
+        follows_name = name.is_some_and(|name| !name.contains('=') && is_secret_name(name))
+            || word.eq_ignore_ascii_case("bearer");
+        follows_user = matches!(word.as_str(), "-u" | "--user");
+        if !is_hidden {
+            taken.push(word);
+            continue;
+        }
+        needed.variables.truncate(before);
+        let kept = if is_named { "" } else { kept_part(&word) };
+        let what = match kept {
+            "" => format!("argument {} there", number + 1),
+            kept => format!("what follows {kept:?} in argument {} there", number + 1),
+        };
+        taken.push(format!("{kept}{}", needed.secret(what)));
+    }
+    Ok(taken)
+}
+
+/// The value of a variable in our form; if it is a secret, the variable itself has to be set where Pontoon runs.
+fn taken_value(
+    name: &str,
+    text: &str,
+    reading: Reading<'_>,
+    needed: &mut Needed<'_>,
+) -> Result<String, String> {
+    let before = needed.variables.len();
+    let value = in_our_form(text, reading, needed)?;
+    if !(is_secret_name(name) && has_value(&value) || holds_secret(&value)) {
+        return Ok(value);
+    }
+    // A variable that is only a part of the value is another one.
+    let is_part = needed.variables[before..].iter().any(|it| it.name == name);
+    needed.variables.truncate(before);
+    Ok(match is_variable_name(name) && !is_part {
+        true => needed.reference(name, "its value there".to_owned()),
+        false => needed.secret(format!("the value of {name:?} there")),
+    })
 }
 
 /// A text with the placeholders of other clients in our form: `${NAME}`, `${NAME:-else}`, `${input:ID}` and
 /// `${workspaceFolder}`.
-fn in_our_form(text: &str, reading: Reading<'_>, variables: &mut Vec<String>) -> String {
+fn in_our_form(
+    text: &str,
+    reading: Reading<'_>,
+    needed: &mut Needed<'_>,
+) -> Result<String, String> {
     let mut made = String::new();
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("${") {
         let Some((inner, behind)) = behind.split_once('}') else { break };
         made.push_str(before);
-        made.push_str(&placeholder(inner, reading, variables));
+        made.push_str(&placeholder(inner, reading, needed)?);
         rest = behind;
     }
-    made + rest
+    Ok(made + rest)
 }
 
-fn placeholder(inner: &str, reading: Reading<'_>, variables: &mut Vec<String>) -> String {
-    let is_name = |name: &str| {
-        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-    };
-    let (name, otherwise) = match inner.split_once(":-") {
-        Some((name, otherwise)) => (name, Some(otherwise)),
-        None => (inner, None),
-    };
+fn placeholder(
+    inner: &str,
+    reading: Reading<'_>,
+    needed: &mut Needed<'_>,
+) -> Result<String, String> {
+    let mut reference = |name: &str| Ok(needed.reference(name, String::new()));
     if matches!(inner, "workspaceFolder" | "workspaceRoot") {
-        return reading.here.display().to_string();
+        return Ok(reading.here.display().to_string());
     }
-    if let Some(otherwise) = otherwise.filter(|_| is_name(name)) {
+    if let Some((name, otherwise)) = inner.split_once(":-")
+        && is_variable_name(name)
+    {
         // Without the variable the other client would have this.
         return match reading.environment.get(name) {
-            Some(_) => reference(name, variables),
-            None => otherwise.to_owned(),
+            Some(_) => reference(name),
+            None => Ok(otherwise.to_owned()),
         };
     }
     match inner.split_once(':') {
-        None if is_name(inner) => reference(inner, variables),
-        Some(("env", name)) => reference(name, variables),
-        Some(("input", id)) => {
-            let name: String = id
-                .chars()
-                .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
-                .collect();
-            reference(&name, variables)
-        }
-        _ => format!("${{{inner}}}"),
+        None if is_variable_name(inner) => reference(inner),
+        Some(("env", name)) if is_variable_name(name) => reference(name),
+        Some(("env", name)) => Err(format!("{name:?} in it is no name of a variable")),
+        Some(("input", id)) => reference(&variable_name(id, "INPUT")),
+        _ => Ok(format!("${{{inner}}}")),
     }
 }
 
@@ -295,12 +315,47 @@ mod tests {
     }
 
     #[test]
+    fn secrets_inside_of_arguments_and_values_are_not_copied() {
+        let server = taken(&json!({
+            "command": "docker",
+            "args": [
+                "--header", "Authorization: Bearer sesame", "--header=X-Api-Key: sesame", "-H", "X-Api-Key:sesame", "-k", "sesame",
+                "run", "-e", "GITHUB_TOKEN=sesame", "--env=SLACK_TOKEN=sesame", "-e", "GITHUB_TOKEN", "image",
+                "sh", "-c", "API_KEY=sesame exec x", "https://x/mcp?api_key=sesame", "https://sesame@sentry.io/1",
+                "Server=h;Password=sesame", "Authorization:", "sesame", "--token", "sesame=sesame", "--password", "-sesame1", "-u", "me:sesame", "--user", "1000:1000", "Bearer ${NOPE:-sesame}"
+            ],
+            "env": {
+                "AUTH": "Basic sesame", "HEADERS": "Authorization=Bearer sesame", "PAT": "sesame", "PGPASS": "sesame",
+                "OPENAPI_MCP_HEADERS": "{\"Authorization\":\"Bearer sesame\"}", "API_KEY": "${NOPE:-sesame}",
+                "DB_PASSWORD": "${P:-sesame}", "KEY": "pre${X}sesame", "TOKEN": "${TOKEN}sesame",
+                "LEVEL": "${NOPE:-debug}", "AUTHORIZATION": "Bearer ${TOKEN}"
+            }
+        }));
+        assert!(!format!("{server:?}").contains("sesame"), "{server:?}");
+        for kept in
+            ["run", "-e", "GITHUB_TOKEN", "image", "sh", "-c", "-H", "--header", "Authorization:"]
+        {
+            assert!(server.args.iter().any(|word| word == kept), "{kept}: {:?}", server.args);
+        }
+        assert_eq!(server.args[1], "Authorization: Bearer ${env:A_SECRET_1}");
+        assert_eq!(server.args[10], "--env=SLACK_TOKEN=${env:A_SECRET_6}");
+        let value = |name: &str| &*server.env.iter().find(|(it, _)| it == name).unwrap().1;
+        assert_eq!(value("LEVEL"), "debug");
+        assert_eq!(value("AUTHORIZATION"), "Bearer ${env:TOKEN}");
+        assert_eq!(value("KEY"), "${env:KEY}");
+        assert!(value("TOKEN").starts_with("${env:A_SECRET_"), "{server:?}");
+        // Each says what it is to be set to.
+        let first = server.variables.iter().find(|it| it.name == "A_SECRET_1").unwrap();
+        assert_eq!(first.what, "what follows \"Authorization: Bearer \" in argument 2 there");
+    }
+
+    #[test]
     fn placeholders_of_other_clients_become_ours() {
         let environment = Environment::default();
         let reading = Reading { here: Path::new("/here"), environment: &environment };
-        let mut variables = Vec::new();
+        let mut needed = Needed { server: "a", variables: Vec::new() };
         let mut check = |text: &str, expected: &str| {
-            assert_eq!(in_our_form(text, reading, &mut variables), expected);
+            assert_eq!(in_our_form(text, reading, &mut needed).unwrap(), expected);
         };
         check("${HOME}/x", "${env:HOME}/x");
         check("${env:A}", "${env:A}");
@@ -308,7 +363,8 @@ mod tests {
         check("${workspaceFolder}/data", "/here/data");
         check("${NO_SUCH_VARIABLE_HERE:-8080}", "8080");
         check("$HOME ${ ${a b}", "$HOME ${ ${a b}");
-        assert_eq!(variables, ["HOME", "A", "GITHUB_TOKEN"]);
+        let names: Vec<_> = needed.variables.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["HOME", "A", "GITHUB_TOKEN"]);
     }
 
     #[test]
@@ -318,6 +374,13 @@ mod tests {
             ("a", json!({}), "no command"),
             ("", json!({"command": "x"}), "part of an address"),
             ("\u{e4}", json!({"command": "x"}), "part of an address"),
+            ("a", json!({"command": "env API_KEY=sesame foo"}), "seems to hold a secret"),
+            ("a", json!({"command": "x", "cwd": "/a?token=sesame"}), "seems to hold a secret"),
+            (
+                "a",
+                json!({"command": "x", "args": ["${env:\u{1b}[31mEVIL}"]}),
+                "no name of a variable",
+            ),
         ] {
             let why = taken_over(
                 name,
@@ -326,7 +389,8 @@ mod tests {
                 Reading { here: Path::new("/"), environment: &Environment::default() },
             )
             .unwrap_err();
-            assert!(why.contains(says), "{name}: {why}");
+            assert!(why.contains(says) && !why.contains("sesame"), "{name}: {why}");
+            assert!(!why.contains(char::is_control), "{why:?}");
         }
         let named = taken_over(
             "my server!",

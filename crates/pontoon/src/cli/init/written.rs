@@ -16,7 +16,25 @@ pub(super) struct NewServer {
     /// The file of another client that it is from.
     pub(super) from: Option<String>,
     /// The variables that have to be set for it.
-    pub(super) variables: Vec<String>,
+    pub(super) variables: Vec<NeededVariable>,
+}
+
+/// A variable that has to be set where Pontoon runs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct NeededVariable {
+    pub(super) name: String,
+    /// What of the other client's file it holds, where its name does not say that.
+    pub(super) what: String,
+}
+
+impl NeededVariable {
+    /// Its name, and what it holds.
+    pub(super) fn shown(&self) -> String {
+        match self.what.as_str() {
+            "" => self.name.clone(),
+            what => format!("{} ({what})", self.name),
+        }
+    }
 }
 
 const HEAD: &str = "\
@@ -56,7 +74,8 @@ fn text_of_server(server: &NewServer) -> String {
         comment(&format!("From {from}."));
     }
     if !server.variables.is_empty() {
-        comment(&format!("Set these where Pontoon runs: {}.", server.variables.join(", ")));
+        let shown: Vec<_> = server.variables.iter().map(NeededVariable::shown).collect();
+        comment(&format!("Set these where Pontoon runs: {}.", shown.join(", ")));
     }
     let mut members = vec![("command".to_owned(), json!(server.command).to_string())];
     if !server.args.is_empty() {
