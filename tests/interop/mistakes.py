@@ -218,7 +218,8 @@ def variables() -> None:
     variable("MCPO_SESSION_STORE", "redis", "not supported by this version")
     variable("MCPO_JOBS_DIR", "/", "root of all files", "folder of its own")
     variable("MCPO_JOBS_DIR", "f", "is a file and no folder", beside={"f": b""})
-    variable("MCPO_LOG_DIR", "f", "is a file and no folder", beside={"f": b""})
+    # A log never keeps the bridge from running, so this is a warning.
+    variable("MCPO_LOG_DIR", "f", "is a file and no folder", code=0, beside={"f": b""})
     variable("MCPO_FILE_EXPIRY", "never", "never")
     variable("MCPO_USER_HEADER", "no header", "no header")
     row("jobs folder that is a file", "serve --port 0", 1, "MCPO_JOBS_DIR", "is a file and no folder", env={"MCPO_JOBS_DIR": "f"}, beside={"f": b""})
