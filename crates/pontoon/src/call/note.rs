@@ -18,10 +18,10 @@ use crate::jobs::{CallFacts, CallStatus, EndedCall, Store, Writer};
 use crate::lock::Lock;
 use crate::observe::log::{CallLine, tell_calls};
 
-/// So many calls may wait to be told. Their records are bounded to fewer; what is refused has none.
+/// At most this many calls wait for the writer. Admitted calls are fewer, for each has a record; refused calls have none.
 const MAX_WAITING: usize = 16_384;
 
-/// For so many the memory of the list is kept.
+/// The list of notes keeps its memory up to this many.
 const KEPT: usize = 1024;
 
 /// So much of an error or of a tool's name is kept meanwhile: clients choose both.
@@ -51,7 +51,7 @@ struct UntoldCalls {
 /// A call, as far as it is known. What is not known yet is empty.
 #[derive(Debug)]
 struct NotedCall {
-    /// Where it is told; gone when it is there.
+    /// The book that tells of the call; it takes itself out when it has the note.
     book: Option<Arc<CallBook>>,
     since: Instant,
     server: Arc<Server>,

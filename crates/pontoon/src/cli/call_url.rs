@@ -40,7 +40,7 @@ pub(super) struct UrlCall<'a> {
     /// Whether the files of the answer are fetched.
     pub(super) saves: bool,
     pub(super) as_json: bool,
-    /// Whether nothing is told but errors and results.
+    /// Whether the command prints errors and results alone.
     pub(super) is_quiet: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `pontoon check --start`: each server is started once, and it is told whether it answers and what it offers.
+//! `pontoon check --start`: starts each server once, and tells whether it answers and what it offers.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::app::Single;
 use crate::config::{Config, Options};
 use crate::errors::chain;
 
-/// So many start at once: more would make each other slow.
+/// This many servers start at once: more would make each other slow.
 const AT_ONCE: usize = 4;
 
 /// What became of a server.
